@@ -1,0 +1,183 @@
+//! Config items by type, and the consistent set of them that a run is pinned to.
+
+use crate::request::RunLimits;
+use crate::tolerant::null_default;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Config item types this product reads. Others may be stored; they are not validated.
+pub mod item_type {
+    pub const AGENT_PATTERN: &str = "agent-pattern";
+    pub const AGENT_TASK_TYPE: &str = "agent-task-type";
+    pub const PROMPT: &str = "prompt";
+    pub const TOOL: &str = "tool";
+    pub const MODEL_PROFILE: &str = "model-profile";
+    pub const ALL: &[&str] = &[AGENT_PATTERN, AGENT_TASK_TYPE, PROMPT, TOOL, MODEL_PROFILE];
+}
+
+/// `agent-pattern`: one way to work.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentPattern {
+    pub name: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Criteria shown to the model that chooses.
+    #[serde(default, deserialize_with = "null_default")]
+    pub when_to_use: String,
+    #[serde(flatten)]
+    pub limits: RunLimits,
+}
+
+/// `agent-task-type`: a problem domain, its framing and the patterns that suit it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentTaskType {
+    pub name: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Domain methodology put before the question. The peer calls it `framing`.
+    #[serde(default, deserialize_with = "null_default", alias = "framing")]
+    pub framing_prompt: String,
+    /// Patterns a run of this type may use, best first; empty means all that are configured.
+    #[serde(default, deserialize_with = "null_default")]
+    pub valid_patterns: Vec<String>,
+    #[serde(default, deserialize_with = "null_default")]
+    pub when_to_use: String,
+    /// When a fan-out of this type may conclude.
+    #[serde(default, deserialize_with = "null_default")]
+    pub join: JoinPolicy,
+    #[serde(flatten)]
+    pub limits: RunLimits,
+}
+
+/// When a fan-in may conclude before its deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JoinPolicy {
+    /// Every sibling is terminal.
+    #[default]
+    All,
+    /// This many have answered, or every sibling is terminal.
+    AtLeast(u32),
+}
+
+/// `prompt`: a template, rendered in a sandbox with the variables of its operation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PromptItem {
+    /// Template of the user message.
+    pub prompt: String,
+    /// Template of the system message; may be empty.
+    #[serde(default, deserialize_with = "null_default")]
+    pub system: String,
+    /// `text` or `json`.
+    #[serde(
+        rename = "response-type",
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub response_type: String,
+}
+
+/// `tool`: something an agent may call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolItem {
+    /// The name the model uses.
+    pub name: String,
+    /// Which kind of tool: `knowledge-query`, `document-search`, `document-fetch`,
+    /// `text-completion`, `prompt`, `http`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Arguments of kinds that have no fixed ones.
+    #[serde(default, deserialize_with = "null_default")]
+    pub arguments: Vec<ToolArgument>,
+    #[serde(default = "default_group")]
+    pub group: Vec<String>,
+    /// State after the tool ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(
+        rename = "applicable-states",
+        alias = "available_in_states",
+        default = "any_state"
+    )]
+    pub applicable_states: Vec<String>,
+    /// Prompt id, for `prompt` tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// Restricts the tool to one collection; absent means the request's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collection: Option<String>,
+    /// Most results to return.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Address, for `http` tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Method, for `http` tools; `GET` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Whether a call changes something outside. Such a call is started at most once.
+    #[serde(rename = "side-effects", default, deserialize_with = "null_default")]
+    pub side_effects: bool,
+    /// Longest a call may take, in milliseconds.
+    #[serde(rename = "timeout-ms", default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// One argument of a tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolArgument {
+    pub name: String,
+    #[serde(rename = "type", default = "string_type")]
+    pub kind: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    #[serde(default = "yes")]
+    pub required: bool,
+}
+
+fn string_type() -> String {
+    "string".to_owned()
+}
+fn yes() -> bool {
+    true
+}
+fn default_group() -> Vec<String> {
+    vec!["default".to_owned()]
+}
+fn any_state() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+/// `model-profile`: which model serves which operation, and what its tokens cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelProfile {
+    /// Model name as the provider knows it; empty keeps the fleet's.
+    #[serde(default, deserialize_with = "null_default")]
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    #[serde(rename = "max-tokens", default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Price of a million input tokens.
+    #[serde(rename = "input-price", default, skip_serializing_if = "Option::is_none")]
+    pub input_price: Option<f64>,
+    /// Price of a million output tokens.
+    #[serde(rename = "output-price", default, skip_serializing_if = "Option::is_none")]
+    pub output_price: Option<f64>,
+}
+
+/// One consistent set of config items, by type and key. Workers never see half a change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The store's version after its newest change.
+    pub version: u64,
+    pub patterns: BTreeMap<String, AgentPattern>,
+    pub task_types: BTreeMap<String, AgentTaskType>,
+    pub prompts: BTreeMap<String, PromptItem>,
+    pub tools: BTreeMap<String, ToolItem>,
+    pub profiles: BTreeMap<String, ModelProfile>,
+}

@@ -1,0 +1,69 @@
+//! Keys of the records in the documents store, in one place: the protocol is written in terms of
+//! them.
+
+use crate::id::SessionId;
+
+/// `sessions/{session}/steps/{n}/`: everything one step left behind.
+pub fn step(session: &SessionId, step: u32) -> String {
+    format!("sessions/{session}/steps/{step}/")
+}
+
+/// The commit point of a step.
+pub fn outcome(session: &SessionId, step_number: u32) -> String {
+    format!("{}outcome", step(session, step_number))
+}
+
+/// Written after everything of the step was published.
+pub fn published(session: &SessionId, step_number: u32) -> String {
+    format!("{}published", step(session, step_number))
+}
+
+/// One try at a step, before its work begins.
+pub fn attempt(session: &SessionId, step_number: u32, attempt: u32) -> String {
+    format!("{}attempts/{attempt}", step(session, step_number))
+}
+
+/// What a side-effecting call is about to do.
+pub fn intent(session: &SessionId, step_number: u32, call: u32) -> String {
+    format!("{}calls/{call}/intent", step(session, step_number))
+}
+
+/// What a side-effecting call came to.
+pub fn result(session: &SessionId, step_number: u32, call: u32) -> String {
+    format!("{}calls/{call}/result", step(session, step_number))
+}
+
+/// The fan-out committed at a step, as the aggregator reads it.
+pub fn fan_out(session: &SessionId, step_number: u32) -> String {
+    format!("{}fanout", step(session, step_number))
+}
+
+/// The verdict on the fan-out committed at a step.
+pub fn fan_in(session: &SessionId, step_number: u32) -> String {
+    format!("{}fanin", step(session, step_number))
+}
+
+/// Written after the verdict's synthesis request was published.
+pub fn fan_in_published(session: &SessionId, step_number: u32) -> String {
+    format!("{}fanin-published", step(session, step_number))
+}
+
+/// Present once the tree of `root` may start nothing new.
+pub fn closed(root: &SessionId) -> String {
+    format!("trees/{root}/closed")
+}
+
+/// Present once the tree of `root` was erased: late messages are dropped.
+pub fn tombstone(root: &SessionId) -> String {
+    format!("trees/{root}/tombstone")
+}
+
+/// A text in the librarian, by its URI.
+pub fn document(uri: &str) -> String {
+    format!("documents/{uri}")
+}
+
+/// A message that people must look at.
+pub fn parked(id: &str) -> String {
+    format!("parked/{id}")
+}

@@ -1,0 +1,27 @@
+//! What travels between processes and what lies in stores: messages, ids, topics, URIs, the `tg:`
+//! vocabulary, step records and config items. No behaviour beyond encoding, decoding and naming.
+//!
+//! Wire structs are tolerant: missing, `null` and unknown fields never fail a decode. Strictness
+//! begins in the core, which parses a request once into a turn.
+
+pub mod config;
+pub mod id;
+pub mod keys;
+pub mod operation;
+pub mod records;
+pub mod request;
+pub mod response;
+pub mod tolerant;
+pub mod topics;
+pub mod triples;
+pub mod uris;
+pub mod vocabulary;
+
+pub use id::{CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId};
+pub use operation::Operation;
+pub use request::{AgentRequest, AgentStep, Ancestor, PlanStep, RunControl, RunLimits};
+pub use response::{AgentResponse, ErrorBody, MessageType};
+pub use triples::{Metadata, Term, TermType, Triple, Triples};
+
+/// Milliseconds since the Unix epoch, as every record and message states instants.
+pub type Millis = i64;

@@ -1,0 +1,537 @@
+//! The records of the protocol: what a committed step, a fan-out and a verdict say.
+//!
+//! Records are create-if-absent and never change. Replay, verification and audit read nothing
+//! else. Everything in them is tolerant of missing and unknown fields, because old and new workers
+//! share them during a rollout.
+
+use crate::config::JoinPolicy;
+use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
+use crate::request::RunLimits;
+use crate::Millis;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+impl StepRecord {
+    /// SHA-256 of the record without what it publishes. The next record names it, so that a chain
+    /// of records can be verified; the publications carry the name, so they cannot be part of it.
+    pub fn identity(&self) -> Digest {
+        let bare = Self { publications: Vec::new(), ..self.clone() };
+        // A record is plain data: writing it as JSON cannot fail.
+        Digest::of(&serde_json::to_vec(&bare).unwrap_or_default())
+    }
+}
+
+/// What one step decided and did: the commit point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    pub session: SessionId,
+    pub step: u32,
+    pub root: SessionId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentLink>,
+    #[serde(default, skip_serializing_if = "ConversationId::is_empty")]
+    pub conversation: ConversationId,
+    #[serde(default)]
+    pub collection: CollectionName,
+    /// SHA-256 of the request message this step answers.
+    #[serde(default)]
+    pub request: Digest,
+    /// SHA-256 of the record of the step before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Digest>,
+    /// Identifies the attempt that won.
+    #[serde(default)]
+    pub nonce: String,
+    #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
+    pub config_version: u64,
+    #[serde(default)]
+    pub started_at: Millis,
+    #[serde(default)]
+    pub committed_at: Millis,
+    pub outcome: OutcomeKind,
+    /// The routing of this run, on the step that routed it or first found it preset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routed: Option<Routed>,
+    /// Choices from configured sets, other than the routing's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<Decision>,
+    /// What the step did, as provenance tells it.
+    #[serde(default)]
+    pub activity: Activity,
+    /// The node this step's first node derives from.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub derives_from: String,
+    /// Every call out, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Call>,
+    #[serde(default)]
+    pub usage: Usage,
+    /// Tokens this session and all below it have spent, this step included.
+    #[serde(default)]
+    pub tokens_total: u64,
+    /// Everything to be published, in order.
+    #[serde(default)]
+    pub publications: Vec<Publication>,
+    /// Documents created with this record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub documents: Vec<DocumentRef>,
+}
+
+/// A subagent's place in its parent's fan-out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentLink {
+    pub session: SessionId,
+    pub step: u32,
+    pub correlation: CorrelationId,
+    pub index: u32,
+    #[serde(default)]
+    pub goal: String,
+}
+
+/// How a step ended: exactly one of these (OR-1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OutcomeKind {
+    #[default]
+    Continue,
+    FanOut,
+    Answer,
+    Pause,
+    Cancelled,
+    Fail,
+}
+
+impl OutcomeKind {
+    /// Whether the session ends with it.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Continue | Self::FanOut | Self::Pause => false,
+            Self::Answer | Self::Cancelled | Self::Fail => true,
+        }
+    }
+}
+
+/// What the step did: the input of its provenance triples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Activity {
+    /// Nothing beside the routing and the decisions.
+    #[default]
+    None,
+    Iterated(Iterated),
+    FannedOut(FannedOut),
+    Concluded(Concluded),
+}
+
+/// The meta-router's decisions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Routed {
+    pub question: String,
+    pub task_type: String,
+    pub pattern: String,
+    pub decisions: Vec<Decision>,
+}
+
+/// A choice from a configured set (PV-2: `chosen` is among `options`).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// What was chosen: `task-type`, `pattern`, `next-round`.
+    pub subject: String,
+    pub options: Vec<String>,
+    /// What narrowed the options to these.
+    pub narrowed_by: String,
+    /// What made the choice among them.
+    pub signal: String,
+    pub chosen: String,
+    pub decided_by: DecidedBy,
+    /// The chooser's words; stored as a document, not as a triple.
+    #[serde(default)]
+    pub rationale: String,
+}
+
+/// How a decision was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecidedBy {
+    Model,
+    OnlyOption,
+    #[default]
+    Fallback,
+    Caller,
+}
+
+impl DecidedBy {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::OnlyOption => "only-option",
+            Self::Fallback => "fallback",
+            Self::Caller => "caller",
+        }
+    }
+}
+
+/// One think, act, observe cycle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Iterated {
+    /// Number of the iteration, from 1.
+    pub n: u32,
+    pub thought: String,
+    pub action: String,
+    pub arguments: BTreeMap<String, String>,
+    /// The observation; a preview if the whole is a document.
+    pub observation: String,
+    #[serde(default)]
+    pub is_error: bool,
+    /// Tools that were visible: the options of this choice.
+    pub candidates: Vec<String>,
+    #[serde(default)]
+    pub sources: Vec<Source>,
+    #[serde(default)]
+    pub model_ms: u64,
+    #[serde(default)]
+    pub tool_ms: u64,
+}
+
+/// Something a tool's result was taken from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    pub uri: String,
+    #[serde(default)]
+    pub title: String,
+}
+
+/// A fan-out, as provenance tells it; [`FanOutRecord`] is what the aggregator reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FannedOut {
+    pub correlation: CorrelationId,
+    pub thought: String,
+    pub children: Vec<Child>,
+    pub join_deadline: Millis,
+    pub round: u32,
+    /// Set when a synthesis decided to go on: the correlation it had read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<CorrelationId>,
+    #[serde(default)]
+    pub model_ms: u64,
+}
+
+/// The end of a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Concluded {
+    pub termination: Termination,
+    pub thought: String,
+    /// Number of the iteration the answer was given in; 0 for a synthesis.
+    #[serde(default)]
+    pub n: u32,
+    #[serde(default)]
+    pub partial: bool,
+    /// The fan-in this synthesis read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fan_in: Option<FanInSummary>,
+    /// Confidence by part, from 0 to 1, as stated in the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confidence: Vec<PartConfidence>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<crate::response::ErrorBody>,
+    #[serde(default)]
+    pub model_ms: u64,
+}
+
+/// What a synthesis had before it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FanInSummary {
+    pub correlation: CorrelationId,
+    pub cause: JoinCause,
+    pub members: Vec<Member>,
+    pub missing: Vec<Child>,
+    /// Tokens spent below the fan-out.
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+/// Confidence in one part of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartConfidence {
+    pub part: String,
+    pub confidence: f64,
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Termination {
+    #[default]
+    FinalAnswer,
+    SubagentsComplete,
+    MaxIterations,
+    BudgetExhausted,
+    Error,
+    Cancelled,
+    Timeout,
+    DeadLettered,
+}
+
+impl Termination {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FinalAnswer => "final-answer",
+            Self::SubagentsComplete => "subagents-complete",
+            Self::MaxIterations => "max-iterations",
+            Self::BudgetExhausted => "budget-exhausted",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+            Self::DeadLettered => "dead-lettered",
+        }
+    }
+}
+
+/// One call out of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "kebab-case")]
+pub enum Call {
+    Model {
+        operation: String,
+        model: String,
+        /// The rendered messages.
+        prompt: String,
+        reply: String,
+        #[serde(default)]
+        usage: Usage,
+        ms: u64,
+    },
+    Tool {
+        name: String,
+        arguments: BTreeMap<String, String>,
+        result: String,
+        is_error: bool,
+        ms: u64,
+    },
+    Facts { query: String, rows: u64 },
+    Document { uri: String, digest: Digest },
+}
+
+/// Tokens and their price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    #[serde(default)]
+    pub input_tokens: u64,
+    #[serde(default)]
+    pub output_tokens: u64,
+    /// In the currency of the model profile's prices.
+    #[serde(default)]
+    pub cost: f64,
+}
+
+impl Usage {
+    pub fn total(&self) -> u64 {
+        self.input_tokens + self.output_tokens
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cost += other.cost;
+    }
+}
+
+/// One message to be published.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Publication {
+    pub topic: String,
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_at: Option<Millis>,
+    /// The payload, JSON text.
+    pub body: String,
+}
+
+/// A text in the librarian.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DocumentRef {
+    pub uri: String,
+    pub digest: Digest,
+    pub bytes: u64,
+}
+
+/// A subagent of a fan-out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Child {
+    pub index: u32,
+    pub session: SessionId,
+    pub goal: String,
+    #[serde(default)]
+    pub pattern: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Vec<String>>,
+}
+
+/// What fan-in reads: `sessions/{session}/steps/{n}/fanout`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FanOutRecord {
+    pub session: SessionId,
+    pub step: u32,
+    pub root: SessionId,
+    pub correlation: CorrelationId,
+    pub children: Vec<Child>,
+    pub policy: JoinPolicy,
+    pub join_deadline: Millis,
+    pub synthesis_step: u32,
+    /// Bounds each child was given.
+    #[serde(default)]
+    pub allotment: RunLimits,
+    /// The synthesis request: it carries only the verdict's key, so it can be written beforehand.
+    pub synthesis: Publication,
+}
+
+/// The verdict: `sessions/{session}/steps/{n}/fanin`. Frozen: the synthesis reads only this.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FanInRecord {
+    pub correlation: CorrelationId,
+    pub members: Vec<Member>,
+    pub missing: Vec<Child>,
+    pub cause: JoinCause,
+    /// What the missing may have spent: their whole allotment.
+    #[serde(default)]
+    pub missing_tokens: u64,
+    /// Identifies the creator, to settle an ambiguous reply.
+    #[serde(default)]
+    pub nonce: String,
+}
+
+impl FanInRecord {
+    /// Tokens spent below this fan-out; the missing count as fully spent.
+    pub fn tokens(&self) -> u64 {
+        self.members.iter().map(|m| m.tokens).sum::<u64>() + self.missing_tokens
+    }
+}
+
+/// What let a fan-in conclude.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JoinCause {
+    #[default]
+    Complete,
+    Enough,
+    Deadline,
+}
+
+impl JoinCause {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Enough => "enough",
+            Self::Deadline => "deadline",
+        }
+    }
+}
+
+/// A sibling that is terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    pub index: u32,
+    pub session: SessionId,
+    pub goal: String,
+    pub status: CompletionStatus,
+    /// URI of the result document; empty where there is none.
+    #[serde(default)]
+    pub document: String,
+    /// Tokens the sibling and all below it spent.
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+/// The terminal states of a sibling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CompletionStatus {
+    Answered,
+    #[default]
+    Error,
+    Timeout,
+    Cancelled,
+    DeadLettered,
+}
+
+impl CompletionStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::DeadLettered => "dead-lettered",
+        }
+    }
+
+    /// Reads the literal of `tg:status`; anything unknown counts as an error.
+    pub fn from_literal(text: &str) -> Self {
+        match text {
+            "answered" | "complete" | "completed" => Self::Answered,
+            "timeout" => Self::Timeout,
+            "cancelled" => Self::Cancelled,
+            "dead-lettered" => Self::DeadLettered,
+            _ => Self::Error,
+        }
+    }
+}
+
+/// `trees/{root}/closed`: nothing new starts in this tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosedRecord {
+    /// `cancelled` or `deadline`.
+    pub cause: String,
+    pub at: Millis,
+    #[serde(default)]
+    pub by: String,
+}
+
+/// A side-effecting call about to start: `.../calls/{k}/intent`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntentRecord {
+    pub tool: String,
+    pub arguments: BTreeMap<String, String>,
+    pub nonce: String,
+    /// Until then the owner may still be working on it.
+    pub lease_until: Millis,
+}
+
+/// What became of it: `.../calls/{k}/result`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultRecord {
+    pub status: CallStatus,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<Source>,
+}
+
+/// How a side-effecting call ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallStatus {
+    Ok,
+    Error,
+    /// Started, perhaps, by somebody who is gone. Not run again by itself.
+    #[default]
+    Unknown,
+}
+
+/// A message that could not be worked: `parked/{id}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkedRecord {
+    pub id: String,
+    pub topic: String,
+    pub reason: String,
+    pub parked_at: Millis,
+    pub properties: BTreeMap<String, String>,
+    /// The body, as text where it is UTF-8, else base16.
+    pub body: String,
+    #[serde(default)]
+    pub binary: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redriven_as: Option<String>,
+}

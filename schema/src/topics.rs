@@ -1,0 +1,73 @@
+//! The topics and subscriptions of the fleet, by role. Names here are the short ones; a broker that
+//! has tenants and namespaces (Apache Pulsar) prefixes them.
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+/// A topic by its short name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Topic(Cow<'static, str>);
+
+impl Topic {
+    pub const fn fixed(name: &'static str) -> Self {
+        Self(Cow::Borrowed(name))
+    }
+    pub fn named(name: impl Into<String>) -> Self {
+        Self(Cow::Owned(name.into()))
+    }
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Work: every `AgentRequest`, whether from a caller, a worker's next step, a fan-out or a verdict.
+pub const AGENT_REQUEST: Topic = Topic::fixed("agent-request");
+/// What callers read: `AgentResponse` chunks of every session, keyed by the root session.
+pub const AGENT_RESPONSE: Topic = Topic::fixed("agent-response");
+/// Provenance: one `Triples` message for each committed step.
+pub const EXPLAINABILITY: Topic = Topic::fixed("explainability");
+/// Delayed messages: fan-out joins and hard deadlines come due here.
+pub const DEADLINE: Topic = Topic::fixed("agent-deadline");
+/// Deliveries that failed too often; the undertaker is its only consumer.
+pub const DEAD_LETTER: Topic = Topic::fixed("dead-letter");
+
+/// Subscription names: stable, so that replicas share them.
+pub mod subscription {
+    pub const ORCHESTRATOR: &str = "orchestrator";
+    pub const AGGREGATOR: &str = "aggregator";
+    pub const GRAPH_WRITER: &str = "graph-writer";
+    pub const UNDERTAKER: &str = "undertaker";
+}
+
+/// Message properties. `ID` is the caller's own and returns on every message of the run.
+pub mod property {
+    pub const ID: &str = "id";
+    pub const SESSION: &str = "session";
+    pub const STEP: &str = "step";
+    pub const ROOT: &str = "root";
+    pub const CORRELATION: &str = "correlation";
+    pub const PARENT: &str = "parent";
+    pub const PARENT_STEP: &str = "parent-step";
+    pub const INDEX: &str = "index";
+    pub const KIND: &str = "kind";
+    pub const REPLY_TO: &str = "reply-to";
+    pub const TRACEPARENT: &str = "traceparent";
+    pub const REASON: &str = "reason";
+    pub const ORIGIN: &str = "origin-topic";
+    /// When the message must take effect, in milliseconds since the epoch.
+    pub const DUE: &str = "due";
+
+    /// Values of [`KIND`] on explainability and deadline messages.
+    pub const KIND_STEP: &str = "step";
+    pub const KIND_COMPLETION: &str = "completion";
+    pub const KIND_JOIN: &str = "join";
+    pub const KIND_HARD: &str = "hard";
+}

@@ -1,0 +1,181 @@
+//! The URI scheme: `urn:trustgraph:agent:{session}` and what hangs below it.
+
+use crate::id::{CorrelationId, SessionId};
+
+const AGENT: &str = "urn:trustgraph:agent:";
+
+/// The graph every provenance quad lies in.
+pub const RETRIEVAL_GRAPH: &str = "urn:graph:retrieval";
+
+/// The graph that holds what was loaded into a collection.
+pub fn collection_graph(collection: &str) -> String {
+    format!("urn:agentfleet:collection:{}", encode(collection))
+}
+
+pub fn session(session: &SessionId) -> String {
+    format!("{AGENT}{}", encode(session.as_str()))
+}
+
+/// The session id inside any URI of this scheme.
+pub fn session_of(uri: &str) -> Option<SessionId> {
+    let rest = uri.strip_prefix(AGENT)?;
+    let id = rest.split('/').next()?;
+    (!id.is_empty()).then(|| SessionId::new(decode(id)))
+}
+
+pub fn question(of: &SessionId) -> String {
+    format!("{}/question", session(of))
+}
+
+pub fn routing(of: &SessionId) -> String {
+    format!("{}/routing", session(of))
+}
+
+/// One decision of the routing: `task-type` or `pattern`.
+pub fn routing_decision(of: &SessionId, subject: &str) -> String {
+    format!("{}/routing/{subject}", session(of))
+}
+
+pub fn iteration(of: &SessionId, n: u32) -> String {
+    format!("{}/i{n}", session(of))
+}
+
+pub fn thought(of: &SessionId, n: u32) -> String {
+    format!("{}/i{n}/thought", session(of))
+}
+
+pub fn observation(of: &SessionId, n: u32) -> String {
+    format!("{}/i{n}/observation", session(of))
+}
+
+pub fn answer(of: &SessionId) -> String {
+    format!("{}/answer", session(of))
+}
+
+/// The text of the answer; the answer entity points to it with `tg:document`.
+pub fn answer_document(of: &SessionId) -> String {
+    format!("{}/answer/document", session(of))
+}
+
+pub fn fan_out(of: &SessionId, correlation: &CorrelationId) -> String {
+    format!("{}/fanout/{}", session(of), encode(correlation.as_str()))
+}
+
+/// The goal of the child at `index` of a fan-out, as a document.
+pub fn goal(of: &SessionId, correlation: &CorrelationId, index: u32) -> String {
+    format!("{}/goal/{index}", fan_out(of, correlation))
+}
+
+pub fn completion(of: &SessionId) -> String {
+    format!("{}/completion", session(of))
+}
+
+pub fn synthesis(of: &SessionId, correlation: &CorrelationId) -> String {
+    format!("{}/synthesis/{}", session(of), encode(correlation.as_str()))
+}
+
+/// A choice made at a step, other than the routing's.
+pub fn decision(of: &SessionId, step: u32, subject: &str) -> String {
+    format!("{}/decision/{step}/{}", session(of), encode(subject))
+}
+
+/// The software agent that works a session.
+pub fn agent(of: &SessionId) -> String {
+    format!("{}/agent", session(of))
+}
+
+/// A text that belongs to a node: rationale, large observation, thought.
+pub fn document_of(node: &str) -> String {
+    format!("{node}/document")
+}
+
+pub fn pattern(name: &str) -> String {
+    format!("urn:trustgraph:agent-pattern:{}", encode(name))
+}
+
+pub fn task_type(name: &str) -> String {
+    format!("urn:trustgraph:agent-task-type:{}", encode(name))
+}
+
+pub fn tool(name: &str) -> String {
+    format!("urn:trustgraph:tool:{}", encode(name))
+}
+
+pub fn model(name: &str) -> String {
+    format!("urn:trustgraph:model:{}", encode(name))
+}
+
+pub fn collection(name: &str) -> String {
+    format!("urn:trustgraph:collection:{}", encode(name))
+}
+
+/// An IRI as it may stand in RDF: what is forbidden there is percent-encoded. `None` if the text
+/// has no scheme, so cannot be an absolute IRI.
+pub fn as_iri(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once(':')?;
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    if !valid || rest.is_empty() {
+        return None;
+    }
+    let mut out = format!("{scheme}:");
+    for c in rest.chars() {
+        if c <= ' ' || matches!(c, '<' | '>' | '"' | '{' | '}' | '|' | '^' | '`' | '\\') {
+            let mut buffer = [0; 4];
+            for byte in c.encode_utf8(&mut buffer).bytes() {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    Some(out)
+}
+
+/// Percent-encodes what may not stand in one segment of a URN, so that any caller's id is safe.
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b':') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = (bytes[at] == b'%')
+            .then(|| text.get(at + 1..at + 3))
+            .flatten()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        if let Some(byte) = hex {
+            out.push(byte);
+            at += 3;
+        } else {
+            out.push(bytes[at]);
+            at += 1;
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_session_id_makes_one_valid_segment_and_comes_back() {
+        for id in ["a", "with space/and slash", "ü<>\"%", "550e8400-e29b-41d4-a716-446655440000"] {
+            let uri = iteration(&SessionId::new(id), 3);
+            assert!(!uri.contains(['<', '>', '"', ' ']), "{uri}");
+            assert_eq!(session_of(&uri), Some(SessionId::new(id)));
+        }
+        assert_eq!(session_of("urn:other:x"), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! RDF terms by name: W3C PROV-O and the `tg:` vocabulary of the orchestration spec, then the
+//! peer's, then the few of ours. `schema/ontology/agentfleet.ttl` declares the same set.
+
+macro_rules! terms {
+    ($base:literal: $($(#[$doc:meta])* $name:ident = $local:literal),+ $(,)?) => {
+        $($(#[$doc])* pub const $name: &str = concat!($base, $local);)+
+    };
+}
+
+pub const RDF_TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
+pub const RDFS_LABEL: &str = "http://www.w3.org/2000/01/rdf-schema#label";
+
+pub mod xsd {
+    terms! { "http://www.w3.org/2001/XMLSchema#":
+        DATE_TIME = "dateTime", INTEGER = "integer", DECIMAL = "decimal", BOOLEAN = "boolean",
+    }
+}
+
+/// <https://www.w3.org/TR/prov-o/>
+pub mod prov {
+    pub const NS: &str = "http://www.w3.org/ns/prov#";
+    terms! { "http://www.w3.org/ns/prov#":
+        ENTITY = "Entity", ACTIVITY = "Activity", AGENT = "Agent", SOFTWARE_AGENT = "SoftwareAgent",
+        USED = "used", WAS_GENERATED_BY = "wasGeneratedBy", WAS_DERIVED_FROM = "wasDerivedFrom",
+        WAS_ASSOCIATED_WITH = "wasAssociatedWith", WAS_ATTRIBUTED_TO = "wasAttributedTo",
+        ACTED_ON_BEHALF_OF = "actedOnBehalfOf", WAS_INFORMED_BY = "wasInformedBy",
+        STARTED_AT_TIME = "startedAtTime", ENDED_AT_TIME = "endedAtTime",
+        GENERATED_AT_TIME = "generatedAtTime", VALUE = "value", HAD_PRIMARY_SOURCE = "hadPrimarySource",
+    }
+}
+
+/// <https://trustgraph.ai/ns/>
+pub mod tg {
+    pub const NS: &str = "https://trustgraph.ai/ns/";
+    // The orchestration spec's.
+    terms! { "https://trustgraph.ai/ns/":
+        QUESTION = "Question", AGENT_QUESTION = "AgentQuestion",
+        ROUTING_DECISION = "RoutingDecision", FAN_OUT = "FanOut",
+        SUBAGENT_COMPLETION = "SubagentCompletion", SYNTHESIS = "Synthesis",
+        TASK_TYPE = "taskType", SELECTED_PATTERN = "selectedPattern",
+        CANDIDATE_PATTERNS = "candidatePatterns", ROUTING_RATIONALE = "routingRationale",
+        CORRELATION_ID = "correlationId", SUBAGENT_GOALS = "subagentGoals",
+        EXPECTED_SIBLINGS = "expectedSiblings", SUBAGENT_SESSION_ID = "subagentSessionId",
+        PARENT_SESSION_ID = "parentSessionId", SUBAGENT_GOAL = "subagentGoal",
+        PARENT_CORRELATION_ID = "parentCorrelationId", RESULT = "result", STATUS = "status",
+    }
+    // The peer's, for what the spec leaves open.
+    terms! { "https://trustgraph.ai/ns/":
+        ANALYSIS = "Analysis", TOOL_USE = "ToolUse", CONCLUSION = "Conclusion", ANSWER = "Answer",
+        REFLECTION = "Reflection", THOUGHT_CLASS = "Thought", OBSERVATION_CLASS = "Observation",
+        ERROR = "Error", QUERY = "query", DOCUMENT = "document", THOUGHT = "thought",
+        ACTION = "action", ARGUMENTS = "arguments", OBSERVATION = "observation",
+        TOOL_CANDIDATE = "toolCandidate", TERMINATION_REASON = "terminationReason",
+        STEP_NUMBER = "stepNumber", PATTERN = "pattern", LLM_DURATION_MS = "llmDurationMs",
+        TOOL_DURATION_MS = "toolDurationMs", TOOL_ERROR = "toolError", IN_TOKEN = "inToken",
+        OUT_TOKEN = "outToken", LLM_MODEL = "llmModel",
+    }
+    // Ours: what neither has a word for.
+    terms! { "https://trustgraph.ai/ns/":
+        /// A choice from a configured set; what every recorded decision is.
+        DECISION = "Decision",
+        /// What the decision was about, such as `task-type` or `pattern`.
+        DECISION_SUBJECT = "decisionSubject",
+        /// An option that was there.
+        OPTION = "option",
+        /// What narrowed the options.
+        NARROWED_BY = "narrowedBy",
+        /// The signal that made the choice.
+        SIGNAL = "signal",
+        /// `model`, `only-option`, `fallback` or `caller`.
+        DECIDED_BY = "decidedBy",
+        SELECTED = "selected",
+        CANDIDATE_TASK_TYPES = "candidateTaskTypes",
+        RATIONALE = "rationale",
+        CONFIG_VERSION = "configVersion",
+        CONVERSATION_ID = "conversationId",
+        COLLECTION = "collection",
+        ROOT_SESSION_ID = "rootSessionId",
+        SIBLING_INDEX = "siblingIndex",
+        JOIN_DEADLINE = "joinDeadline",
+        JOIN_POLICY = "joinPolicy",
+        /// What ended the wait of a fan-in.
+        JOIN_CAUSE = "joinCause",
+        /// A sibling that had no result when the synthesis began.
+        MISSING = "missing",
+        PARTIAL = "partial",
+        /// A result that came after the verdict: kept, without effect.
+        LATE = "late",
+        SOURCE = "source",
+        CONFIDENCE = "confidence",
+        ATTEMPT = "attempt",
+        STEP_RECORD = "stepRecord",
+        COST = "cost",
+        ERROR_CODE = "errorCode",
+        /// Tokens a session and all below it spent.
+        TOKENS = "tokens",
+        DIGEST = "digest", ROUND = "round", PLAN_STEP = "planStep",
+    }
+}

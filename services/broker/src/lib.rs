@@ -1,0 +1,141 @@
+//! The queue seam: publish, subscribe, acknowledge, delay, give up.
+//!
+//! # Contract (the suite in `contract.rs` checks every implementation)
+//! - `publish` returns after the messages are durable; all of one call are visible or none.
+//! - A subscription exists from `subscribe` on and receives everything published to its topic
+//!   since, whether or not a consumer is connected. It is never removed by closing a consumer.
+//! - Consumers of one subscription compete: a message is with one of them at a time, until it is
+//!   acknowledged, negatively acknowledged, or its lease runs out. Delivery is at least once and in
+//!   no promised order.
+//! - After `max_deliveries` deliveries a message moves to [`topics::DEAD_LETTER`], with its reason,
+//!   its origin and all its properties.
+//! - Acknowledging twice, or after the lease was lost, is harmless.
+//! - A message with `deliver_at` is not delivered before that instant.
+
+use agentfleet_schema::topics::Topic;
+use agentfleet_schema::Millis;
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+mod embedded;
+mod error;
+
+pub use embedded::EmbeddedBroker;
+pub use error::Error;
+
+/// Message properties: small strings that travel beside the payload.
+pub type Properties = BTreeMap<String, String>;
+
+/// Largest payload a broker takes, in bytes; well below what Apache Pulsar refuses.
+pub const MAX_PAYLOAD: usize = 4 * 1024 * 1024;
+
+/// A message to publish.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub topic: Topic,
+    pub payload: Vec<u8>,
+    pub properties: Properties,
+    pub deliver_at: Option<Millis>,
+    /// How long the message must survive: [`Durability::Durable`] unless it may be lost with the
+    /// machine's power, as a streamed chunk may.
+    pub durability: Durability,
+}
+
+/// What a publish survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Power loss.
+    #[default]
+    Durable,
+    /// Death of every process, but not power loss.
+    Process,
+}
+
+/// A subscription: the competing consumers of a topic share one by its name.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    pub topic: Topic,
+    pub name: String,
+    /// Only messages whose property has this value; others count as acknowledged.
+    pub only: Option<(String, String)>,
+    /// How long a consumer may hold a message before others get it.
+    pub lease: Duration,
+    /// Deliveries before the dead-letter topic; `None` never gives up.
+    pub max_deliveries: Option<u32>,
+}
+
+/// A message in a consumer's hands.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The broker's id of the message, unique within its topic; equal on redelivery.
+    pub message_id: String,
+    pub topic: Topic,
+    pub payload: Arc<[u8]>,
+    pub properties: Properties,
+    /// How often this message was delivered, this time included; `None` if the broker cannot tell
+    /// reliably (then attempts are recorded before work).
+    pub deliveries: Option<u32>,
+    pub published_at: Millis,
+    pub receipt: Receipt,
+}
+
+/// What a broker needs to settle a delivery; opaque to everyone else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    pub delivery: i64,
+    pub lease: i64,
+}
+
+/// A retained message, as a reader sees it.
+#[derive(Clone, Debug)]
+pub struct Retained {
+    /// Position in the topic: strictly increasing.
+    pub position: i64,
+    pub payload: Arc<[u8]>,
+    pub properties: Properties,
+}
+
+/// A queue.
+#[async_trait]
+pub trait Broker: Send + Sync + 'static {
+    async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error>;
+
+    /// Opens a consumer, creating the subscription if it is new.
+    async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error>;
+
+    async fn ack(&self, delivery: &Delivery) -> Result<(), Error>;
+
+    /// Hands the message back; it comes again after `delay`, with its count kept.
+    async fn nack(&self, delivery: &Delivery, delay: Duration) -> Result<(), Error>;
+
+    /// Gives up on a message now: moves it to the dead-letter topic with a reason.
+    async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<(), Error>;
+
+    /// Holds on to a message for another lease.
+    async fn extend(&self, delivery: &Delivery) -> Result<(), Error>;
+
+    /// Reads what a topic retained under `key` (the `root` property), without consuming it: waits
+    /// until there is something after `after`, then returns up to `max` messages in order.
+    async fn read(
+        &self,
+        topic: &Topic,
+        key: &str,
+        after: i64,
+        max: usize,
+    ) -> Result<Vec<Retained>, Error>;
+
+    /// Messages waiting, delayed ones included, by subscription (`topic/name`).
+    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error>;
+}
+
+/// The receiving end of a subscription. Dropping it hands back what it did not settle.
+#[async_trait]
+pub trait Consumer: Send {
+    /// Waits until at least one message is ready, then returns up to `max`.
+    /// Cancel safe: a message is either returned or stays with the broker.
+    async fn receive(&mut self, max: usize) -> Result<Vec<Delivery>, Error>;
+}

@@ -1,0 +1,72 @@
+//! The config API: typed items, versioned with history, validated before they are stored.
+//!
+//! # Contract
+//! - `put` stores all its items or none, as one new version. A bad item is refused with its type,
+//!   key, field and reason; the set before stays in force.
+//! - `snapshot` is always one consistent version; `snapshot_at` returns an older one for runs that
+//!   are pinned to it.
+//! - Seeding twice changes nothing, and never overwrites what a person edited.
+
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::Millis;
+use async_trait::async_trait;
+use serde_json::Value;
+use std::sync::Arc;
+
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+mod embedded;
+mod error;
+pub mod prompts;
+pub mod seed;
+pub mod validate;
+
+pub use embedded::EmbeddedConfig;
+pub use error::Error;
+
+/// One config item.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Item {
+    #[serde(rename = "type")]
+    pub item_type: String,
+    pub key: String,
+    pub value: Value,
+}
+
+/// One version of an item.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ItemVersion {
+    #[serde(flatten)]
+    pub item: Item,
+    /// The store's version at which it came into force.
+    pub version: u64,
+    pub at: Millis,
+    /// Who: `seed`, or the person or program that put it.
+    pub author: String,
+    /// Set on the version that removed the item.
+    pub deleted: bool,
+}
+
+/// A store of config items.
+#[async_trait]
+pub trait ConfigStore: Send + Sync + 'static {
+    /// The newest consistent set. Cheap: unchanged sets are shared.
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, Error>;
+
+    /// The set as it was at a version.
+    async fn snapshot_at(&self, version: u64) -> Result<Arc<Snapshot>, Error>;
+
+    async fn get(&self, item_type: &str, key: &str) -> Result<Option<ItemVersion>, Error>;
+
+    /// Items in force, of one type or of all.
+    async fn list(&self, item_type: Option<&str>) -> Result<Vec<ItemVersion>, Error>;
+
+    /// Every version of one item, newest first.
+    async fn history(&self, item_type: &str, key: &str) -> Result<Vec<ItemVersion>, Error>;
+
+    /// Stores items as one new version and returns it.
+    async fn put(&self, items: Vec<Item>, author: &str) -> Result<u64, Error>;
+
+    /// Removes an item; `None` if there was none.
+    async fn delete(&self, item_type: &str, key: &str, author: &str) -> Result<Option<u64>, Error>;
+}

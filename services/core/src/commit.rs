@@ -1,0 +1,509 @@
+//! From the end of a turn to what is committed: the step record with everything it publishes, the
+//! documents it refers to, and the fan-out as the aggregator reads it. Pure.
+
+use crate::limits::Limits;
+use crate::provenance::{self, completion_status};
+use crate::step::{Finish, Outcome, Said};
+use agentfleet_schema::config::JoinPolicy;
+use agentfleet_schema::records::{
+    Activity, Call, FanOutRecord, OutcomeKind, ParentLink, Publication, Routed, StepRecord,
+    Termination, Usage,
+};
+use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::{
+    uris, AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
+    Triples,
+};
+use std::collections::BTreeMap;
+
+/// Properties of a request that every message of its run carries on.
+const CARRIED: [&str; 3] = [property::ID, property::REPLY_TO, property::TRACEPARENT];
+
+/// Everything known at the end of a turn.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The request as it was worked, its session settled.
+    pub request: AgentRequest,
+    pub request_digest: Digest,
+    /// The properties it came with.
+    pub properties: BTreeMap<String, String>,
+    /// Identifies this attempt.
+    pub nonce: String,
+    pub attempt: u32,
+    pub config_version: u64,
+    pub limits: Limits,
+    pub policy: JoinPolicy,
+    /// Set on the first step of a run whose pattern came with the request.
+    pub preset: Option<Routed>,
+    pub started_at: Millis,
+    pub now: Millis,
+    pub finish: Finish,
+    pub calls: Vec<Call>,
+    pub streamed: Streamed,
+}
+
+/// What was streamed while the model talked, by part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Streamed {
+    pub thought: String,
+    pub thought_chunks: u32,
+    pub answer: String,
+    pub answer_chunks: u32,
+}
+
+/// What is to be committed, as one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assembled {
+    pub record: StepRecord,
+    /// URI and text of each document.
+    pub documents: Vec<(String, String)>,
+    pub fan_out: Option<FanOutRecord>,
+}
+
+/// Builds what is committed.
+pub fn assemble(commit: Commit) -> Assembled {
+    let Commit { request, finish, .. } = &commit;
+    let kind = match &finish.outcome {
+        Outcome::Continue(_) => OutcomeKind::Continue,
+        Outcome::FanOut(_) => OutcomeKind::FanOut,
+        Outcome::Answer(_) => OutcomeKind::Answer,
+        Outcome::Cancelled(_) => OutcomeKind::Cancelled,
+        Outcome::Fail { .. } => OutcomeKind::Fail,
+    };
+    let mut usage = Usage::default();
+    for call in &commit.calls {
+        match call {
+            Call::Model { usage: spent, .. } => usage.add(*spent),
+            Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {}
+        }
+    }
+    let below = match &finish.activity {
+        Activity::Concluded(end) => end.fan_in.as_ref().map_or(0, |f| f.tokens),
+        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => 0,
+    };
+    let parent = request.control.ancestors.last().filter(|_| request.is_subagent()).map(|above| {
+        ParentLink {
+            session: above.session.clone(),
+            step: above.step,
+            correlation: request.correlation_id.clone(),
+            index: request.control.index,
+            goal: request.subagent_goal.clone(),
+        }
+    });
+    let spent_before = match &finish.outcome {
+        // A synthesis that goes on has already counted what its children spent.
+        Outcome::FanOut(fan_out) => fan_out.synthesis.control.tokens_spent,
+        Outcome::Continue(_)
+        | Outcome::Answer(_)
+        | Outcome::Cancelled(_)
+        | Outcome::Fail { .. } => request.control.tokens_spent + below,
+    };
+    let mut record = StepRecord {
+        session: request.session_id.clone(),
+        step: request.step,
+        root: request.root().clone(),
+        parent,
+        conversation: request.conversation_id.clone(),
+        collection: request.collection.clone(),
+        request: commit.request_digest.clone(),
+        previous: request.control.previous.clone(),
+        nonce: commit.nonce.clone(),
+        attempt: commit.attempt,
+        config_version: commit.config_version,
+        started_at: commit.started_at,
+        committed_at: commit.now,
+        outcome: kind,
+        routed: finish.routed.clone().or_else(|| commit.preset.clone()),
+        decisions: finish.decisions.clone(),
+        activity: finish.activity.clone(),
+        derives_from: request.control.derives_from.clone(),
+        calls: commit.calls.clone(),
+        usage,
+        tokens_total: spent_before + usage.total(),
+        publications: Vec::new(),
+        documents: Vec::new(),
+    };
+    let documents = documents(&record, finish);
+    record.documents = documents
+        .iter()
+        .map(|(uri, text)| agentfleet_schema::records::DocumentRef {
+            uri: uri.clone(),
+            digest: Digest::of(text.as_bytes()),
+            bytes: text.len() as u64,
+        })
+        .collect();
+    let identity = record.identity();
+    let told = provenance::tell(&record);
+    let mut teller = Publisher { commit: &commit, record: &record, out: Vec::new() };
+    let fan_out = teller.all(&told, &identity);
+    record.publications = teller.out;
+    Assembled { record, documents, fan_out }
+}
+
+/// The documents of a step: every complete message, the goals, the rationales.
+fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
+    let mut documents = Vec::new();
+    for said in &finish.said {
+        if let Some(uri) = &said.document {
+            documents.push((uri.clone(), said.text.clone()));
+        }
+    }
+    if let Outcome::FanOut(fan_out) = &finish.outcome {
+        for (child, _) in &fan_out.children {
+            let uri = uris::goal(&record.session, &fan_out.correlation, child.index);
+            documents.push((uri, child.goal.clone()));
+        }
+    }
+    if let Some((text, uri)) = end_text(record, finish) {
+        documents.push((uri, text));
+    }
+    let routed = record.routed.iter().flat_map(|r| &r.decisions).map(|decision| {
+        (uris::routing_decision(&record.session, &decision.subject), decision)
+    });
+    let others = record.decisions.iter().map(|decision| {
+        (uris::decision(&record.session, record.step, &decision.subject), decision)
+    });
+    for (uri, decision) in routed.chain(others) {
+        if !decision.rationale.is_empty() {
+            documents.push((uris::document_of(&uri), decision.rationale.clone()));
+        }
+    }
+    documents
+}
+
+/// The text a session without an answer ends with.
+fn end_text(record: &StepRecord, finish: &Finish) -> Option<(String, String)> {
+    let text = match &finish.outcome {
+        Outcome::Fail { error, .. } => error_text(error),
+        Outcome::Cancelled(answer) => answer.text.clone(),
+        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => return None,
+    };
+    Some((text, uris::answer_document(&record.session)))
+}
+
+fn error_text(error: &ErrorBody) -> String {
+    match &error.hint {
+        Some(hint) => format!("{} ({hint})", error.message),
+        None => error.message.clone(),
+    }
+}
+
+struct Publisher<'a> {
+    commit: &'a Commit,
+    record: &'a StepRecord,
+    out: Vec<Publication>,
+}
+
+impl Publisher<'_> {
+    /// In the order of publication: provenance and deadlines before any child, so that whoever
+    /// looks finds them; responses; then the next request or the children.
+    fn all(&mut self, told: &provenance::Told, identity: &Digest) -> Option<FanOutRecord> {
+        self.provenance(told);
+        self.hard_deadline();
+        let outcome = &self.commit.finish.outcome;
+        let mut fan_out_record = None;
+        if let Outcome::FanOut(fan_out) = outcome {
+            self.join_deadline(told, fan_out.join_deadline);
+        }
+        self.responses(told);
+        match outcome {
+            Outcome::Continue(next) => {
+                let next = self.next((**next).clone(), identity, &told.last);
+                self.request(&next);
+            }
+            Outcome::FanOut(fan_out) => {
+                let mut first = None;
+                for (_, child) in &fan_out.children {
+                    first.get_or_insert_with(|| child.limits.clone());
+                    self.request(child);
+                }
+                let mut synthesis = self.next(fan_out.synthesis.clone(), identity, &told.last);
+                synthesis.control.tokens_spent = self.record.tokens_total;
+                fan_out_record = Some(FanOutRecord {
+                    session: self.record.session.clone(),
+                    step: self.record.step,
+                    root: self.record.root.clone(),
+                    correlation: fan_out.correlation.clone(),
+                    children: fan_out.children.iter().map(|(c, _)| c.clone()).collect(),
+                    policy: self.commit.policy,
+                    join_deadline: fan_out.join_deadline,
+                    synthesis_step: synthesis.step,
+                    allotment: first.unwrap_or_default(),
+                    synthesis: self.request_publication(&synthesis),
+                });
+            }
+            Outcome::Answer(_) | Outcome::Cancelled(_) | Outcome::Fail { .. } => {}
+        }
+        fan_out_record
+    }
+
+    fn next(&self, mut next: AgentRequest, identity: &Digest, last: &str) -> AgentRequest {
+        let record = self.record;
+        next.step = record.step + 1;
+        next.control.root = record.root.clone();
+        next.control.previous = Some(identity.clone());
+        next.control.config_version = Some(record.config_version);
+        next.control.tokens_spent = record.tokens_total;
+        last.clone_into(&mut next.control.derives_from);
+        if next.control.started_at == 0 {
+            next.control.started_at = record.started_at;
+        }
+        next
+    }
+
+    fn carried(&self) -> BTreeMap<String, String> {
+        let record = self.record;
+        let mut properties: BTreeMap<String, String> = CARRIED
+            .iter()
+            .filter_map(|name| {
+                self.commit.properties.get(*name).map(|v| ((*name).to_owned(), v.clone()))
+            })
+            .collect();
+        properties.insert(property::SESSION.into(), record.session.to_string());
+        properties.insert(property::STEP.into(), record.step.to_string());
+        properties.insert(property::ROOT.into(), record.root.to_string());
+        properties
+    }
+
+    fn publish(&mut self, topic: &topics::Topic, properties: BTreeMap<String, String>, body: String) {
+        self.out.push(Publication {
+            topic: topic.as_str().to_owned(),
+            properties,
+            deliver_at: None,
+            body,
+        });
+    }
+
+    fn triples(&self, told: &provenance::Told) -> String {
+        json(&Triples {
+            metadata: Metadata {
+                id: told.node.clone(),
+                root: uris::session(&self.record.root),
+                collection: self.record.collection.to_string(),
+            },
+            triples: told.triples.clone(),
+        })
+    }
+
+    fn provenance(&mut self, told: &provenance::Told) {
+        let mut properties = self.carried();
+        let record = self.record;
+        let terminal = record.outcome.is_terminal();
+        let kind = match &record.parent {
+            Some(parent) if terminal => {
+                properties.insert(property::CORRELATION.into(), parent.correlation.to_string());
+                properties.insert(property::PARENT.into(), parent.session.to_string());
+                properties.insert(property::PARENT_STEP.into(), parent.step.to_string());
+                properties.insert(property::INDEX.into(), parent.index.to_string());
+                let status = completion_status(record).as_str();
+                properties.insert("status".into(), status.to_owned());
+                property::KIND_COMPLETION
+            }
+            _ => property::KIND_STEP,
+        };
+        properties.insert(property::KIND.into(), kind.to_owned());
+        if !record.conversation.is_empty() {
+            properties.insert("conversation".into(), record.conversation.to_string());
+        }
+        let body = self.triples(told);
+        self.publish(&topics::EXPLAINABILITY, properties, body);
+    }
+
+    /// One for each root, when it is accepted: a run without any fan-out would have none.
+    fn hard_deadline(&mut self) {
+        let control = &self.commit.request.control;
+        if self.record.step > 0 || self.record.parent.is_some() || self.record.outcome.is_terminal()
+        {
+            return;
+        }
+        let mut properties = self.carried();
+        properties.insert(property::KIND.into(), property::KIND_HARD.into());
+        properties.insert(property::DUE.into(), control.hard_deadline.to_string());
+        let metadata = Metadata {
+            id: uris::session(&self.record.session),
+            root: uris::session(&self.record.root),
+            collection: self.record.collection.to_string(),
+        };
+        self.out.push(Publication {
+            topic: topics::DEADLINE.as_str().to_owned(),
+            properties,
+            deliver_at: Some(control.hard_deadline),
+            body: json(&Triples { metadata, triples: Vec::new() }),
+        });
+    }
+
+    fn join_deadline(&mut self, told: &provenance::Told, due: Millis) {
+        let mut properties = self.carried();
+        properties.insert(property::KIND.into(), property::KIND_JOIN.into());
+        properties.insert(property::DUE.into(), due.to_string());
+        let body = self.triples(told);
+        self.out.push(Publication {
+            topic: topics::DEADLINE.as_str().to_owned(),
+            properties,
+            deliver_at: Some(due),
+            body,
+        });
+    }
+
+    fn request_publication(&self, request: &AgentRequest) -> Publication {
+        let mut properties = self.carried();
+        properties.insert(property::SESSION.into(), request.session_id.to_string());
+        properties.insert(property::STEP.into(), request.step.to_string());
+        if request.is_subagent() {
+            properties.insert(property::CORRELATION.into(), request.correlation_id.to_string());
+            if let Some(above) = request.control.ancestors.last() {
+                properties.insert(property::PARENT.into(), above.session.to_string());
+                properties.insert(property::PARENT_STEP.into(), above.step.to_string());
+                properties.insert(property::INDEX.into(), request.control.index.to_string());
+            }
+        }
+        Publication {
+            topic: topics::AGENT_REQUEST.as_str().to_owned(),
+            properties,
+            deliver_at: None,
+            body: json(request),
+        }
+    }
+
+    fn request(&mut self, request: &AgentRequest) {
+        let publication = self.request_publication(request);
+        self.out.push(publication);
+    }
+
+    fn respond(&mut self, response: &AgentResponse) {
+        let mut properties = self.carried();
+        properties.remove(property::STEP);
+        let body = json(response);
+        self.publish(&topics::AGENT_RESPONSE, properties, body);
+    }
+
+    fn response(&self, kind: MessageType) -> AgentResponse {
+        let record = self.record;
+        AgentResponse {
+            message_type: kind,
+            session_id: record.session.clone(),
+            root_session_id: record.root.clone(),
+            parent_session_id: record.parent.as_ref().map(|p| p.session.clone()).unwrap_or_default(),
+            conversation_id: record.conversation.clone(),
+            step: Some(record.step),
+            ..AgentResponse::default()
+        }
+    }
+
+    fn responses(&mut self, told: &provenance::Told) {
+        let is_root = self.record.parent.is_none();
+        let terminal = self.record.outcome.is_terminal();
+        let mut explain = self.response(MessageType::Explain);
+        explain.explain_id = Some(told.node.clone());
+        explain.explain_graph = Some(uris::RETRIEVAL_GRAPH.to_owned());
+        self.respond(&explain);
+
+        let commit = self.commit;
+        let last = commit.finish.said.len().saturating_sub(1);
+        for (position, said) in commit.finish.said.iter().enumerate() {
+            let mut response = self.said(said);
+            if terminal && is_root && position == last && said.message_type == MessageType::Answer {
+                self.end(&mut response);
+            }
+            self.respond(&response);
+        }
+        match &commit.finish.outcome {
+            Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => {}
+            Outcome::Cancelled(answer) => {
+                let code = match answer.termination {
+                    Termination::Timeout => "timeout",
+                    _ => "cancelled",
+                };
+                let error = crate::error::body(code, answer.text.clone(), "");
+                self.end_in_error(&error, is_root);
+            }
+            Outcome::Fail { error, .. } => self.end_in_error(error, is_root),
+        }
+        if !is_root && terminal {
+            let mut done = self.response(MessageType::Status);
+            done.content = format!("Completed: {}", completion_status(self.record).as_str());
+            done.end_of_message = true;
+            done.message_id = MessageId::of_attempt(&commit.nonce, "completed");
+            self.respond(&done);
+        }
+    }
+
+    fn end_in_error(&mut self, error: &ErrorBody, is_root: bool) {
+        let mut response = self.response(MessageType::Error);
+        response.content = error_text(error);
+        response.error = Some(error.clone());
+        response.end_of_message = true;
+        response.message_id = MessageId::of_attempt(&self.commit.nonce, "error");
+        response.document = Some(uris::answer_document(&self.record.session));
+        if is_root {
+            self.end(&mut response);
+        }
+        self.respond(&response);
+    }
+
+    /// Marks the one end of the dialog (OR-3).
+    fn end(&self, response: &mut AgentResponse) {
+        response.end_of_dialog = true;
+        response.in_token = Some(self.record.usage.input_tokens);
+        response.out_token = Some(self.record.usage.output_tokens);
+        response.model = self.record.calls.iter().rev().find_map(|call| match call {
+            Call::Model { model, .. } => Some(model.clone()),
+            Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+        });
+    }
+
+    /// A complete message. What was streamed is not said again; if it differs from the text, the
+    /// text comes whole under another id, and readers drop the other for want of an end.
+    fn said(&self, said: &Said) -> AgentResponse {
+        let kind = match said.message_type {
+            MessageType::Thought => "thought",
+            MessageType::Answer => "answer",
+            MessageType::Observation => "observation",
+            MessageType::Action
+            | MessageType::Explain
+            | MessageType::Status
+            | MessageType::Error
+            | MessageType::Unknown => "status",
+        };
+        let commit = self.commit;
+        let (streamed, chunks) = match said.message_type {
+            MessageType::Thought => (&commit.streamed.thought, commit.streamed.thought_chunks),
+            MessageType::Answer => (&commit.streamed.answer, commit.streamed.answer_chunks),
+            MessageType::Action
+            | MessageType::Observation
+            | MessageType::Explain
+            | MessageType::Status
+            | MessageType::Error
+            | MessageType::Unknown => (const { &String::new() }, 0),
+        };
+        let mut response = self.response(said.message_type);
+        response.end_of_message = true;
+        response.document.clone_from(&said.document);
+        if said.document.is_some() {
+            response.digest = Some(Digest::of(said.text.as_bytes()));
+        }
+        match said.text.strip_prefix(streamed.as_str()) {
+            Some(rest) if said.streamed && chunks > 0 => {
+                response.message_id = MessageId::of_attempt(&commit.nonce, kind);
+                rest.clone_into(&mut response.content);
+                response.seq = Some(chunks);
+            }
+            _ => {
+                let id = if chunks > 0 { format!("{kind}-whole") } else { kind.to_owned() };
+                response.message_id = MessageId::of_attempt(&commit.nonce, &id);
+                response.content.clone_from(&said.text);
+                response.seq = Some(0);
+            }
+        }
+        response
+    }
+}
+
+/// Wire types are plain data: writing one as JSON cannot fail.
+fn json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

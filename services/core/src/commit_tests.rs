@@ -1,0 +1,181 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use super::*;
+use crate::limits::FleetLimits;
+use crate::step::{Input, Reply, Step};
+use crate::turn::{Situation, Turn};
+use agentfleet_schema::config::{AgentPattern, Snapshot};
+use agentfleet_schema::vocabulary::{prov, tg, RDF_TYPE};
+use std::sync::Arc;
+
+fn snapshot() -> Arc<Snapshot> {
+    let mut snapshot = Snapshot { version: 4, ..Snapshot::default() };
+    for name in ["react", "supervisor"] {
+        let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+        snapshot.patterns.insert(name.into(), pattern);
+    }
+    Arc::new(snapshot)
+}
+
+fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assembled {
+    let situation = Situation {
+        now: 1_000,
+        snapshot: snapshot(),
+        fleet: Arc::new(FleetLimits::default()),
+        native_tools: false,
+        fan_in: None,
+    };
+    let limits = Limits::of(&request, &situation.snapshot, &situation.fleet);
+    let mut turn = Turn::parse(request.clone(), situation).unwrap();
+    turn.resume(Input::Begin);
+    let reply = Reply { text: reply.into(), ..Reply::default() };
+    let Step::Finish(finish) = turn.resume(Input::ModelReplied(reply)) else { panic!() };
+    assemble(Commit {
+        properties: [("id".to_owned(), "caller-1".to_owned()), ("junk".into(), "x".into())].into(),
+        preset: Some(crate::routing::preset(&request, &snapshot())),
+        request,
+        request_digest: Digest::of(b"request"),
+        nonce: "n1".into(),
+        attempt: 1,
+        config_version: 4,
+        limits,
+        policy: JoinPolicy::All,
+        started_at: 900,
+        now: 1_000,
+        finish: *finish,
+        calls: vec![Call::Model {
+            operation: "agent-react".into(),
+            model: "m".into(),
+            prompt: String::new(),
+            reply: String::new(),
+            usage: Usage { input_tokens: 7, output_tokens: 3, cost: 0.0 },
+            ms: 1,
+        }],
+        streamed,
+    })
+}
+
+fn root() -> AgentRequest {
+    let mut request = AgentRequest {
+        question: "q".into(),
+        session_id: "root".into(),
+        pattern: "react".into(),
+        streaming: true,
+        ..AgentRequest::default()
+    };
+    request.control.hard_deadline = 99_000;
+    request
+}
+
+fn responses(assembled: &Assembled) -> Vec<AgentResponse> {
+    assembled
+        .record
+        .publications
+        .iter()
+        .filter(|p| p.topic == "agent-response")
+        .map(|p| serde_json::from_str(&p.body).unwrap())
+        .collect()
+}
+
+#[test]
+fn an_answer_ends_the_dialog_once_and_carries_the_callers_id() {
+    let assembled = commit_of(root(), "Final Answer: it is 4", Streamed::default());
+    let responses = responses(&assembled);
+    let ends: Vec<_> = responses.iter().filter(|r| r.end_of_dialog).collect();
+    assert_eq!(ends.len(), 1, "OR-3");
+    assert_eq!(ends[0].content, "it is 4");
+    assert_eq!(ends[0].digest, Some(Digest::of(b"it is 4")));
+    assert!(assembled.documents.iter().any(|(uri, text)| {
+        Some(uri) == ends[0].document.as_ref() && text == "it is 4"
+    }));
+    for publication in &assembled.record.publications {
+        assert_eq!(publication.properties["id"], "caller-1");
+        assert!(!publication.properties.contains_key("junk"));
+    }
+}
+
+#[test]
+fn a_subagent_never_ends_the_dialog_and_leaves_a_completion() {
+    let mut child = root();
+    child.correlation_id = "corr".into();
+    child.session_id = "child".into();
+    child.control.root = "root".into();
+    child.control.ancestors =
+        vec![agentfleet_schema::Ancestor { session: "root".into(), step: 1 }];
+    let assembled = commit_of(child, "Final Answer: part", Streamed::default());
+    assert!(responses(&assembled).iter().all(|r| !r.end_of_dialog), "OR-3");
+    let explain = &assembled.record.publications[0];
+    assert_eq!(explain.properties["kind"], "completion");
+    assert_eq!(explain.properties["parent-step"], "1");
+    let triples: Triples = serde_json::from_str(&explain.body).unwrap();
+    assert!(triples.triples.iter().any(|t| {
+        t.p.iri == RDF_TYPE && t.o.iri == tg::SUBAGENT_COMPLETION
+    }));
+    assert!(
+        !assembled.record.publications.iter().any(|p| p.topic == "agent-deadline"),
+        "only a root has a hard deadline message"
+    );
+}
+
+#[test]
+fn what_was_streamed_is_not_said_again_and_a_mismatch_is_replaced() {
+    let streamed = |answer: &str| Streamed {
+        answer: answer.into(),
+        answer_chunks: 2,
+        ..Streamed::default()
+    };
+    let same = commit_of(root(), "Final Answer: it is 4", streamed("it is 4"));
+    let end = responses(&same).into_iter().find(|r| r.end_of_dialog).unwrap();
+    assert_eq!((end.content.as_str(), end.seq), ("", Some(2)));
+    assert_eq!(end.message_id, MessageId::of_attempt("n1", "answer"));
+    let other = commit_of(root(), "Final Answer: it is 4", streamed("it is 5"));
+    let end = responses(&other).into_iter().find(|r| r.end_of_dialog).unwrap();
+    assert_eq!((end.content.as_str(), end.seq), ("it is 4", Some(0)));
+    assert_ne!(end.message_id, MessageId::of_attempt("n1", "answer"));
+}
+
+#[test]
+fn triples_are_published_before_any_child_and_the_fan_out_names_its_synthesis() {
+    let mut request = root();
+    request.pattern = "supervisor".into();
+    let assembled = commit_of(
+        request,
+        r#"{"thought":"t","goals":["money","law"]}"#,
+        Streamed::default(),
+    );
+    let topics: Vec<_> =
+        assembled.record.publications.iter().map(|p| p.topic.as_str()).collect();
+    let first_child = topics.iter().position(|t| *t == "agent-request").unwrap();
+    let explain = topics.iter().position(|t| *t == "explainability").unwrap();
+    let deadlines = topics.iter().filter(|t| **t == "agent-deadline").count();
+    assert!(explain < first_child);
+    assert_eq!(deadlines, 2, "the root's own and the join's");
+    assert_eq!(topics.iter().filter(|t| **t == "agent-request").count(), 2);
+    let fan_out = assembled.fan_out.unwrap();
+    assert_eq!(fan_out.synthesis_step, 1);
+    let synthesis: AgentRequest = serde_json::from_str(&fan_out.synthesis.body).unwrap();
+    assert_eq!(synthesis.control.fan_in_step, Some(0));
+    assert_eq!(synthesis.step, 1);
+    assert_eq!(synthesis.control.tokens_spent, 10);
+}
+
+#[test]
+fn the_same_commit_tells_the_same_triples_and_reaches_its_question() {
+    let a = commit_of(root(), "Thought: t\nFinal Answer: 4", Streamed::default());
+    let b = commit_of(root(), "Thought: t\nFinal Answer: 4", Streamed::default());
+    assert_eq!(a, b);
+    let triples: Triples = serde_json::from_str(&a.record.publications[0].body).unwrap();
+    let mut at = uris::answer(&"root".into());
+    let question = uris::question(&"root".into());
+    for _ in 0..10 {
+        if at == question {
+            return;
+        }
+        let derived = triples
+            .triples
+            .iter()
+            .find(|t| t.s.iri == at && t.p.iri == prov::WAS_DERIVED_FROM)
+            .unwrap_or_else(|| panic!("PV-1: {at} derives from nothing"));
+        at.clone_from(&derived.o.iri);
+    }
+    panic!("PV-1: the chain never ends");
+}

@@ -1,0 +1,162 @@
+//! The verdict on a fan-out: whether its siblings are done, and who they were.
+//!
+//! Level-triggered: the same completions give the same answer, in whatever order and however often
+//! they are looked at (FI-1 to FI-3).
+
+use agentfleet_schema::config::JoinPolicy;
+use agentfleet_schema::records::{
+    CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member,
+};
+use agentfleet_schema::{Millis, SessionId};
+use std::collections::BTreeMap;
+
+/// A completion as the graph tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    pub session: SessionId,
+    pub status: CompletionStatus,
+    pub document: String,
+    pub tokens: u64,
+}
+
+/// The verdict if the fan-in may conclude now, else `None`.
+///
+/// Completions of sessions that are no children of this fan-out are ignored; repeats count once.
+pub fn decide(
+    fan_out: &FanOutRecord,
+    completions: &[Completion],
+    now: Millis,
+) -> Option<FanInRecord> {
+    let by_session: BTreeMap<&SessionId, &Completion> =
+        completions.iter().map(|completion| (&completion.session, completion)).collect();
+    let mut members = Vec::new();
+    let mut missing = Vec::new();
+    for child in &fan_out.children {
+        match by_session.get(&child.session) {
+            Some(completion) => members.push(Member {
+                index: child.index,
+                session: child.session.clone(),
+                goal: child.goal.clone(),
+                status: completion.status,
+                document: completion.document.clone(),
+                tokens: completion.tokens,
+            }),
+            None => missing.push(child.clone()),
+        }
+    }
+    let answered = members.iter().filter(|m| m.status == CompletionStatus::Answered).count();
+    let enough = match fan_out.policy {
+        JoinPolicy::All => false,
+        JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
+    };
+    let cause = if missing.is_empty() {
+        JoinCause::Complete
+    } else if enough {
+        JoinCause::Enough
+    } else if now >= fan_out.join_deadline {
+        JoinCause::Deadline
+    } else {
+        return None;
+    };
+    let each = fan_out.allotment.max_tokens.unwrap_or_default();
+    Some(FanInRecord {
+        correlation: fan_out.correlation.clone(),
+        missing_tokens: each * missing.len() as u64,
+        members,
+        missing,
+        cause,
+        nonce: String::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use agentfleet_schema::records::Child;
+    use proptest::prelude::*;
+
+    fn fan_out(children: u32, policy: JoinPolicy) -> FanOutRecord {
+        FanOutRecord {
+            children: (0..children)
+                .map(|index| Child {
+                    index,
+                    session: SessionId::new(format!("c{index}")),
+                    ..Child::default()
+                })
+                .collect(),
+            policy,
+            join_deadline: 1_000,
+            ..FanOutRecord::default()
+        }
+    }
+
+    fn done(index: u32, status: CompletionStatus) -> Completion {
+        Completion {
+            session: SessionId::new(format!("c{index}")),
+            status,
+            document: String::new(),
+            tokens: 1,
+        }
+    }
+
+    use CompletionStatus::{Answered, Error};
+
+    #[test]
+    fn concludes_when_the_rule_is_met_and_not_before() {
+        let all = JoinPolicy::All;
+        let two = JoinPolicy::AtLeast(2);
+        let cases: &[(u32, JoinPolicy, &[CompletionStatus], Millis, Option<JoinCause>)] = &[
+            (2, all, &[], 0, None),
+            (2, all, &[Answered], 0, None),
+            (2, all, &[Answered, Error], 0, Some(JoinCause::Complete)),
+            (2, all, &[Answered], 999, None),
+            (2, all, &[Answered], 1_000, Some(JoinCause::Deadline)),
+            (2, all, &[], 1_000, Some(JoinCause::Deadline)),
+            // A fast failure must not close an at-least-k join ...
+            (3, two, &[Error], 0, None),
+            (3, two, &[Answered], 0, None),
+            (3, two, &[Answered, Answered], 0, Some(JoinCause::Enough)),
+            // ... and failures that make k unreachable must not hang it.
+            (3, two, &[Error, Error, Answered], 0, Some(JoinCause::Complete)),
+        ];
+        for (children, policy, states, now, expected) in cases {
+            let completions: Vec<_> =
+                states.iter().zip(0..).map(|(status, index)| done(index, *status)).collect();
+            let verdict = decide(&fan_out(*children, *policy), &completions, *now);
+            assert_eq!(verdict.map(|v| v.cause), *expected, "{states:?} at {now}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_and_any_repeats_give_the_same_verdict(
+            states in proptest::collection::vec((0u32..12, any::<bool>()), 0..40),
+            seed in any::<u64>(),
+            now in 0i64..2_000,
+        ) {
+            // A child states its terminal status once; repeats say the same.
+            let status = |index: u32| if index.is_multiple_of(3) { Error } else { Answered };
+            let mut completions: Vec<_> =
+                states.iter().map(|(index, _)| done(*index, status(*index))).collect();
+            let fan_out = fan_out(10, JoinPolicy::AtLeast(4));
+            let first = decide(&fan_out, &completions, now);
+            let mut state = seed;
+            for at in (1..completions.len()).rev() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                completions.swap(at, (state >> 33) as usize % (at + 1));
+            }
+            let duplicate = completions.clone();
+            completions.extend(duplicate);
+            prop_assert_eq!(&decide(&fan_out, &completions, now), &first);
+            if let Some(verdict) = first {
+                prop_assert_eq!(verdict.members.len() + verdict.missing.len(), 10);
+                let mut seen: Vec<_> = verdict.members.iter().map(|m| m.index)
+                    .chain(verdict.missing.iter().map(|c| c.index)).collect();
+                seen.sort_unstable();
+                seen.dedup();
+                prop_assert_eq!(seen.len(), 10, "each child is counted once (FI-3)");
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Decisions only: what a message asks for, what to do next, what came of it, and how it is told.
+//!
+//! No IO, no async, no clock, no randomness: instants and ids come in as arguments, effects go out
+//! as values. A driver parses a request into a [`Turn`], feeds it [`Input`]s, carries out each
+//! [`Step`] it answers with, and [`assemble`](commit::assemble)s the committed record from the end.
+
+pub mod commit;
+pub mod error;
+pub mod fan_in;
+pub mod json;
+pub mod limits;
+pub mod patterns;
+pub mod provenance;
+pub mod react_format;
+pub mod routing;
+pub mod say;
+pub mod step;
+pub mod tools;
+pub mod turn;
+
+pub use commit::{Assembled, Commit};
+pub use error::Rejection;
+pub use limits::{FleetLimits, Limits};
+pub use step::{
+    Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Outcome, Reply, Said, Step,
+    StreamAs, ToolOutcome, ToolUse,
+};
+pub use turn::{Situation, Turn};

@@ -1,0 +1,188 @@
+//! The bounds of a run: what the caller asked for, else the task type's, else the pattern's, else
+//! the fleet's; and how a fan-out splits them.
+
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::{AgentRequest, Millis, RunLimits};
+
+/// The fleet's own settings, used where nothing narrower says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetLimits {
+    pub max_iterations: u32,
+    pub max_subagents: u32,
+    pub max_depth: u32,
+    pub max_sessions: u32,
+    pub max_rounds: u32,
+    pub subagent_timeout_ms: u64,
+    pub run_timeout_ms: u64,
+    /// Largest observation that travels in the history; longer ones become documents.
+    pub max_observation_bytes: usize,
+    /// Replies in a row that cannot be used before the step gives up on a better one.
+    pub max_retries: u32,
+}
+
+impl Default for FleetLimits {
+    fn default() -> Self {
+        Self {
+            max_iterations: 10,
+            max_subagents: 8,
+            max_depth: 2,
+            max_sessions: 1_000,
+            max_rounds: 3,
+            subagent_timeout_ms: 5 * 60_000,
+            run_timeout_ms: 60 * 60_000,
+            max_observation_bytes: 16 * 1024,
+            max_retries: 3,
+        }
+    }
+}
+
+/// The bounds in force for one session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub max_iterations: u32,
+    pub max_subagents: u32,
+    pub max_depth: u32,
+    pub max_sessions: u32,
+    /// Fan-outs of one session, from the `supervisor` pattern's `max_iterations`.
+    pub max_rounds: u32,
+    pub max_tokens: Option<u64>,
+    pub subagent_timeout_ms: u64,
+    pub run_timeout_ms: u64,
+    pub max_observation_bytes: usize,
+    pub max_retries: u32,
+}
+
+impl Limits {
+    /// Resolves the bounds of a request under a config.
+    pub fn of(request: &AgentRequest, snapshot: &Snapshot, fleet: &FleetLimits) -> Self {
+        let own = &request.limits;
+        let task = snapshot.task_types.get(&request.task_type).map(|t| &t.limits);
+        let pattern = snapshot.patterns.get(&request.pattern).map(|p| &p.limits);
+        let layers = [Some(own), task, pattern];
+        let supervisor = snapshot.patterns.get("supervisor").map(|p| &p.limits);
+        let rounds = if request.pattern == "supervisor" {
+            pick(&layers, |l| l.max_iterations)
+        } else {
+            supervisor.and_then(|l| l.max_iterations)
+        };
+        Self {
+            max_iterations: pick(&layers, |l| l.max_iterations)
+                .unwrap_or(fleet.max_iterations)
+                .max(1),
+            max_subagents: pick(&layers, |l| l.max_subagents).unwrap_or(fleet.max_subagents).max(1),
+            // What travels for a whole tree comes from the request alone once it is set: a child's
+            // allotment must not be widened by its own task type.
+            max_depth: own.max_depth.unwrap_or_else(|| {
+                pick(&layers, |l| l.max_depth).unwrap_or(fleet.max_depth)
+            }),
+            max_sessions: own.max_sessions.unwrap_or_else(|| {
+                pick(&layers, |l| l.max_sessions).unwrap_or(fleet.max_sessions)
+            }),
+            max_rounds: rounds.unwrap_or(fleet.max_rounds).max(1),
+            max_tokens: pick(&layers, |l| l.max_tokens),
+            subagent_timeout_ms: pick(&layers, |l| l.subagent_timeout_ms)
+                .unwrap_or(fleet.subagent_timeout_ms),
+            run_timeout_ms: pick(&layers, |l| l.run_timeout_ms).unwrap_or(fleet.run_timeout_ms),
+            max_observation_bytes: fleet.max_observation_bytes,
+            max_retries: fleet.max_retries,
+        }
+    }
+
+    /// Whether the session has spent what it may.
+    pub fn tokens_exhausted(&self, spent: u64) -> bool {
+        self.max_tokens.is_some_and(|max| spent >= max)
+    }
+
+    /// Splits what is left among `children`, keeping a reserve for the synthesis.
+    ///
+    /// `None` where a fan-out of that width may not start.
+    pub fn allot(&self, children: u32, tokens_spent: u64) -> Option<RunLimits> {
+        if children == 0
+            || self.max_depth == 0
+            || children > self.max_sessions
+            || children > self.max_subagents
+        {
+            return None;
+        }
+        let max_tokens = match self.max_tokens {
+            None => None,
+            Some(max) => {
+                let left = max.saturating_sub(tokens_spent);
+                // A fifth stays for the synthesis.
+                let each = (left - left / 5) / u64::from(children);
+                if each == 0 {
+                    return None;
+                }
+                Some(each)
+            }
+        };
+        Some(RunLimits {
+            max_depth: Some(self.max_depth - 1),
+            max_sessions: Some((self.max_sessions - children) / children),
+            max_tokens,
+            ..RunLimits::default()
+        })
+    }
+
+    /// When a fan-out that starts `now` stops waiting: its own timeout, but a reserve before
+    /// `hard_deadline` (0 means none). `None` where no time is left to wait.
+    pub fn join_deadline(&self, now: Millis, hard_deadline: Millis) -> Option<Millis> {
+        let own = now.saturating_add(self.subagent_timeout_ms as Millis);
+        if hard_deadline == 0 {
+            return Some(own);
+        }
+        let left = hard_deadline - now;
+        // The reserve is for synthesising what came back: a fifth of what is left, at most 30 s.
+        let reserve = (left / 5).min(30_000);
+        let latest = hard_deadline - reserve;
+        (latest > now).then(|| own.min(latest))
+    }
+}
+
+fn pick<T: Copy>(layers: &[Option<&RunLimits>], field: impl Fn(&RunLimits) -> Option<T>) -> Option<T> {
+    layers.iter().copied().flatten().find_map(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits::of(&AgentRequest::default(), &Snapshot::default(), &FleetLimits::default())
+    }
+
+    #[test]
+    fn the_narrowest_setting_wins() {
+        let mut request = AgentRequest { pattern: "react".into(), ..AgentRequest::default() };
+        let mut snapshot = Snapshot::default();
+        let mut pattern = agentfleet_schema::config::AgentPattern::default();
+        pattern.limits.max_iterations = Some(7);
+        snapshot.patterns.insert("react".into(), pattern);
+        assert_eq!(Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations, 7);
+        request.limits.max_iterations = Some(2);
+        assert_eq!(Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations, 2);
+    }
+
+    #[test]
+    fn a_fan_out_never_allots_more_than_there_is() {
+        let mut limits = limits();
+        limits.max_tokens = Some(1_000);
+        let each = limits.allot(4, 200).and_then(|l| l.max_tokens).unwrap_or_default();
+        assert!(each * 4 <= 800 - 160, "{each}");
+        assert_eq!(limits.allot(4, 1_000), None);
+        limits.max_tokens = None;
+        limits.max_depth = 0;
+        assert_eq!(limits.allot(2, 0), None);
+        assert_eq!(limits.allot(0, 0), None);
+    }
+
+    #[test]
+    fn a_join_ends_before_the_hard_deadline_with_a_reserve() {
+        let limits = limits();
+        assert_eq!(limits.join_deadline(1_000, 0), Some(301_000));
+        let join = limits.join_deadline(0, 100_000).unwrap_or_default();
+        assert!(join <= 80_000, "{join}");
+        assert_eq!(limits.join_deadline(100, 100), None);
+        assert_eq!(limits.join_deadline(100, 50), None);
+    }
+}

@@ -1,0 +1,584 @@
+//! ReACT: one think, act, observe cycle, or the final answer.
+//!
+//! What the model gets wrong (format, tool, arguments) becomes an observation it can read, with a
+//! bounded number of tries in a row. The last iteration must answer; if it does not, the best
+//! partial answer is given and marked as such. It never ends in silence.
+
+use crate::limits::Limits;
+use crate::react_format::{parse, Said as Format};
+use crate::say;
+use crate::step::{
+    Answer, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse,
+};
+use crate::tools;
+use crate::turn::Situation;
+use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::records::{Activity, Concluded, Iterated, PartConfidence, Termination};
+use agentfleet_schema::{uris, AgentRequest, AgentStep, MessageType, Operation};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Action name of a reply that could not be read.
+const PARSE_ERROR: &str = "__parse_error__";
+
+/// One iteration.
+#[derive(Debug)]
+pub struct React {
+    request: AgentRequest,
+    situation: Situation,
+    limits: Limits,
+    n: u32,
+    tools: Vec<ToolItem>,
+    thought: String,
+    calling: Option<(ToolItem, BTreeMap<String, String>)>,
+    not_run: Vec<String>,
+    model_ms: u64,
+}
+
+impl React {
+    pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
+        let n = iterations(&request) + 1;
+        let tools =
+            tools::visible(&request, &situation.snapshot).into_iter().cloned().collect();
+        Self {
+            request,
+            situation,
+            limits,
+            n,
+            tools,
+            thought: String::new(),
+            calling: None,
+            not_run: Vec::new(),
+            model_ms: 0,
+        }
+    }
+
+    pub(crate) fn resume(&mut self, input: Input) -> Step {
+        match input {
+            Input::Begin => self.begin(),
+            Input::ModelReplied(reply) => self.replied(&reply),
+            Input::ModelFailed(failure) => Step::Finish(Box::new(say::failed(
+                crate::error::body("model-failed", failure.message, failure.hint),
+                Termination::Error,
+                self.model_ms,
+            ))),
+            Input::ToolReturned(outcome) => self.observed(outcome),
+            // ReACT orders neither, so neither can come back.
+            Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
+        }
+    }
+
+    fn begin(&mut self) -> Step {
+        if self.n > self.limits.max_iterations {
+            return self.partial(Termination::MaxIterations);
+        }
+        if self.limits.tokens_exhausted(self.request.control.tokens_spent) {
+            return self.partial(Termination::BudgetExhausted);
+        }
+        let native = self.situation.native_tools;
+        let last = self.is_last();
+        let shown: Vec<&ToolItem> = self.tools.iter().collect();
+        let history: Vec<_> = self
+            .request
+            .history
+            .iter()
+            .map(|step| {
+                json!({
+                    "thought": step.thought, "action": step.action,
+                    "arguments": step.arguments, "observation": step.observation,
+                })
+            })
+            .collect();
+        Step::AskModel(Box::new(ModelAsk {
+            operation: Operation::React,
+            variables: json!({
+                "question": self.request.question,
+                "framing": self.request.framing,
+                "goal": self.request.subagent_goal,
+                "parent_context": self.request.control.context,
+                "tools": tools::described(&shown),
+                "history": history,
+                "iterations_left": self.limits.max_iterations - self.n,
+                "native": native,
+                "last": last,
+            }),
+            transcript: if native { self.request.history.clone() } else { Vec::new() },
+            tools: if native && !last { self.tools.clone() } else { Vec::new() },
+            schema: None,
+            stream: StreamAs::React,
+        }))
+    }
+
+    fn is_last(&self) -> bool {
+        self.n >= self.limits.max_iterations
+    }
+
+    fn replied(&mut self, reply: &Reply) -> Step {
+        self.model_ms += reply.ms;
+        let parsed = parse(&reply.text);
+        self.thought = parsed.thought;
+        if let Some((name, arguments)) = reply.tool_calls.first() {
+            if self.thought.is_empty() {
+                reply.text.trim().clone_into(&mut self.thought);
+            }
+            self.not_run =
+                reply.tool_calls.iter().skip(1).map(|(name, _)| name.clone()).collect();
+            return self.act(name.clone(), arguments.clone());
+        }
+        match parsed.said {
+            Format::Final(text) => self.answer(text, Termination::FinalAnswer, true),
+            Format::Action { name, arguments } => self.act(name, arguments),
+            // A model with native tools that calls none has answered, markers or not.
+            Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
+                self.thought.clear();
+                self.answer(loose, Termination::FinalAnswer, false)
+            }
+            Format::Malformed { reason, loose } => self.unreadable(&reason, loose),
+        }
+    }
+
+    fn act(&mut self, name: String, arguments: BTreeMap<String, String>) -> Step {
+        if self.is_last() {
+            return self.partial(Termination::MaxIterations);
+        }
+        let found = self.tools.iter().find(|t| t.name == name).or_else(|| {
+            // Models change case and separators; that much is forgiven.
+            let plain = |s: &str| s.to_lowercase().replace([' ', '_'], "-");
+            self.tools.iter().find(|t| plain(&t.name) == plain(&name))
+        });
+        let Some(tool) = found.cloned() else {
+            let available = if self.tools.is_empty() {
+                "no tool is available: answer from what you know".to_owned()
+            } else {
+                let names: Vec<_> = self.tools.iter().map(|t| format!("`{}`", t.name)).collect();
+                format!("available: {}", names.join(", "))
+            };
+            let text = format!("Error: unknown tool `{name}` ({available})");
+            return self.retry(name, arguments, text);
+        };
+        if let Some(text) = misused(&tool, &arguments) {
+            return self.retry(name, arguments, text);
+        }
+        self.calling = Some((tool.clone(), arguments.clone()));
+        Step::CallTool(Box::new(ToolUse { tool, arguments }))
+    }
+
+    fn unreadable(&mut self, reason: &str, loose: String) -> Step {
+        let exhausted = self.request.control.retries + 1 >= self.limits.max_retries;
+        if (exhausted || self.is_last()) && !loose.is_empty() {
+            // It said something, if never in the format: better than nothing, and marked.
+            return self.conclude(loose, Termination::FinalAnswer, true, false);
+        }
+        let text = format!(
+            "Error: the reply could not be read: {reason}. Reply with `Thought:`, then either \
+             `Action:` and `Args:`, or `Final Answer:`."
+        );
+        self.retry(PARSE_ERROR.to_owned(), BTreeMap::new(), text)
+    }
+
+    fn retry(&mut self, action: String, arguments: BTreeMap<String, String>, text: String) -> Step {
+        let retries = self.request.control.retries + 1;
+        if retries >= self.limits.max_retries || self.is_last() {
+            return self.partial(if self.is_last() {
+                Termination::MaxIterations
+            } else {
+                Termination::Error
+            });
+        }
+        let outcome = ToolOutcome { content: text, is_error: true, ..ToolOutcome::default() };
+        self.next(action, arguments, outcome, None, retries)
+    }
+
+    fn observed(&mut self, mut outcome: ToolOutcome) -> Step {
+        let Some((tool, arguments)) = self.calling.take() else {
+            return self.begin();
+        };
+        if !self.not_run.is_empty() {
+            outcome.content.push_str(&format!(
+                "\n\n(Not run, because one call is made a turn: {}. Call again if still needed.)",
+                self.not_run.join(", ")
+            ));
+        }
+        let name = tool.name.clone();
+        self.next(name, arguments, outcome, tool.state, 0)
+    }
+
+    fn next(
+        &mut self,
+        action: String,
+        arguments: BTreeMap<String, String>,
+        outcome: ToolOutcome,
+        state: Option<String>,
+        retries: u32,
+    ) -> Step {
+        let session = &self.request.session_id;
+        let document = uris::document_of(&uris::observation(session, self.n));
+        let observation =
+            preview(&outcome.content, self.limits.max_observation_bytes, &document);
+        let mut request = self.request.clone();
+        if let Some(state) = state {
+            request.state = state;
+        }
+        request.control.retries = retries;
+        request.history.push(AgentStep {
+            thought: self.thought.clone(),
+            action: action.clone(),
+            arguments: arguments.clone(),
+            observation: observation.clone(),
+            user: request.user.clone(),
+            step_type: "react".into(),
+            plan: None,
+            subagent_results: None,
+        });
+        let mut said = self.thoughts();
+        said.push(say::message(MessageType::Observation, outcome.content, document));
+        Step::Finish(Box::new(Finish {
+            outcome: Outcome::Continue(Box::new(request)),
+            activity: Activity::Iterated(Iterated {
+                n: self.n,
+                thought: self.thought.clone(),
+                action,
+                arguments,
+                observation,
+                is_error: outcome.is_error,
+                candidates: self.tools.iter().map(|t| t.name.clone()).collect(),
+                sources: outcome.sources,
+                model_ms: self.model_ms,
+                tool_ms: outcome.ms,
+            }),
+            routed: None,
+            decisions: Vec::new(),
+            said,
+        }))
+    }
+
+    fn thoughts(&self) -> Vec<Said> {
+        if self.thought.is_empty() {
+            return Vec::new();
+        }
+        let uri = uris::document_of(&uris::thought(&self.request.session_id, self.n));
+        vec![Said { streamed: true, ..say::message(MessageType::Thought, &*self.thought, uri) }]
+    }
+
+    fn answer(&self, text: String, termination: Termination, streamed: bool) -> Step {
+        self.conclude(text, termination, false, streamed)
+    }
+
+    /// The best that can be said from what is known so far.
+    fn partial(&self, termination: Termination) -> Step {
+        let why = match termination {
+            Termination::BudgetExhausted => "the token budget was used up",
+            Termination::Error => "the model's replies could not be used",
+            _ => "the iteration limit was reached",
+        };
+        let mut text = format!("**Partial answer:** {why} before a final answer.\n");
+        let found: Vec<&AgentStep> = self
+            .request
+            .history
+            .iter()
+            .filter(|s| !s.observation.is_empty() && !s.observation.starts_with("Error:"))
+            .collect();
+        if found.is_empty() {
+            text.push_str("\nNo tool had returned anything useful.\n");
+        } else {
+            text.push_str("\nWhat had been found:\n");
+            for step in found.iter().rev().take(3).rev() {
+                let short: String = step.observation.chars().take(2_000).collect();
+                text.push_str(&format!("\n### {}\n\n{}\n", step.action, short.trim()));
+            }
+        }
+        if !self.thought.is_empty() {
+            text.push_str(&format!("\nThe last thought was: {}\n", self.thought));
+        }
+        self.conclude(text, termination, true, false)
+    }
+
+    fn conclude(
+        &self,
+        text: String,
+        termination: Termination,
+        partial: bool,
+        streamed: bool,
+    ) -> Step {
+        let mut said = self.thoughts();
+        let uri = uris::answer_document(&self.request.session_id);
+        said.push(Said { streamed, ..say::message(MessageType::Answer, &*text, uri) });
+        Step::Finish(Box::new(Finish {
+            activity: Activity::Concluded(Concluded {
+                termination,
+                thought: self.thought.clone(),
+                n: self.n,
+                partial,
+                fan_in: None,
+                confidence: confidence_in(&text),
+                error: None,
+                model_ms: self.model_ms,
+            }),
+            outcome: Outcome::Answer(Answer { text, termination, partial }),
+            routed: None,
+            decisions: Vec::new(),
+            said,
+        }))
+    }
+}
+
+/// Iterations done so far: a plan's or a synthesis's steps do not count.
+fn iterations(request: &AgentRequest) -> u32 {
+    request.history.iter().filter(|s| matches!(s.step_type.as_str(), "" | "react")).count() as u32
+}
+
+/// An error text if the arguments do not fit a tool that declares them.
+fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<String> {
+    if tool.arguments.is_empty() {
+        // Kinds with fixed arguments check them themselves.
+        return None;
+    }
+    let expected: Vec<_> = tool.arguments.iter().map(|a| format!("`{}`", a.name)).collect();
+    let expected = expected.join(", ");
+    let tool_name = &tool.name;
+    for name in arguments.keys() {
+        if !tool.arguments.iter().any(|a| a.name == *name) {
+            return Some(format!(
+                "Error: unknown argument `{name}` of tool `{tool_name}` (expected: {expected})"
+            ));
+        }
+    }
+    let missing = tool.arguments.iter().find(|a| a.required && !arguments.contains_key(&a.name))?;
+    Some(format!(
+        "Error: missing argument `{}` of tool `{tool_name}` (expected: {expected})",
+        missing.name
+    ))
+}
+
+/// What of a long text travels with the messages; the whole lies in the document.
+fn preview(text: &str, max_bytes: usize, document: &str) -> String {
+    if text.len() <= max_bytes {
+        return text.to_owned();
+    }
+    let mut end = max_bytes;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}\n[cut: the whole has {} bytes, {document}]", &text[..end], text.len())
+}
+
+/// Confidence by part, as an answer states it: a `## ` heading, and below it a line with
+/// `Confidence: 0.NN` (or a percentage).
+pub(crate) fn confidence_in(text: &str) -> Vec<PartConfidence> {
+    let mut part = String::new();
+    let mut found: Vec<PartConfidence> = Vec::new();
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with('#') {
+            line.trim_start_matches('#').trim().clone_into(&mut part);
+            continue;
+        }
+        let plain = line.replace(['*', '_', '`'], "");
+        let Some(at) = plain.to_ascii_lowercase().find("confidence:") else { continue };
+        let rest = plain.get(at + "confidence:".len()..).unwrap_or_default().trim_start();
+        let number: String =
+            rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+        let Ok(mut value) = number.trim_end_matches('.').parse::<f64>() else { continue };
+        if rest[number.len()..].trim_start().starts_with('%') {
+            value /= 100.0;
+        }
+        if (0.0..=1.0).contains(&value) && found.iter().all(|known| known.part != part) {
+            found.push(PartConfidence { part: part.clone(), confidence: value });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::limits::FleetLimits;
+    use crate::step::ModelFailure;
+    use crate::turn::Turn;
+    use agentfleet_schema::config::{Snapshot, ToolArgument};
+    use std::sync::Arc;
+
+    fn snapshot() -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        snapshot.tools.insert(
+            "search".into(),
+            ToolItem {
+                name: "search".into(),
+                kind: "document-search".into(),
+                group: vec!["default".into()],
+                applicable_states: vec!["*".into()],
+                state: Some("searched".into()),
+                arguments: vec![ToolArgument {
+                    name: "query".into(),
+                    kind: "string".into(),
+                    description: String::new(),
+                    required: true,
+                }],
+                ..ToolItem::default()
+            },
+        );
+        snapshot
+    }
+
+    fn turn_with(request: AgentRequest, native: bool) -> Turn {
+        let situation = Situation {
+            now: 0,
+            snapshot: Arc::new(snapshot()),
+            fleet: Arc::new(FleetLimits { max_observation_bytes: 400, ..FleetLimits::default() }),
+            native_tools: native,
+            fan_in: None,
+        };
+        Turn::parse(request, situation).unwrap()
+    }
+
+    fn request() -> AgentRequest {
+        AgentRequest {
+            question: "q".into(),
+            session_id: "s".into(),
+            pattern: "react".into(),
+            ..AgentRequest::default()
+        }
+    }
+
+    fn reply(text: &str) -> Input {
+        Input::ModelReplied(Reply { text: text.into(), ms: 5, ..Reply::default() })
+    }
+
+    fn finished(step: Step) -> Finish {
+        let Step::Finish(finish) = step else { panic!("not finished: {step:?}") };
+        *finish
+    }
+
+    #[test]
+    fn a_cycle_adds_one_step_to_the_history() {
+        let mut turn = turn_with(request(), false);
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else { panic!() };
+        assert_eq!(ask.stream, StreamAs::React);
+        let Step::CallTool(call) =
+            turn.resume(reply("Thought: t\nAction: Search\nArgs: {\"query\": \"x\"}"))
+        else {
+            panic!()
+        };
+        assert_eq!(call.tool.name, "search");
+        let finish = finished(turn.resume(Input::ToolReturned(ToolOutcome {
+            content: "found".into(),
+            ..ToolOutcome::default()
+        })));
+        let Outcome::Continue(next) = finish.outcome else { panic!() };
+        assert_eq!(next.history.len(), 1);
+        assert_eq!(next.history[0].observation, "found");
+        assert_eq!(next.state, "searched");
+        let Activity::Iterated(iterated) = finish.activity else { panic!() };
+        assert_eq!(iterated.candidates, ["search"]);
+        assert_eq!(finish.said.len(), 2);
+    }
+
+    #[test]
+    fn mistakes_become_observations_and_end_after_a_bounded_number() {
+        for (text, expected) in [
+            ("no format at all but no text either\nAction:", "could not be read"),
+            ("Thought: t\nAction: serch\nArgs: {}", "unknown tool `serch` (available: `search`)"),
+            ("Thought: t\nAction: search\nArgs: {\"qery\": \"x\"}", "unknown argument `qery`"),
+            ("Thought: t\nAction: search\nArgs: {}", "missing argument `query`"),
+            ("Thought: t\nAction: search\nArgs: nope", "could not be read"),
+        ] {
+            let mut turn = turn_with(request(), false);
+            turn.resume(Input::Begin);
+            let finish = finished(turn.resume(reply(text)));
+            let Outcome::Continue(next) = finish.outcome else { panic!("{text}") };
+            assert!(next.history[0].observation.contains(expected), "{:?}", next.history[0]);
+            assert_eq!(next.control.retries, 1);
+            let mut tired = *next;
+            tired.control.retries = 2;
+            let mut turn = turn_with(tired, false);
+            turn.resume(Input::Begin);
+            let finish = finished(turn.resume(reply(text)));
+            let Outcome::Answer(answer) = finish.outcome else { panic!("{text}") };
+            assert!(answer.partial);
+        }
+    }
+
+    #[test]
+    fn the_last_iteration_answers_or_gives_what_it_has() {
+        let mut last = request();
+        last.limits.max_iterations = Some(2);
+        last.history.push(AgentStep {
+            action: "search".into(),
+            observation: "the fact".into(),
+            ..AgentStep::default()
+        });
+        let mut turn = turn_with(last, false);
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else { panic!() };
+        assert_eq!(ask.variables["last"], true);
+        let finish =
+            finished(turn.resume(reply("Thought: more\nAction: search\nArgs: {\"query\":\"y\"}")));
+        let Outcome::Answer(answer) = finish.outcome else { panic!() };
+        assert!(answer.partial && answer.text.contains("the fact"), "{}", answer.text);
+        assert_eq!(answer.termination, Termination::MaxIterations);
+    }
+
+    #[test]
+    fn a_spent_budget_ends_without_asking() {
+        let mut poor = request();
+        poor.limits.max_tokens = Some(10);
+        poor.control.tokens_spent = 10;
+        let mut turn = turn_with(poor, false);
+        let Outcome::Answer(answer) = finished(turn.resume(Input::Begin)).outcome else { panic!() };
+        assert_eq!(answer.termination, Termination::BudgetExhausted);
+    }
+
+    #[test]
+    fn native_calls_run_one_and_return_the_rest_as_not_run() {
+        let mut turn = turn_with(request(), true);
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else { panic!() };
+        assert_eq!(ask.tools.len(), 1);
+        let args: BTreeMap<_, _> = [("query".to_owned(), "x".to_owned())].into();
+        let step = turn.resume(Input::ModelReplied(Reply {
+            text: "let me see".into(),
+            tool_calls: vec![("search".into(), args.clone()), ("fetch".into(), args)],
+            ..Reply::default()
+        }));
+        assert!(matches!(step, Step::CallTool(_)));
+        let finish = finished(turn.resume(Input::ToolReturned(ToolOutcome {
+            content: "r".repeat(900),
+            ..ToolOutcome::default()
+        })));
+        let Activity::Iterated(iterated) = finish.activity else { panic!() };
+        assert_eq!(iterated.thought, "let me see");
+        let Outcome::Continue(next) = finish.outcome else { panic!() };
+        // The preview is cut at the bound; the document has the whole.
+        assert!(next.history[0].observation.contains("[cut: the whole has"));
+        let whole = finish.said.iter().find(|s| s.message_type == MessageType::Observation);
+        assert!(whole.unwrap().text.contains("Not run, because one call is made a turn: fetch"));
+    }
+
+    #[test]
+    fn a_native_model_that_calls_nothing_has_answered() {
+        let mut turn = turn_with(request(), true);
+        turn.resume(Input::Begin);
+        let finish = finished(turn.resume(reply("It is 4.\n\nBecause 2 + 2.")));
+        let Outcome::Answer(answer) = finish.outcome else { panic!() };
+        assert_eq!(answer.text, "It is 4.\n\nBecause 2 + 2.");
+        assert!(!answer.partial);
+    }
+
+    #[test]
+    fn a_model_that_is_gone_for_good_ends_the_session() {
+        let mut turn = turn_with(request(), false);
+        turn.resume(Input::Begin);
+        let finish = finished(turn.resume(Input::ModelFailed(ModelFailure {
+            message: "the key was refused".into(),
+            hint: "set it".into(),
+        })));
+        assert!(matches!(finish.outcome, Outcome::Fail { .. }));
+    }
+
+    #[test]
+    fn confidence_is_read_by_part() {
+        let text = "# T\n## Financial\n**Confidence:** 0.7 (good)\ntext\n## Legal\nConfidence: 40%\n## X\nconfidence: high";
+        let parts = confidence_in(text);
+        let read: Vec<_> = parts.iter().map(|p| (p.part.as_str(), p.confidence)).collect();
+        assert_eq!(read, [("Financial", 0.7), ("Legal", 0.4)]);
+    }
+}

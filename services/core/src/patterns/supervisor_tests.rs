@@ -1,0 +1,262 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use super::*;
+use crate::limits::FleetLimits;
+use crate::turn::Turn;
+use agentfleet_schema::config::{AgentPattern, Snapshot};
+use agentfleet_schema::records::{JoinCause, Member};
+use std::sync::Arc;
+
+fn situation(fan_in: Option<FanInRecord>) -> Situation {
+    let mut snapshot = Snapshot::default();
+    for name in ["react", "supervisor"] {
+        let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+        snapshot.patterns.insert(name.into(), pattern);
+    }
+    Situation {
+        now: 1_000,
+        snapshot: Arc::new(snapshot),
+        fleet: Arc::new(FleetLimits::default()),
+        native_tools: false,
+        fan_in,
+    }
+}
+
+fn request() -> AgentRequest {
+    AgentRequest {
+        question: "assess X".into(),
+        session_id: "parent".into(),
+        pattern: "supervisor".into(),
+        group: Some(vec!["default".into(), "finance".into()]),
+        collection: "c".into(),
+        conversation_id: "talk".into(),
+        framing: "by dimension".into(),
+        streaming: true,
+        step: 1,
+        ..AgentRequest::default()
+    }
+}
+
+fn reply(text: &str) -> Input {
+    Input::ModelReplied(Reply { text: text.into(), ..Reply::default() })
+}
+
+fn finished(step: Step) -> Finish {
+    let Step::Finish(finish) = step else { panic!("not finished: {step:?}") };
+    *finish
+}
+
+fn fanned_out(step: Step) -> FanOut {
+    let Outcome::FanOut(fan_out) = finished(step).outcome else { panic!("no fan-out") };
+    *fan_out
+}
+
+fn decompose(request: AgentRequest, text: &str) -> Step {
+    let mut turn = Turn::parse(request, situation(None)).unwrap();
+    assert!(matches!(turn.resume(Input::Begin), Step::AskModel(_)));
+    turn.resume(reply(text))
+}
+
+const TWO: &str = r#"{"thought":"two sides","goals":[
+    {"goal":"Look at money.","pattern":"react","group":["finance"],"context":"fiscal 2025"},
+    {"goal":"look at MONEY","pattern":"react","context":""},
+    {"goal":"Look at law","pattern":"astrology","context":""}]}"#;
+
+#[test]
+fn goals_are_merged_and_each_child_inherits_what_is_not_narrowed() {
+    let fan_out = fanned_out(decompose(request(), TWO));
+    assert_eq!(fan_out.children.len(), 2, "the duplicate goal is merged");
+    let (_, money) = &fan_out.children[0];
+    assert_eq!(money.question, "Look at money.");
+    assert_eq!(money.subagent_goal, money.question);
+    assert_eq!(money.group, Some(vec!["finance".to_owned()]));
+    assert_eq!(money.control.context, "fiscal 2025");
+    let (_, law) = &fan_out.children[1];
+    assert_eq!(law.pattern, "react", "an unknown pattern becomes react");
+    assert_eq!(law.group, request().group);
+    for (index, (child, request)) in fan_out.children.iter().enumerate() {
+        assert_eq!(child.index as usize, index);
+        assert_eq!(request.session_id, SessionId::child(&"parent".into(), 1, child.index));
+        assert_eq!(request.expected_siblings, 2);
+        assert_eq!(request.correlation_id, fan_out.correlation);
+        assert_eq!(request.collection.as_str(), "c");
+        assert_eq!(request.conversation_id.as_str(), "talk");
+        assert_eq!(request.framing, "by dimension");
+        assert!(request.streaming && request.history.is_empty());
+        assert_eq!(request.control.root.as_str(), "parent");
+        assert_eq!(request.control.ancestors.len(), 1);
+        assert_eq!(request.limits.max_depth, Some(1));
+        assert_eq!(request.control.hard_deadline, fan_out.join_deadline);
+    }
+    assert_eq!(fan_out.synthesis.control.fan_in_step, Some(1));
+    assert_eq!(fan_out.synthesis.history.last().unwrap().step_type, "synthesise");
+}
+
+#[test]
+fn the_same_request_fans_out_to_the_same_ids() {
+    let (a, b) =
+        (fanned_out(decompose(request(), TWO)), fanned_out(decompose(request(), TWO)));
+    assert_eq!(a, b);
+}
+
+#[test]
+fn one_goal_no_goals_no_depth_or_no_list_needs_no_fan_out() {
+    let mut shallow = request();
+    shallow.limits.max_depth = Some(0);
+    let turn = Turn::parse(shallow, situation(None)).unwrap().resume(Input::Begin);
+    let mut again = Turn::parse(request(), situation(None)).unwrap();
+    again.resume(Input::Begin);
+    again.resume(reply("no list"));
+    for step in [
+        decompose(request(), r#"{"thought":"","goals":["only one"]}"#),
+        decompose(request(), r#"{"thought":"","goals":[]}"#),
+        turn,
+        again.resume(reply("still none")),
+    ] {
+        let finish = finished(step);
+        let Outcome::Continue(next) = &finish.outcome else { panic!("fanned out") };
+        assert_eq!(next.pattern, "react");
+        assert_eq!(finish.decisions[0].chosen, "alone");
+    }
+}
+
+#[test]
+fn width_is_bounded() {
+    let goals: Vec<String> = (0..50).map(|n| format!("goal number {n}")).collect();
+    let text = serde_json::to_string(&goals).unwrap();
+    assert_eq!(fanned_out(decompose(request(), &text)).children.len(), 8);
+    let mut small = request();
+    small.limits.max_sessions = Some(3);
+    let fan_out = fanned_out(decompose(small, &text));
+    assert_eq!(fan_out.children.len(), 3);
+    assert_eq!(fan_out.children[0].1.limits.max_sessions, Some(0));
+}
+
+fn verdict(cause: JoinCause, members: Vec<Member>, missing: Vec<Child>) -> FanInRecord {
+    FanInRecord {
+        correlation: "corr".into(),
+        members,
+        missing,
+        cause,
+        missing_tokens: 0,
+        nonce: String::new(),
+    }
+}
+
+fn member(index: u32, status: CompletionStatus) -> Member {
+    Member {
+        index,
+        session: SessionId::new(format!("child{index}")),
+        goal: format!("goal {index}"),
+        status,
+        document: format!("urn:doc:{index}"),
+        tokens: 10,
+    }
+}
+
+fn synthesis_request() -> AgentRequest {
+    let mut request = request();
+    request.step = 2;
+    request.control.fan_in_step = Some(1);
+    request.control.rounds = 1;
+    request.history.push(AgentStep { step_type: "synthesise".into(), ..AgentStep::default() });
+    request
+}
+
+/// Runs a synthesis up to its first question to the model, or its end.
+fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Step) {
+    let mut turn = Turn::parse(synthesis_request(), situation(Some(verdict))).unwrap();
+    assert!(matches!(turn.resume(Input::Begin), Step::FindFacts(_)));
+    let source = Source { uri: "urn:src".into(), title: "Src".into() };
+    let step = turn.resume(Input::FactsFound(vec![("child0".into(), source)]));
+    let Step::ReadDocuments(uris) = step else { panic!() };
+    assert_eq!(uris.len(), texts.len());
+    let step = turn.resume(Input::DocumentsRead(texts));
+    (turn, step)
+}
+
+#[test]
+fn a_synthesis_reads_the_verdict_decides_and_answers() {
+    let verdict = verdict(
+        JoinCause::Complete,
+        vec![member(0, CompletionStatus::Answered), member(1, CompletionStatus::Answered)],
+        vec![],
+    );
+    let (mut turn, step) = synthesise(verdict, vec![Some("a".into()), Some("b".into())]);
+    let Step::AskModel(review) = step else { panic!() };
+    assert_eq!(review.operation, Operation::Review);
+    let Step::AskModel(ask) =
+        turn.resume(reply(r#"{"decision":"answer","signal":"complete","rationale":"r"}"#))
+    else {
+        panic!()
+    };
+    assert_eq!(ask.operation, Operation::Synthesise);
+    assert_eq!(ask.stream, StreamAs::Answer);
+    assert_eq!(ask.variables["results"][0]["sources"][0]["uri"], "urn:src");
+    let finish = finished(turn.resume(reply("## Part\nConfidence: 0.8\ntext")));
+    assert_eq!(finish.decisions[0].chosen, "answer");
+    let Activity::Concluded(concluded) = finish.activity else { panic!() };
+    assert!(!concluded.partial);
+    assert_eq!(concluded.confidence[0].part, "Part");
+}
+
+#[test]
+fn what_is_missing_is_named_whatever_the_model_writes() {
+    let missing = Child { index: 2, goal: "goal 2".into(), ..Child::default() };
+    let verdict = verdict(
+        JoinCause::Deadline,
+        vec![member(0, CompletionStatus::Answered), member(1, CompletionStatus::Error)],
+        vec![missing],
+    );
+    let (mut turn, _) =
+        synthesise(verdict, vec![Some("a".into()), Some("the key was refused".into())]);
+    turn.resume(reply(r#"{"decision":"answer"}"#));
+    let finish = finished(turn.resume(reply("All is well.")));
+    let Outcome::Answer(answer) = finish.outcome else { panic!() };
+    assert!(answer.partial);
+    for expected in ["goal 1 (error: the key was refused)", "goal 2 (not finished"] {
+        assert!(answer.text.contains(expected), "{}", answer.text);
+    }
+}
+
+#[test]
+fn with_no_result_at_all_no_model_is_asked() {
+    let verdict = verdict(JoinCause::Complete, vec![member(0, CompletionStatus::Error)], vec![]);
+    let (_, step) = synthesise(verdict, vec![None]);
+    let Outcome::Answer(answer) = finished(step).outcome else { panic!() };
+    assert!(answer.partial && answer.text.contains("goal 0"), "{}", answer.text);
+}
+
+#[test]
+fn it_may_investigate_further_under_a_new_correlation_and_remembers_what_it_has() {
+    let first = verdict(JoinCause::Complete, vec![member(0, CompletionStatus::Answered)], vec![]);
+    let (mut turn, _) = synthesise(first, vec![Some("a".into())]);
+    let finish = finished(turn.resume(reply(
+        r#"{"decision":"investigate","signal":"gap","rationale":"need more",
+            "goals":[{"goal":"dig","pattern":"react","context":""}]}"#,
+    )));
+    let Outcome::FanOut(fan_out) = finish.outcome else { panic!() };
+    assert_eq!(fan_out.correlation, CorrelationId::of_fan_out(&"parent".into(), 2));
+    assert_eq!(fan_out.synthesis.control.rounds, 2);
+    let remembered = fan_out
+        .synthesis
+        .history
+        .iter()
+        .find_map(|s| s.subagent_results.as_ref())
+        .unwrap();
+    assert_eq!(remembered["goal 0"]["document"], "urn:doc:0");
+    assert_eq!(finish.decisions[0].chosen, "investigate");
+}
+
+#[test]
+fn the_last_round_answers_without_asking_whether_to_go_on() {
+    let verdict = verdict(JoinCause::Complete, vec![member(0, CompletionStatus::Answered)], vec![]);
+    let mut request = synthesis_request();
+    request.control.rounds = 3;
+    let mut turn = Turn::parse(request, situation(Some(verdict))).unwrap();
+    turn.resume(Input::Begin);
+    turn.resume(Input::FactsFound(vec![]));
+    let Step::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
+        panic!()
+    };
+    assert_eq!(ask.operation, Operation::Synthesise);
+}

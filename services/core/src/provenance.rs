@@ -1,0 +1,438 @@
+//! The triples of a step: a pure function of its record.
+//!
+//! No clock and no blank nodes, so that whoever writes them, however often, writes the same. The
+//! question is an entity that the session's activity used; derivation chains end there (PV-1).
+
+use agentfleet_schema::records::{
+    Activity, Call, Child, CompletionStatus, Concluded, DecidedBy, Decision, FannedOut, Iterated,
+    OutcomeKind, Routed, Source, StepRecord,
+};
+use agentfleet_schema::uris;
+use agentfleet_schema::vocabulary::{prov, tg, xsd, RDFS_LABEL, RDF_TYPE};
+use agentfleet_schema::{Millis, Term, Triple};
+
+/// The triples of a record, and the node that later ones derive from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    pub triples: Vec<Triple>,
+    /// The step's main node: what the explainability message and the `explain` event name.
+    pub node: String,
+    /// The node the next step's first node derives from.
+    pub last: String,
+}
+
+/// Tells a record in triples.
+pub fn tell(record: &StepRecord) -> Told {
+    let mut teller = Teller { record, triples: Vec::new() };
+    let session = &record.session;
+    let mut node = uris::session(session);
+    let mut last = record.derives_from.clone();
+    if let Some(routed) = &record.routed {
+        teller.session(routed);
+        last = teller.routing(routed);
+        node.clone_from(&last);
+    }
+    for decision in &record.decisions {
+        let uri = uris::decision(session, record.step, &decision.subject);
+        teller.decision(&uri, decision, &last);
+        node.clone_from(&uri);
+        last = uri;
+    }
+    match &record.activity {
+        Activity::None => {}
+        Activity::Iterated(iterated) => (node, last) = teller.iteration(iterated, &last),
+        Activity::FannedOut(fanned_out) => {
+            node = teller.fan_out(fanned_out, &last);
+            last.clone_from(&node);
+        }
+        Activity::Concluded(concluded) => {
+            node = teller.conclusion(concluded, &last);
+            last.clone_from(&node);
+        }
+    }
+    Told { triples: teller.triples, node, last }
+}
+
+/// The status a subagent's terminal record states.
+pub fn completion_status(record: &StepRecord) -> CompletionStatus {
+    use agentfleet_schema::records::Termination;
+    let termination = match &record.activity {
+        Activity::Concluded(concluded) => concluded.termination,
+        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => Termination::Error,
+    };
+    match record.outcome {
+        OutcomeKind::Answer => CompletionStatus::Answered,
+        OutcomeKind::Cancelled | OutcomeKind::Fail => match termination {
+            Termination::Timeout => CompletionStatus::Timeout,
+            Termination::Cancelled => CompletionStatus::Cancelled,
+            Termination::DeadLettered => CompletionStatus::DeadLettered,
+            Termination::FinalAnswer
+            | Termination::SubagentsComplete
+            | Termination::MaxIterations
+            | Termination::BudgetExhausted
+            | Termination::Error => CompletionStatus::Error,
+        },
+        OutcomeKind::Continue | OutcomeKind::FanOut | OutcomeKind::Pause => CompletionStatus::Error,
+    }
+}
+
+struct Teller<'a> {
+    record: &'a StepRecord,
+    triples: Vec<Triple>,
+}
+
+impl Teller<'_> {
+    fn add(&mut self, subject: &str, predicate: &str, object: Term) {
+        self.triples.push(Triple::new(subject, predicate, object));
+    }
+
+    fn types(&mut self, subject: &str, types: &[&str]) {
+        for class in types {
+            self.add(subject, RDF_TYPE, Term::iri(*class));
+        }
+    }
+
+    fn link(&mut self, subject: &str, predicate: &str, object: &str) {
+        self.add(subject, predicate, Term::iri(object));
+    }
+
+    fn text(&mut self, subject: &str, predicate: &str, text: &str) {
+        if !text.is_empty() {
+            self.add(subject, predicate, Term::text(text));
+        }
+    }
+
+    fn number(&mut self, subject: &str, predicate: &str, number: u64) {
+        self.add(subject, predicate, Term::typed(number.to_string(), xsd::INTEGER));
+    }
+
+    fn flag(&mut self, subject: &str, predicate: &str, flag: bool) {
+        if flag {
+            self.add(subject, predicate, Term::typed("true", xsd::BOOLEAN));
+        }
+    }
+
+    fn instant(&mut self, subject: &str, predicate: &str, at: Millis) {
+        self.add(subject, predicate, Term::typed(date_time(at), xsd::DATE_TIME));
+    }
+
+    /// What every main node carries.
+    fn node(&mut self, uri: &str, types: &[&str], label: &str, derived_from: &str) {
+        let record = self.record;
+        self.types(uri, &[prov::ENTITY]);
+        self.types(uri, types);
+        self.text(uri, RDFS_LABEL, label);
+        self.link(uri, prov::WAS_GENERATED_BY, &uris::session(&record.session));
+        if !derived_from.is_empty() {
+            self.link(uri, prov::WAS_DERIVED_FROM, derived_from);
+        }
+        self.instant(uri, prov::GENERATED_AT_TIME, record.committed_at);
+        self.number(uri, tg::CONFIG_VERSION, record.config_version);
+        if record.attempt > 1 {
+            self.number(uri, tg::ATTEMPT, u64::from(record.attempt));
+        }
+        self.text(uri, tg::CONVERSATION_ID, record.conversation.as_str());
+    }
+
+    fn session(&mut self, routed: &Routed) {
+        let record = self.record;
+        let session = uris::session(&record.session);
+        let question = uris::question(&record.session);
+        let agent = uris::agent(&record.session);
+        self.types(&session, &[prov::ACTIVITY, tg::QUESTION, tg::AGENT_QUESTION]);
+        self.text(&session, RDFS_LABEL, "Agent Question");
+        self.instant(&session, prov::STARTED_AT_TIME, record.started_at);
+        self.text(&session, tg::QUERY, &routed.question);
+        self.link(&session, prov::USED, &question);
+        self.link(&session, prov::WAS_ASSOCIATED_WITH, &agent);
+        self.text(&session, tg::COLLECTION, record.collection.as_str());
+        self.text(&session, tg::CONVERSATION_ID, record.conversation.as_str());
+        self.text(&session, tg::ROOT_SESSION_ID, record.root.as_str());
+        self.types(&agent, &[prov::AGENT, prov::SOFTWARE_AGENT]);
+        self.text(&agent, RDFS_LABEL, &format!("{} agent", routed.pattern));
+        self.types(&question, &[prov::ENTITY]);
+        self.text(&question, RDFS_LABEL, "Question");
+        self.text(&question, prov::VALUE, &routed.question);
+        if let Some(parent) = &record.parent {
+            self.text(&session, tg::PARENT_CORRELATION_ID, parent.correlation.as_str());
+            self.text(&session, tg::PARENT_SESSION_ID, parent.session.as_str());
+            self.text(&session, tg::SUBAGENT_GOAL, &parent.goal);
+            self.number(&session, tg::SIBLING_INDEX, u64::from(parent.index));
+            self.link(&session, prov::WAS_INFORMED_BY, &uris::session(&parent.session));
+            self.link(&agent, prov::ACTED_ON_BEHALF_OF, &uris::agent(&parent.session));
+            let goal = uris::goal(&parent.session, &parent.correlation, parent.index);
+            self.link(&question, prov::WAS_DERIVED_FROM, &goal);
+        }
+    }
+
+    fn routing(&mut self, routed: &Routed) -> String {
+        let session = self.record.session.clone();
+        let routing = uris::routing(&session);
+        let question = uris::question(&session);
+        let label = format!("Routing: {}", routed.pattern);
+        self.node(&routing, &[tg::ROUTING_DECISION], &label, &question);
+        if !routed.task_type.is_empty() {
+            self.link(&routing, tg::TASK_TYPE, &uris::task_type(&routed.task_type));
+        }
+        self.link(&routing, tg::SELECTED_PATTERN, &uris::pattern(&routed.pattern));
+        let mut last = question;
+        for decision in &routed.decisions {
+            let uri = uris::routing_decision(&session, &decision.subject);
+            self.decision(&uri, decision, &last);
+            self.link(&routing, prov::WAS_DERIVED_FROM, &uri);
+            for option in &decision.options {
+                match decision.subject.as_str() {
+                    "task-type" => {
+                        self.link(&routing, tg::CANDIDATE_TASK_TYPES, &uris::task_type(option));
+                    }
+                    _ => self.link(&routing, tg::CANDIDATE_PATTERNS, &uris::pattern(option)),
+                }
+            }
+            if !decision.rationale.is_empty() {
+                self.link(&routing, tg::ROUTING_RATIONALE, &uris::document_of(&uri));
+            }
+            last = uri;
+        }
+        self.usage(&routing);
+        routing
+    }
+
+    fn decision(&mut self, uri: &str, decision: &Decision, derived_from: &str) {
+        let label = format!("Decision: {} = {}", decision.subject, decision.chosen);
+        self.node(uri, &[tg::DECISION], &label, derived_from);
+        self.text(uri, tg::DECISION_SUBJECT, &decision.subject);
+        for option in &decision.options {
+            self.text(uri, tg::OPTION, option);
+        }
+        self.text(uri, tg::NARROWED_BY, &decision.narrowed_by);
+        self.text(uri, tg::SIGNAL, &decision.signal);
+        self.text(uri, tg::SELECTED, &decision.chosen);
+        self.text(uri, tg::DECIDED_BY, decision.decided_by.as_str());
+        if !decision.rationale.is_empty() {
+            self.link(uri, tg::RATIONALE, &uris::document_of(uri));
+        }
+        if decision.decided_by == DecidedBy::Model {
+            self.attribution(uri);
+        }
+    }
+
+    /// The model that spoke, if one did.
+    fn attribution(&mut self, uri: &str) {
+        let model = self.record.calls.iter().rev().find_map(|call| match call {
+            Call::Model { model, .. } if !model.is_empty() => Some(model.clone()),
+            Call::Model { .. } | Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {
+                None
+            }
+        });
+        let Some(model) = model else { return };
+        let agent = uris::model(&model);
+        self.types(&agent, &[prov::AGENT, prov::SOFTWARE_AGENT]);
+        self.text(&agent, RDFS_LABEL, &model);
+        self.link(uri, prov::WAS_ATTRIBUTED_TO, &agent);
+        self.text(uri, tg::LLM_MODEL, &model);
+    }
+
+    fn usage(&mut self, uri: &str) {
+        let usage = self.record.usage;
+        if usage.total() > 0 {
+            self.number(uri, tg::IN_TOKEN, usage.input_tokens);
+            self.number(uri, tg::OUT_TOKEN, usage.output_tokens);
+        }
+        if usage.cost > 0.0 {
+            self.add(uri, tg::COST, Term::typed(format!("{:.6}", usage.cost), xsd::DECIMAL));
+        }
+    }
+
+    fn iteration(&mut self, it: &Iterated, derived_from: &str) -> (String, String) {
+        let session = self.record.session.clone();
+        let uri = uris::iteration(&session, it.n);
+        let label = format!("Analysis: {}", it.action);
+        self.node(&uri, &[tg::ANALYSIS, tg::TOOL_USE], &label, derived_from);
+        self.text(&uri, tg::ACTION, &it.action);
+        let arguments = serde_json::to_string(&it.arguments).unwrap_or_default();
+        self.text(&uri, tg::ARGUMENTS, &arguments);
+        for candidate in &it.candidates {
+            self.text(&uri, tg::TOOL_CANDIDATE, candidate);
+        }
+        self.number(&uri, tg::STEP_NUMBER, u64::from(it.n));
+        self.number(&uri, tg::LLM_DURATION_MS, it.model_ms);
+        self.attribution(&uri);
+        self.usage(&uri);
+        self.thought(&it.thought, it.n, &uri);
+
+        let observation = uris::observation(&session, it.n);
+        self.node(&observation, &[tg::OBSERVATION_CLASS], "Observation", &uri);
+        self.link(&uri, tg::OBSERVATION, &observation);
+        if !it.observation.is_empty() {
+            self.link(&observation, tg::DOCUMENT, &uris::document_of(&observation));
+        }
+        self.number(&observation, tg::TOOL_DURATION_MS, it.tool_ms);
+        if it.is_error {
+            self.types(&observation, &[tg::ERROR]);
+            let short: String = it.observation.chars().take(200).collect();
+            self.text(&observation, tg::TOOL_ERROR, &short);
+        }
+        for source in &it.sources {
+            self.source(&observation, source);
+        }
+        (uri, observation)
+    }
+
+    fn source(&mut self, uri: &str, source: &Source) {
+        let Some(iri) = uris::as_iri(&source.uri) else { return };
+        self.types(&iri, &[prov::ENTITY]);
+        self.text(&iri, RDFS_LABEL, &source.title);
+        self.link(uri, tg::SOURCE, &iri);
+        self.link(uri, prov::HAD_PRIMARY_SOURCE, &iri);
+    }
+
+    fn thought(&mut self, thought: &str, n: u32, of: &str) {
+        if thought.is_empty() {
+            return;
+        }
+        let uri = uris::thought(&self.record.session, n);
+        self.types(&uri, &[prov::ENTITY, tg::REFLECTION, tg::THOUGHT_CLASS]);
+        self.text(&uri, RDFS_LABEL, "Thought");
+        self.link(&uri, prov::WAS_DERIVED_FROM, of);
+        self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
+        self.link(of, tg::THOUGHT, &uri);
+    }
+
+    fn fan_out(&mut self, fan_out: &FannedOut, derived_from: &str) -> String {
+        let session = self.record.session.clone();
+        let uri = uris::fan_out(&session, &fan_out.correlation);
+        let label = format!("Fan-out to {} subagents", fan_out.children.len());
+        self.node(&uri, &[tg::FAN_OUT], &label, derived_from);
+        if let Some(after) = &fan_out.after {
+            // The round before, which it goes on from.
+            self.link(&uri, prov::WAS_DERIVED_FROM, &uris::fan_out(&session, after));
+        }
+        self.text(&uri, tg::CORRELATION_ID, fan_out.correlation.as_str());
+        self.number(&uri, tg::EXPECTED_SIBLINGS, fan_out.children.len() as u64);
+        self.number(&uri, tg::ROUND, u64::from(fan_out.round));
+        self.instant(&uri, tg::JOIN_DEADLINE, fan_out.join_deadline);
+        self.number(&uri, tg::LLM_DURATION_MS, fan_out.model_ms);
+        self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
+        self.attribution(&uri);
+        self.usage(&uri);
+        for child in &fan_out.children {
+            let goal = uris::goal(&session, &fan_out.correlation, child.index);
+            self.types(&goal, &[prov::ENTITY]);
+            self.text(&goal, RDFS_LABEL, &child.goal);
+            self.link(&goal, prov::WAS_DERIVED_FROM, &uri);
+            self.link(&uri, tg::SUBAGENT_GOALS, &goal);
+        }
+        uri
+    }
+
+    fn conclusion(&mut self, end: &Concluded, derived_from: &str) -> String {
+        let record = self.record;
+        let session = uris::session(&record.session);
+        let uri = uris::answer(&record.session);
+        let mut from = derived_from.to_owned();
+        if let Some(fan_in) = &end.fan_in {
+            let synthesis = uris::synthesis(&record.session, &fan_in.correlation);
+            self.node(&synthesis, &[tg::SYNTHESIS], "Synthesis", derived_from);
+            self.text(&synthesis, tg::CORRELATION_ID, fan_in.correlation.as_str());
+            self.text(&synthesis, tg::JOIN_CAUSE, fan_in.cause.as_str());
+            for member in &fan_in.members {
+                // What a failed sibling left is its completion, not an answer.
+                let of = match member.status {
+                    CompletionStatus::Answered => uris::answer(&member.session),
+                    CompletionStatus::Error
+                    | CompletionStatus::Timeout
+                    | CompletionStatus::Cancelled
+                    | CompletionStatus::DeadLettered => uris::completion(&member.session),
+                };
+                self.link(&synthesis, prov::WAS_DERIVED_FROM, &of);
+            }
+            for Child { session, .. } in &fan_in.missing {
+                self.link(&synthesis, tg::MISSING, &uris::session(session));
+            }
+            from = synthesis;
+        }
+        let failed = record.outcome != OutcomeKind::Answer;
+        let kinds: &[&str] =
+            if failed { &[tg::CONCLUSION, tg::ERROR] } else { &[tg::CONCLUSION, tg::ANSWER] };
+        self.node(&uri, kinds, if failed { "Ended without an answer" } else { "Answer" }, &from);
+        self.text(&uri, tg::TERMINATION_REASON, end.termination.as_str());
+        self.flag(&uri, tg::PARTIAL, end.partial);
+        self.link(&uri, tg::DOCUMENT, &uris::answer_document(&record.session));
+        if let Some(error) = &end.error {
+            self.text(&uri, tg::ERROR_CODE, &error.code);
+        }
+        if end.n > 0 {
+            self.thought(&end.thought, end.n, &uri);
+        }
+        for part in &end.confidence {
+            let text = if part.part.is_empty() {
+                format!("{:.2}", part.confidence)
+            } else {
+                format!("{}: {:.2}", part.part, part.confidence)
+            };
+            self.text(&uri, tg::CONFIDENCE, &text);
+        }
+        self.number(&uri, tg::LLM_DURATION_MS, end.model_ms);
+        self.attribution(&uri);
+        self.usage(&uri);
+        self.instant(&session, prov::ENDED_AT_TIME, record.committed_at);
+        if record.parent.is_some() {
+            self.completion(&uri);
+        }
+        uri
+    }
+
+    fn completion(&mut self, answer: &str) {
+        let record = self.record;
+        let Some(parent) = &record.parent else { return };
+        let uri = uris::completion(&record.session);
+        self.node(&uri, &[tg::SUBAGENT_COMPLETION], "Subagent completion", answer);
+        self.text(&uri, tg::CORRELATION_ID, parent.correlation.as_str());
+        self.text(&uri, tg::SUBAGENT_SESSION_ID, record.session.as_str());
+        self.text(&uri, tg::PARENT_SESSION_ID, parent.session.as_str());
+        self.text(&uri, tg::SUBAGENT_GOAL, &parent.goal);
+        self.number(&uri, tg::SIBLING_INDEX, u64::from(parent.index));
+        self.text(&uri, tg::STATUS, completion_status(record).as_str());
+        self.link(&uri, tg::RESULT, &uris::answer_document(&record.session));
+        self.number(&uri, tg::TOKENS, record.tokens_total);
+        self.text(&uri, tg::COLLECTION, record.collection.as_str());
+    }
+}
+
+/// An instant as `xsd:dateTime` in UTC with milliseconds.
+pub fn date_time(at: Millis) -> String {
+    let days = at.div_euclid(86_400_000);
+    let in_day = at.rem_euclid(86_400_000);
+    // Civil from days, after Howard Hinnant's published algorithm.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let mp = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * mp + 2) / 5 + 1;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hours, minutes) = (in_day / 3_600_000, in_day / 60_000 % 60);
+    let (seconds, millis) = (in_day / 1_000 % 60, in_day % 1_000);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_written_in_utc() {
+        for (at, expected) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_123, "2000-02-29T00:00:00.123Z"),
+            (1_798_761_599_999, "2026-12-31T23:59:59.999Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(date_time(at), expected);
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! The meta-router: task type first, then pattern, each from a configured set, each recorded.
+
+use crate::json;
+use crate::limits::Limits;
+use crate::patterns::Implemented;
+use crate::say;
+use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
+use crate::turn::Situation;
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{Activity, DecidedBy, Decision, Routed, Termination};
+use agentfleet_schema::{AgentRequest, Operation};
+use serde_json::{json, Value};
+
+/// The task type of a fleet that has none configured, and of a question that fits none.
+pub const GENERAL: &str = "general";
+const REACT: &str = "react";
+
+/// The routing of one request.
+#[derive(Debug)]
+pub struct Route {
+    request: AgentRequest,
+    situation: Situation,
+    limits: Limits,
+    asking: Asking,
+    retried: bool,
+    task_type: Option<Decision>,
+}
+
+#[derive(Debug)]
+enum Asking {
+    TaskType(Vec<String>),
+    Pattern { options: Vec<String>, narrowed_by: String },
+}
+
+impl Route {
+    pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
+        let asking = Asking::TaskType(Vec::new());
+        Self { request, situation, limits, asking, retried: false, task_type: None }
+    }
+
+    pub(crate) fn resume(&mut self, input: Input) -> Step {
+        match input {
+            Input::Begin => self.choose_task_type(),
+            Input::ModelReplied(reply) => self.chosen(&reply),
+            Input::ModelFailed(failure) => Step::Finish(Box::new(say::failed(
+                crate::error::body("model-failed", failure.message, failure.hint),
+                Termination::Error,
+                0,
+            ))),
+            // Routing orders nothing else, so nothing else can come back.
+            Input::ToolReturned(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => {
+                self.choose_task_type()
+            }
+        }
+    }
+
+    fn choose_task_type(&mut self) -> Step {
+        let options: Vec<String> = self.situation.snapshot.task_types.keys().cloned().collect();
+        let narrowed_by = format!(
+            "the {} configured task types, version {}",
+            options.len(),
+            self.situation.snapshot.version
+        );
+        let decision = |options: &[String], chosen: &str, by, signal: &str| Decision {
+            subject: "task-type".into(),
+            options: options.to_vec(),
+            narrowed_by: narrowed_by.clone(),
+            signal: signal.into(),
+            chosen: chosen.into(),
+            decided_by: by,
+            rationale: String::new(),
+        };
+        let asked = &self.request.task_type;
+        if !asked.is_empty() && options.contains(asked) {
+            let chosen = asked.clone();
+            self.task_type = Some(decision(
+                &options,
+                &chosen,
+                DecidedBy::Caller,
+                "the request names it",
+            ));
+            return self.choose_pattern();
+        }
+        match options.as_slice() {
+            [] => {
+                let only = [GENERAL.to_owned()];
+                self.task_type = Some(decision(
+                    &only,
+                    GENERAL,
+                    DecidedBy::Fallback,
+                    "no task type is configured",
+                ));
+                self.choose_pattern()
+            }
+            [only] => {
+                self.task_type =
+                    Some(decision(&options, only, DecidedBy::OnlyOption, "there is no other"));
+                self.choose_pattern()
+            }
+            _ => {
+                self.asking = Asking::TaskType(options);
+                self.ask()
+            }
+        }
+    }
+
+    fn choose_pattern(&mut self) -> Step {
+        let snapshot = &self.situation.snapshot;
+        let task_type = self.task_type.as_ref().map_or(GENERAL, |d| d.chosen.as_str());
+        let (options, narrowed_by) = pattern_options(snapshot, task_type, self.limits.max_depth);
+        match options.as_slice() {
+            [] => self.done(Decision {
+                subject: "pattern".into(),
+                options: vec![REACT.into()],
+                narrowed_by,
+                signal: "no configured pattern is valid here".into(),
+                chosen: REACT.into(),
+                decided_by: DecidedBy::Fallback,
+                rationale: String::new(),
+            }),
+            [only] => {
+                let chosen = only.clone();
+                self.done(Decision {
+                    subject: "pattern".into(),
+                    options,
+                    narrowed_by,
+                    signal: "there is no other".into(),
+                    chosen,
+                    decided_by: DecidedBy::OnlyOption,
+                    rationale: String::new(),
+                })
+            }
+            _ => {
+                self.asking = Asking::Pattern { options, narrowed_by };
+                self.retried = false;
+                self.ask()
+            }
+        }
+    }
+
+    fn ask(&self) -> Step {
+        let snapshot = &self.situation.snapshot;
+        let (operation, options, variables) = match &self.asking {
+            Asking::TaskType(options) => {
+                let types: Vec<Value> = options
+                    .iter()
+                    .filter_map(|key| snapshot.task_types.get(key).map(|t| (key, t)))
+                    .map(|(key, t)| {
+                        json!({"name": key, "description": t.description, "when_to_use": t.when_to_use})
+                    })
+                    .collect();
+                (
+                    Operation::ClassifyTaskType,
+                    options,
+                    json!({"question": self.request.question, "task_types": types}),
+                )
+            }
+            Asking::Pattern { options, .. } => {
+                let patterns: Vec<Value> = options
+                    .iter()
+                    .filter_map(|key| snapshot.patterns.get(key).map(|p| (key, p)))
+                    .map(|(key, p)| {
+                        json!({"name": key, "description": p.description, "when_to_use": p.when_to_use})
+                    })
+                    .collect();
+                let task_type = self.task_type.as_ref().map_or(GENERAL, |d| d.chosen.as_str());
+                (
+                    Operation::SelectPattern,
+                    options,
+                    json!({
+                        "question": self.request.question,
+                        "task_type": task_type,
+                        "framing": self.framing(task_type),
+                        "patterns": patterns,
+                    }),
+                )
+            }
+        };
+        Step::AskModel(Box::new(ModelAsk {
+            operation,
+            variables,
+            transcript: Vec::new(),
+            tools: Vec::new(),
+            schema: Some(choice_schema(options)),
+            stream: StreamAs::Nothing,
+        }))
+    }
+
+    fn chosen(&mut self, reply: &Reply) -> Step {
+        let (subject, options, narrowed_by) = match &self.asking {
+            Asking::TaskType(options) => (
+                "task-type",
+                options.clone(),
+                format!(
+                    "the {} configured task types, version {}",
+                    options.len(),
+                    self.situation.snapshot.version
+                ),
+            ),
+            Asking::Pattern { options, narrowed_by } => {
+                ("pattern", options.clone(), narrowed_by.clone())
+            }
+        };
+        let decision = match read_choice(&reply.text, &options) {
+            Some(choice) => Decision {
+                subject: subject.into(),
+                chosen: choice.chosen,
+                signal: choice.signal,
+                rationale: choice.rationale,
+                decided_by: DecidedBy::Model,
+                options,
+                narrowed_by,
+            },
+            None if !self.retried => {
+                self.retried = true;
+                return self.ask();
+            }
+            None => {
+                let fallback = options
+                    .iter()
+                    .find(|o| subject == "task-type" && *o == GENERAL)
+                    .or(options.first());
+                Decision {
+                    subject: subject.into(),
+                    chosen: fallback.cloned().unwrap_or_else(|| REACT.into()),
+                    signal: "the model twice named none of the options".into(),
+                    rationale: reply.text.chars().take(2_000).collect(),
+                    decided_by: DecidedBy::Fallback,
+                    options,
+                    narrowed_by,
+                }
+            }
+        };
+        if subject == "task-type" {
+            self.task_type = Some(decision);
+            self.choose_pattern()
+        } else {
+            self.done(decision)
+        }
+    }
+
+    fn framing(&self, task_type: &str) -> String {
+        if !self.request.framing.is_empty() {
+            return self.request.framing.clone();
+        }
+        let known = self.situation.snapshot.task_types.get(task_type);
+        known.map(|t| t.framing_prompt.clone()).unwrap_or_default()
+    }
+
+    fn done(&mut self, pattern: Decision) -> Step {
+        let task_type = self.task_type.take().unwrap_or_default();
+        let mut next = self.request.clone();
+        next.framing = self.framing(&task_type.chosen);
+        next.task_type.clone_from(&task_type.chosen);
+        next.pattern.clone_from(&pattern.chosen);
+        let how = format!(
+            "Routed: task type `{}` of {}, pattern `{}` of {}",
+            task_type.chosen,
+            task_type.options.len(),
+            pattern.chosen,
+            pattern.options.len(),
+        );
+        Step::Finish(Box::new(Finish {
+            outcome: Outcome::Continue(Box::new(next)),
+            activity: Activity::None,
+            routed: Some(Routed {
+                question: self.request.question.clone(),
+                task_type: task_type.chosen.clone(),
+                pattern: pattern.chosen.clone(),
+                decisions: vec![task_type, pattern],
+            }),
+            decisions: Vec::new(),
+            said: vec![say::status(how)],
+        }))
+    }
+}
+
+/// The patterns a task type may use here, and what narrowed them: valid, configured, implemented,
+/// and with room below for those that fan out.
+pub fn pattern_options(
+    snapshot: &Snapshot,
+    task_type: &str,
+    max_depth: u32,
+) -> (Vec<String>, String) {
+    let configured: Vec<String> = snapshot.patterns.keys().cloned().collect();
+    let listed = snapshot.task_types.get(task_type).map(|t| t.valid_patterns.clone());
+    let valid = listed.filter(|l| !l.is_empty()).unwrap_or_else(|| configured.clone());
+    let mut left_out = Vec::new();
+    let options: Vec<String> = valid
+        .into_iter()
+        .filter(|name| {
+            let why = match Implemented::by_name(name) {
+                _ if !configured.contains(name) => "not configured",
+                None => "not implemented by this worker",
+                Some(pattern) if pattern.fans_out() && max_depth == 0 => "no depth left",
+                Some(_) => return true,
+            };
+            left_out.push(format!("`{name}`: {why}"));
+            false
+        })
+        .collect();
+    let mut narrowed_by = format!("the valid patterns of task type `{task_type}`");
+    if !left_out.is_empty() {
+        narrowed_by.push_str(&format!(", without {}", left_out.join(", ")));
+    }
+    (options, narrowed_by)
+}
+
+/// Records a run that came with its pattern set.
+pub fn preset(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
+    let pattern = if request.pattern.is_empty() { REACT } else { &request.pattern };
+    let (mut options, narrowed_by) = (
+        Implemented::ALL.iter().map(|p| p.as_str().to_owned()).collect::<Vec<_>>(),
+        "the patterns this worker implements".to_owned(),
+    );
+    options.retain(|name| name == pattern || snapshot.patterns.contains_key(name));
+    let by = if request.is_subagent() { "the supervisor" } else { "the request" };
+    Routed {
+        question: request.question.clone(),
+        task_type: request.task_type.clone(),
+        pattern: pattern.to_owned(),
+        decisions: vec![Decision {
+            subject: "pattern".into(),
+            options,
+            narrowed_by,
+            signal: format!("{by} names it"),
+            chosen: pattern.to_owned(),
+            decided_by: DecidedBy::Caller,
+            rationale: String::new(),
+        }],
+    }
+}
+
+/// JSON Schema of a reply that chooses among `options`.
+pub fn choice_schema(options: &[String]) -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["choice", "signal", "rationale"],
+        "properties": {
+            "choice": {"type": "string", "enum": options},
+            "signal": {"type": "string", "description": "the one signal in the task that decided"},
+            "rationale": {"type": "string", "description": "why, in one or two sentences"},
+        },
+    })
+}
+
+/// A choice read from a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub chosen: String,
+    pub signal: String,
+    pub rationale: String,
+}
+
+/// Reads a choice: the JSON object asked for, or one option as plain text. `None` if what it names
+/// is not among the options (PV-2).
+pub fn read_choice(text: &str, options: &[String]) -> Option<Choice> {
+    let among = |name: &str| {
+        let name = name.trim().trim_matches(['"', '`', '\'', '*', '.']).trim();
+        options.iter().find(|o| o.eq_ignore_ascii_case(name)).cloned()
+    };
+    if let Some(Value::Object(map)) = json::extract(text) {
+        let field = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
+        let chosen = among(field("choice"))?;
+        let text_or = |name: &str, other: &str| match field(name) {
+            "" => other.to_owned(),
+            text => text.to_owned(),
+        };
+        return Some(Choice {
+            chosen,
+            signal: text_or("signal", "not stated by the model"),
+            rationale: field("rationale").to_owned(),
+        });
+    }
+    Some(Choice {
+        chosen: among(text)?,
+        signal: "not stated by the model".into(),
+        rationale: String::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+    use super::*;
+    use crate::limits::FleetLimits;
+    use crate::turn::Turn;
+    use agentfleet_schema::config::{AgentPattern, AgentTaskType};
+    use std::sync::Arc;
+
+    fn snapshot() -> Snapshot {
+        let mut snapshot = Snapshot { version: 3, ..Snapshot::default() };
+        for name in ["react", "plan-then-execute-never", "supervisor"] {
+            let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+            snapshot.patterns.insert(name.into(), pattern);
+        }
+        for (name, valid, framing) in [
+            ("general", vec![], ""),
+            ("risk", vec!["supervisor", "plan-then-execute-never", "react", "ghost"], "by dimension"),
+            ("short", vec!["react"], ""),
+        ] {
+            snapshot.task_types.insert(
+                name.into(),
+                AgentTaskType {
+                    name: name.into(),
+                    framing_prompt: framing.into(),
+                    valid_patterns: valid.into_iter().map(String::from).collect(),
+                    ..AgentTaskType::default()
+                },
+            );
+        }
+        snapshot
+    }
+
+    fn route(snapshot: Snapshot, request: AgentRequest) -> Turn {
+        let situation = Situation {
+            now: 0,
+            snapshot: Arc::new(snapshot),
+            fleet: Arc::new(FleetLimits::default()),
+            native_tools: false,
+            fan_in: None,
+        };
+        Turn::parse(request, situation).unwrap()
+    }
+
+    fn ask() -> AgentRequest {
+        AgentRequest { question: "assess X".into(), ..AgentRequest::default() }
+    }
+
+    fn reply(text: &str) -> Input {
+        Input::ModelReplied(Reply { text: text.into(), ..Reply::default() })
+    }
+
+    fn finish(step: Step) -> (AgentRequest, Routed) {
+        let Step::Finish(finish) = step else { panic!("not finished: {step:?}") };
+        let Outcome::Continue(next) = finish.outcome else { panic!("not continued") };
+        (*next, finish.routed.unwrap())
+    }
+
+    #[test]
+    fn routes_in_two_recorded_decisions() {
+        let mut turn = route(snapshot(), ask());
+        let Step::AskModel(first) = turn.resume(Input::Begin) else { panic!() };
+        assert_eq!(first.operation, Operation::ClassifyTaskType);
+        let Step::AskModel(second) =
+            turn.resume(reply(r#"{"choice":"risk","signal":"assess","rationale":"r"}"#))
+        else {
+            panic!()
+        };
+        assert_eq!(second.operation, Operation::SelectPattern);
+        let offered = second.schema.unwrap()["properties"]["choice"]["enum"].clone();
+        assert_eq!(offered, json!(["supervisor", "react"]), "only implemented ones are offered");
+        let (next, routed) = finish(turn.resume(reply("`supervisor`")));
+        assert_eq!(next.pattern, "supervisor");
+        assert_eq!(next.framing, "by dimension");
+        assert_eq!(routed.decisions[0].signal, "assess");
+        assert!(routed.decisions[1].narrowed_by.contains("not implemented"));
+        assert!(routed.decisions[1].narrowed_by.contains("`ghost`: not configured"));
+    }
+
+    #[test]
+    fn a_choice_outside_the_set_is_asked_once_more_then_falls_back() {
+        let mut turn = route(snapshot(), ask());
+        turn.resume(Input::Begin);
+        let Step::AskModel(again) = turn.resume(reply("astrology")) else { panic!() };
+        assert_eq!(again.operation, Operation::ClassifyTaskType);
+        let Step::AskModel(pattern) = turn.resume(reply(r#"{"choice":"astrology"}"#)) else {
+            panic!()
+        };
+        assert_eq!(pattern.operation, Operation::SelectPattern);
+        turn.resume(reply("nonsense"));
+        let (next, routed) = finish(turn.resume(reply("more nonsense")));
+        assert_eq!((next.task_type.as_str(), next.pattern.as_str()), ("general", "react"));
+        for decision in &routed.decisions {
+            assert_eq!(decision.decided_by, DecidedBy::Fallback);
+            assert!(decision.options.contains(&decision.chosen), "PV-2");
+        }
+    }
+
+    #[test]
+    fn one_option_costs_no_call() {
+        let mut turn = route(snapshot(), ask());
+        turn.resume(Input::Begin);
+        let (next, routed) = finish(turn.resume(reply("short")));
+        assert_eq!(next.pattern, "react");
+        assert_eq!(routed.decisions[1].decided_by, DecidedBy::OnlyOption);
+    }
+
+    #[test]
+    fn an_empty_config_degrades_to_general_and_react() {
+        let mut turn = route(Snapshot::default(), ask());
+        let (next, routed) = finish(turn.resume(Input::Begin));
+        assert_eq!((next.task_type.as_str(), next.pattern.as_str()), ("general", "react"));
+        assert!(routed.decisions.iter().all(|d| d.decided_by == DecidedBy::Fallback));
+    }
+
+    #[test]
+    fn without_depth_no_pattern_that_fans_out_is_offered() {
+        let (options, why) = pattern_options(&snapshot(), "risk", 0);
+        assert_eq!(options, ["react"]);
+        assert!(why.contains("`supervisor`: no depth left"), "{why}");
+    }
+
+    #[test]
+    fn a_named_task_type_is_kept() {
+        let request = AgentRequest { task_type: "short".into(), ..ask() };
+        let mut turn = route(snapshot(), request);
+        let (next, routed) = finish(turn.resume(Input::Begin));
+        assert_eq!(next.task_type, "short");
+        assert_eq!(routed.decisions[0].decided_by, DecidedBy::Caller);
+    }
+}

@@ -1,0 +1,154 @@
+//! The values between the core and its driver: orders out, results in, and how a step ends.
+
+use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::records::{
+    Activity, Child, Decision, Routed, Source, Termination, Usage,
+};
+use agentfleet_schema::{
+    AgentRequest, AgentStep, CorrelationId, ErrorBody, MessageType, Millis, Operation,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// An order to the driver. Exhaustive: the driver carries out each kind, and nothing else.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    AskModel(Box<ModelAsk>),
+    CallTool(Box<ToolUse>),
+    FindFacts(FactsQuery),
+    /// Texts of the librarian, by URI; answered in the same order.
+    ReadDocuments(Vec<String>),
+    /// The step is over.
+    Finish(Box<Finish>),
+}
+
+/// A question to the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelAsk {
+    pub operation: Operation,
+    /// Variables of the operation's prompt.
+    pub variables: Value,
+    /// Steps to show as native tool calls and results, where the model has them.
+    pub transcript: Vec<AgentStep>,
+    /// Tools to offer natively; empty in the text format.
+    pub tools: Vec<ToolItem>,
+    /// JSON Schema the reply must match.
+    pub schema: Option<Value>,
+    pub stream: StreamAs,
+}
+
+/// What the driver streams of a reply while it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamAs {
+    Nothing,
+    /// Thought and final answer, told apart by the ReACT markers.
+    React,
+    /// All of it, as one answer.
+    Answer,
+}
+
+/// A tool to call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolUse {
+    pub tool: ToolItem,
+    pub arguments: BTreeMap<String, String>,
+}
+
+/// A question to the provenance graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FactsQuery {
+    /// What the subagents of a fan-out took their results from.
+    SourcesOf(CorrelationId),
+}
+
+/// What came of an order. The first input of a turn is [`Input::Begin`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    Begin,
+    ModelReplied(Reply),
+    /// The model cannot answer, and asking again will not help.
+    ModelFailed(ModelFailure),
+    ToolReturned(ToolOutcome),
+    /// Pairs of subagent session and source.
+    FactsFound(Vec<(String, Source)>),
+    DocumentsRead(Vec<Option<String>>),
+}
+
+/// A model's reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply {
+    pub text: String,
+    /// Native tool calls: name and arguments.
+    pub tool_calls: Vec<(String, BTreeMap<String, String>)>,
+    pub usage: Usage,
+    pub ms: u64,
+}
+
+/// A model call that failed for good.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelFailure {
+    pub message: String,
+    pub hint: String,
+}
+
+/// A tool's result.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolOutcome {
+    pub content: String,
+    pub is_error: bool,
+    pub sources: Vec<Source>,
+    pub ms: u64,
+    pub usage: Usage,
+}
+
+/// How a step ends, and what it leaves to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finish {
+    pub outcome: Outcome,
+    pub activity: Activity,
+    pub routed: Option<Routed>,
+    pub decisions: Vec<Decision>,
+    /// Complete messages for the caller, in order.
+    pub said: Vec<Said>,
+}
+
+/// Exactly one of these ends a step (OR-1).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The next step of the same session.
+    Continue(Box<AgentRequest>),
+    FanOut(Box<FanOut>),
+    Answer(Answer),
+    Cancelled(Answer),
+    Fail { error: ErrorBody, termination: Termination },
+}
+
+/// The final text of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub text: String,
+    pub termination: Termination,
+    /// Something is missing from it.
+    pub partial: bool,
+}
+
+/// Subagents to start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FanOut {
+    pub correlation: CorrelationId,
+    pub children: Vec<(Child, AgentRequest)>,
+    pub join_deadline: Millis,
+    /// The synthesis request that the verdict releases.
+    pub synthesis: AgentRequest,
+}
+
+/// One complete message of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub message_type: MessageType,
+    pub text: String,
+    /// How much of `text`, from its start, was streamed while the model talked.
+    pub streamed: bool,
+    /// Where the collated text is stored; none for status messages.
+    pub document: Option<String>,
+}

@@ -1,0 +1,129 @@
+//! Which tools a step may see: by group and by state, as the reference system defines them.
+
+use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::AgentRequest;
+use serde_json::{json, Value};
+
+/// State of a run that never set one.
+pub const UNDEFINED_STATE: &str = "undefined";
+
+/// The tools a request may use, in the order of their names.
+///
+/// Visible iff (the request's groups hold `*` or share one with the tool) and (the tool's
+/// applicable states hold `*` or the request's state). No group given means `default`.
+pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a ToolItem> {
+    let default = [String::from("default")];
+    let groups: &[String] = request.group.as_deref().unwrap_or(&default);
+    let state = if request.state.is_empty() { UNDEFINED_STATE } else { &request.state };
+    let mut tools: Vec<&ToolItem> = snapshot
+        .tools
+        .values()
+        .filter(|tool| {
+            groups.iter().any(|g| g == "*") || tool.group.iter().any(|g| groups.contains(g))
+        })
+        .filter(|tool| {
+            tool.applicable_states.iter().any(|s| s == "*" || s == state)
+        })
+        .collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
+}
+
+/// The groups a subagent gets: what the supervisor asked for where that narrows the parent's, else
+/// the parent's. A supervisor can take tools away, never add them.
+pub fn narrowed(parent: Option<&Vec<String>>, asked: Option<Vec<String>>) -> Option<Vec<String>> {
+    let inherited = parent.cloned();
+    let Some(asked) = asked.filter(|groups| !groups.is_empty()) else {
+        return inherited;
+    };
+    let default = vec![String::from("default")];
+    let own = parent.unwrap_or(&default);
+    if own.iter().any(|g| g == "*") {
+        return Some(asked);
+    }
+    let kept: Vec<String> = asked.into_iter().filter(|group| own.contains(group)).collect();
+    if kept.is_empty() { inherited } else { Some(kept) }
+}
+
+/// Tools as prompts show them.
+pub fn described(tools: &[&ToolItem]) -> Value {
+    tools
+        .iter()
+        .map(|tool| {
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "arguments": tool.arguments.iter().map(|a| json!({
+                    "name": a.name, "type": a.kind, "description": a.description,
+                    "required": a.required,
+                })).collect::<Vec<_>>(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let mut snapshot = Snapshot::default();
+        for (name, group, states) in [
+            ("search", "default", vec!["*"]),
+            ("bank", "finance", vec!["*"]),
+            ("submit", "default", vec!["reviewed"]),
+        ] {
+            snapshot.tools.insert(
+                name.into(),
+                ToolItem {
+                    name: name.into(),
+                    group: vec![group.into()],
+                    applicable_states: states.into_iter().map(String::from).collect(),
+                    ..ToolItem::default()
+                },
+            );
+        }
+        snapshot
+    }
+
+    #[test]
+    fn visibility_follows_group_and_state() {
+        let snapshot = snapshot();
+        let cases: &[(Option<&[&str]>, &str, &[&str])] = &[
+            (None, "", &["search"]),
+            (None, "reviewed", &["search", "submit"]),
+            (Some(&[]), "", &[]),
+            (Some(&["*"]), "", &["bank", "search"]),
+            (Some(&["finance"]), "", &["bank"]),
+            (Some(&["finance", "default"]), "reviewed", &["bank", "search", "submit"]),
+            (Some(&["nobody"]), "", &[]),
+        ];
+        for (group, state, expected) in cases {
+            let request = AgentRequest {
+                group: group.map(|g| g.iter().map(|s| (*s).to_owned()).collect()),
+                state: (*state).to_owned(),
+                ..AgentRequest::default()
+            };
+            let names: Vec<_> =
+                visible(&request, &snapshot).iter().map(|t| t.name.as_str()).collect();
+            assert_eq!(&names, expected, "group {group:?} state {state:?}");
+        }
+    }
+
+    #[test]
+    fn a_supervisor_can_only_narrow() {
+        let own = |list: &[&str]| Some(list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
+        let cases = [
+            (own(&["a", "b"]), own(&["a"]), own(&["a"])),
+            (own(&["a"]), own(&["b"]), own(&["a"])),
+            (own(&["*"]), own(&["b"]), own(&["b"])),
+            (None, own(&["finance"]), None),
+            (None, own(&["default"]), own(&["default"])),
+            (own(&["a"]), None, own(&["a"])),
+            (own(&["a"]), own(&[]), own(&["a"])),
+        ];
+        for (parent, asked, expected) in cases {
+            assert_eq!(narrowed(parent.as_ref(), asked.clone()), expected, "{parent:?} {asked:?}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Documents as rows of the embedded database, so that a record can be committed in the same
+//! transaction as the messages that follow from it.
+
+use crate::error::Error;
+use crate::{Created, Documents};
+use agentfleet_schema::Millis;
+use agentfleet_storage::{self as storage, Database, Durability, Unit};
+use async_trait::async_trait;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension};
+use std::sync::Arc;
+
+const PART: &str = "documents";
+
+const TABLES: &[&str] = &["CREATE TABLE objects(
+       id INTEGER PRIMARY KEY,
+       key TEXT NOT NULL UNIQUE,
+       created_at INTEGER NOT NULL,
+       body BLOB NOT NULL);"];
+
+/// The documents store of one data directory. Clones share it.
+#[derive(Clone, Debug)]
+pub struct EmbeddedDocuments {
+    database: Database,
+}
+
+impl EmbeddedDocuments {
+    pub fn open(database: &Database) -> Result<Self, Error> {
+        database.migrate(PART, TABLES)?;
+        Ok(Self {
+            database: database.clone(),
+        })
+    }
+
+    /// Creates an object as part of the caller's unit: it is there if and when the unit commits.
+    pub fn create_in(
+        &self,
+        unit: &mut Unit<'_>,
+        key: &str,
+        body: &[u8],
+    ) -> Result<Created, storage::Error> {
+        if key.is_empty() {
+            return Err(Error::EmptyKey.into());
+        }
+        let new = unit
+            .tx()
+            .prepare_cached(
+                "INSERT INTO objects(key, created_at, body) VALUES (?1, ?2, ?3)
+                 ON CONFLICT(key) DO NOTHING",
+            )?
+            .execute((key, unit.now(), body))?;
+        Ok(if new == 1 {
+            Created::New
+        } else {
+            Created::Exists
+        })
+    }
+
+    /// Whether an object exists, as the caller's unit sees it.
+    pub fn exists_in(&self, unit: &Unit<'_>, key: &str) -> Result<bool, storage::Error> {
+        let mut statement = unit
+            .tx()
+            .prepare_cached("SELECT 1 FROM objects WHERE key = ?1")?;
+        Ok(statement.exists([key])?)
+    }
+
+    /// An object's body, as the caller's unit sees it.
+    pub fn get_in(&self, unit: &Unit<'_>, key: &str) -> Result<Option<Arc<[u8]>>, storage::Error> {
+        body(unit.tx(), key)
+    }
+
+    /// Deletes everything below a prefix and says how much it was. For retention and erasure.
+    pub async fn delete_prefix(&self, prefix: &str) -> Result<usize, Error> {
+        if prefix.is_empty() {
+            return Err(Error::EmptyKey);
+        }
+        let range = Range::below(prefix);
+        let mut deleted = 0;
+        loop {
+            let range = range.clone();
+            let some = self
+                .database
+                .write(Durability::Durable, move |unit| range.delete(unit.tx()));
+            let some = some.await?;
+            deleted += some;
+            if some < Range::SOME {
+                return Ok(deleted);
+            }
+        }
+    }
+
+    /// The keys below a prefix whose objects were created before an instant, sorted, up to `max`,
+    /// after the key `after` (empty for the first). For retention.
+    pub async fn older_than(
+        &self,
+        prefix: &str,
+        before: Millis,
+        after: &str,
+        max: usize,
+    ) -> Result<Vec<String>, Error> {
+        let range = Range::below(prefix).after(after);
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let keys = self.database.read(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT key FROM objects
+                 WHERE key >= ?1 AND key < ?2 AND created_at < ?3
+                 ORDER BY key LIMIT ?4",
+            )?;
+            let keys =
+                statement.query_map((range.from, range.to, before, max), |row| row.get(0))?;
+            Ok(keys.collect::<Result<_, _>>()?)
+        });
+        Ok(keys.await?)
+    }
+
+    /// The bytes of all bodies below a prefix (empty: of all).
+    pub async fn total_size(&self, prefix: &str) -> Result<u64, Error> {
+        let range = Range::below(prefix);
+        let size = self.database.read(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT coalesce(sum(length(body)), 0) FROM objects
+                 WHERE key >= ?1 AND key < ?2",
+            )?;
+            let size: i64 = statement.query_row((range.from, range.to), |row| row.get(0))?;
+            Ok(u64::try_from(size).unwrap_or(0))
+        });
+        Ok(size.await?)
+    }
+}
+
+#[async_trait]
+impl Documents for EmbeddedDocuments {
+    async fn create(&self, key: &str, body: Vec<u8>) -> Result<Created, Error> {
+        let documents = self.clone();
+        let key = key.to_owned();
+        let created = self.database.write(Durability::Durable, move |unit| {
+            documents.create_in(unit, &key, &body)
+        });
+        Ok(created.await?)
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, Error> {
+        let key = key.to_owned();
+        Ok(self
+            .database
+            .read(move |connection| body(connection, &key))
+            .await?)
+    }
+
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Arc<[u8]>>>, Error> {
+        let keys = keys.to_owned();
+        let bodies = self
+            .database
+            .read(move |connection| keys.iter().map(|key| body(connection, key)).collect());
+        Ok(bodies.await?)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        let range = Range::below(prefix);
+        let keys = self.database.read(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT key FROM objects WHERE key >= ?1 AND key < ?2 ORDER BY key",
+            )?;
+            let keys = statement.query_map((range.from, range.to), |row| row.get(0))?;
+            Ok(keys.collect::<Result<_, _>>()?)
+        });
+        Ok(keys.await?)
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), Error> {
+        let keys = keys.to_owned();
+        let deleted = self.database.write(Durability::Durable, move |unit| {
+            let mut statement = unit
+                .tx()
+                .prepare_cached("DELETE FROM objects WHERE key = ?1")?;
+            for key in &keys {
+                statement.execute([key])?;
+            }
+            Ok(())
+        });
+        Ok(deleted.await?)
+    }
+}
+
+fn body(connection: &Connection, key: &str) -> Result<Option<Arc<[u8]>>, storage::Error> {
+    let mut statement = connection.prepare_cached("SELECT body FROM objects WHERE key = ?1")?;
+    let body = statement.query_row([key], |row| Ok(Arc::from(row.get_ref(0)?.as_blob()?)));
+    Ok(body.optional()?)
+}
+
+/// The keys that start with a prefix: from `from`, inclusive, to `to`, exclusive. Keys compare as
+/// bytes, here and in SQLite.
+#[derive(Clone, Debug)]
+struct Range {
+    from: String,
+    to: Value,
+}
+
+impl Range {
+    /// Rows deleted in one transaction: others must get their turn.
+    const SOME: usize = 500;
+
+    fn below(prefix: &str) -> Self {
+        let mut chars: Vec<char> = prefix.chars().collect();
+        while let Some(last) = chars.pop() {
+            // The last character of all has no next one, so the character before it moves on.
+            if let Some(next) = successor(last) {
+                chars.push(next);
+                let to = Value::Text(chars.into_iter().collect());
+                return Self {
+                    from: prefix.to_owned(),
+                    to,
+                };
+            }
+        }
+        // A blob comes after every text.
+        Self {
+            from: prefix.to_owned(),
+            to: Value::Blob(Vec::new()),
+        }
+    }
+
+    /// The part of the range that comes after a key.
+    fn after(mut self, key: &str) -> Self {
+        if key >= self.from.as_str() {
+            self.from = format!("{key}\0");
+        }
+        self
+    }
+
+    fn delete(&self, connection: &Connection) -> Result<usize, storage::Error> {
+        let mut statement = connection.prepare_cached(
+            "DELETE FROM objects WHERE id IN (
+               SELECT id FROM objects WHERE key >= ?1 AND key < ?2 LIMIT ?3)",
+        )?;
+        Ok(statement.execute((&self.from, &self.to, Self::SOME as i64))?)
+    }
+}
+
+fn successor(character: char) -> Option<char> {
+    // Between U+D7FF and U+E000 there are no characters.
+    let next = if character == '\u{d7ff}' {
+        0xe000
+    } else {
+        u32::from(character) + 1
+    };
+    char::from_u32(next)
+}

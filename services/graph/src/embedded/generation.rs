@@ -1,0 +1,126 @@
+//! One reading of the log into memory.
+//!
+//! A generation only grows, by rows in the order of their `seq`. After an erasure a new one is
+//! read and takes its place, because the engine never gives memory back for what is deleted.
+
+use super::log::{self, Row};
+use crate::error::Error;
+use agentfleet_storage::Database;
+use oxigraph::store::Store;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of log read at once: bounds memory beside the graph, and how long a reader is held.
+pub(crate) const CHUNK: usize = 2 << 20;
+
+/// Called while the log is read, with quads so far and quads in all.
+pub type Progress<'p> = &'p (dyn Fn(u64, u64) + Send + Sync);
+
+pub(crate) struct Generation {
+    pub(crate) store: Store,
+    pub(crate) epoch: i64,
+    /// The last row applied.
+    applied: AtomicI64,
+    /// Quads of all rows applied; one that two batches hold counts twice.
+    quads: AtomicU64,
+}
+
+impl Generation {
+    fn new(epoch: i64) -> Result<Self, Error> {
+        Ok(Self {
+            store: Store::new().map_err(Error::engine)?,
+            epoch,
+            applied: AtomicI64::new(0),
+            quads: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn applied(&self) -> i64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn quads(&self) -> u64 {
+        self.quads.load(Ordering::Relaxed)
+    }
+
+    /// Applies rows, all or none. One caller at a time.
+    pub(crate) fn apply(&self, rows: &[Row]) -> Result<(), Error> {
+        let before = self.applied();
+        let mut transaction = self.store.start_transaction().map_err(Error::engine)?;
+        let (mut last, mut quads) = (before, 0);
+        for row in rows.iter().filter(|row| row.seq > before) {
+            super::body::decode(&row.body, |quad| transaction.insert(quad))
+                .map_err(|reason| Error::Damaged { seq: row.seq, reason })?;
+            last = row.seq;
+            quads += row.quads;
+        }
+        transaction.commit().map_err(Error::engine)?;
+        self.quads.fetch_add(quads, Ordering::Relaxed);
+        self.applied.store(last, Ordering::Release);
+        Ok(())
+    }
+
+    /// Reads the whole log. The next chunk is read while one is applied.
+    pub(crate) async fn load(
+        database: &Database,
+        max: u64,
+        progress: Progress<'_>,
+    ) -> Result<(Self, Rate), Error> {
+        loop {
+            let started = Instant::now();
+            let (epoch, total) = database
+                .read(|connection| Ok((log::epoch(connection)?, log::quads(connection)?)))
+                .await?;
+            if total > max {
+                return Err(Error::Full { quads: total, max });
+            }
+            let mut generation = Arc::new(Self::new(epoch)?);
+            let mut chunk = read(database, 0).await?;
+            while let Some(last) = chunk.rows.last().map(|row| row.seq) {
+                let applying = Arc::clone(&generation);
+                let rows = chunk.rows;
+                let applied = tokio::task::spawn_blocking(move || applying.apply(&rows));
+                let (applied, next) = tokio::join!(applied, read(database, last));
+                applied.map_err(|_| Error::Stopped)??;
+                chunk = next?;
+                progress(generation.quads(), total.max(generation.quads()));
+            }
+            // Something erased meanwhile may have been read before: begin again.
+            if chunk.epoch == epoch {
+                let rate = Rate::of(generation.quads(), started.elapsed());
+                // The tasks that shared it have ended.
+                if let Some(generation) = Arc::get_mut(&mut generation) {
+                    let empty = Self::new(epoch)?;
+                    return Ok((std::mem::replace(generation, empty), rate));
+                }
+            }
+        }
+    }
+}
+
+async fn read(database: &Database, after: i64) -> Result<log::Since, Error> {
+    Ok(database.read(move |connection| log::since(connection, after, CHUNK)).await?)
+}
+
+/// How fast a log is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    per_second: f64,
+}
+
+impl Rate {
+    /// Too few quads tell nothing; then a rate measured on two modest cores stands in.
+    fn of(quads: u64, elapsed: Duration) -> Self {
+        let per_second = if quads < 50_000 {
+            400_000.0
+        } else {
+            quads as f64 / elapsed.as_secs_f64().max(0.001)
+        };
+        Self { per_second }
+    }
+
+    pub(crate) fn estimate(self, quads: u64) -> Duration {
+        Duration::from_secs_f64(quads as f64 / self.per_second)
+    }
+}

@@ -1,0 +1,231 @@
+//! The log: every quad of the graph, durable, in the database of the data directory.
+//!
+//! Rows are batches, in the order of their commits: `seq` only grows and is never given out twice,
+//! so whoever has applied all rows up to a `seq` needs only what is above it. The one change
+//! beside appending is erasure, which raises the epoch: who sees a new epoch reads the log anew.
+
+use super::body;
+use crate::error::Error;
+use crate::{Batch, terms};
+use agentfleet_schema::Millis;
+use agentfleet_storage::{Error as StorageError, Unit};
+use oxigraph::model::Quad;
+use rusqlite::Connection;
+use sha2::Digest as _;
+
+pub(crate) const TABLES: &[&str] = &["
+    CREATE TABLE graph_log(
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        digest BLOB NOT NULL UNIQUE,
+        root TEXT NOT NULL,
+        collection TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        n INTEGER NOT NULL,
+        body BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE graph_state(
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        epoch INTEGER NOT NULL
+    ) STRICT;
+    INSERT INTO graph_state(one, epoch) VALUES (1, 0);
+"];
+
+/// A batch that was checked and written down, ready to be appended in a transaction.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    digest: [u8; 16],
+    root: String,
+    collection: String,
+    conversation: String,
+    quads: u64,
+    body: Vec<u8>,
+}
+
+impl Prepared {
+    pub(crate) fn new(batch: &Batch) -> Result<Self, Error> {
+        Ok(Self::of_quads(batch, &terms::quads(batch)?))
+    }
+
+    /// As `new`, with quads that take the place of the batch's triples.
+    pub(crate) fn of_quads(batch: &Batch, quads: &[Quad]) -> Self {
+        let body = body::encode(quads);
+        let mut hash = sha2::Sha256::new();
+        hash.update((batch.key.len() as u64).to_le_bytes());
+        hash.update(batch.key.as_bytes());
+        hash.update(&body);
+        let mut digest = [0; 16];
+        for (to, from) in digest.iter_mut().zip(hash.finalize()) {
+            *to = from;
+        }
+        Self {
+            digest,
+            root: batch.root.clone(),
+            collection: batch.collection.clone(),
+            conversation: batch.conversation.clone(),
+            quads: quads.len() as u64,
+            body,
+        }
+    }
+
+    /// How many quads it holds.
+    pub fn quads(&self) -> u64 {
+        self.quads
+    }
+
+    /// How many bytes it takes in the log.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Appends it to the log inside the caller's transaction; `false` if it was there already.
+    /// After the commit every later query of every process sees it.
+    pub fn append(&self, unit: &Unit<'_>) -> Result<bool, StorageError> {
+        let added = unit
+            .tx()
+            .prepare_cached(
+                "INSERT INTO graph_log(digest, root, collection, conversation, at, n, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(digest) DO NOTHING",
+            )?
+            .execute((
+                &self.digest,
+                &self.root,
+                &self.collection,
+                &self.conversation,
+                unit.now(),
+                self.quads,
+                &self.body,
+            ))?;
+        Ok(added > 0)
+    }
+}
+
+/// One row, as it is applied.
+pub(crate) struct Row {
+    pub(crate) seq: i64,
+    pub(crate) quads: u64,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What the log holds above a `seq`.
+pub(crate) struct Since {
+    pub(crate) epoch: i64,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Reads rows above `seq`, until their bodies pass `bytes`; no rows means there are none.
+pub(crate) fn since(
+    connection: &Connection,
+    seq: i64,
+    bytes: usize,
+) -> Result<Since, StorageError> {
+    let epoch = epoch(connection)?;
+    let mut statement = connection
+        .prepare_cached("SELECT seq, n, body FROM graph_log WHERE seq > ?1 ORDER BY seq")?;
+    let mut found = statement.query([seq])?;
+    let mut rows = Vec::new();
+    let mut size = 0;
+    while let Some(row) = found.next()? {
+        let body: Vec<u8> = row.get(2)?;
+        size += body.len();
+        rows.push(Row { seq: row.get(0)?, quads: row.get(1)?, body });
+        if size > bytes {
+            break;
+        }
+    }
+    Ok(Since { epoch, rows })
+}
+
+/// How often the log was erased from.
+pub(crate) fn epoch(connection: &Connection) -> Result<i64, StorageError> {
+    let mut statement = connection.prepare_cached("SELECT epoch FROM graph_state")?;
+    Ok(statement.query_row([], |row| row.get(0))?)
+}
+
+/// How many quads the log holds.
+pub(crate) fn quads(connection: &Connection) -> Result<u64, StorageError> {
+    Ok(connection.query_row("SELECT coalesce(sum(n), 0) FROM graph_log", [], |row| row.get(0))?)
+}
+
+/// What to erase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EraseBy {
+    /// Everything of one root session: its own steps and those of its subagents.
+    Root(String),
+    Conversation(String),
+    /// Everything of a collection: what was loaded into it, and the sessions that ran in it.
+    Collection(String),
+    /// Everything stored before an instant, loaded knowledge excepted.
+    Before(Millis),
+}
+
+/// What an erasure removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Erased {
+    pub batches: u64,
+    pub quads: u64,
+}
+
+/// Deletes rows, and raises the epoch if there were any.
+pub(crate) fn erase(connection: &Connection, by: &EraseBy) -> Result<Erased, StorageError> {
+    let (condition, value): (&str, &dyn rusqlite::ToSql) = match by {
+        // An empty name means `none`, and never `all without one`.
+        EraseBy::Root(root) => ("root = ?1 AND root <> ''", root),
+        EraseBy::Conversation(name) => ("conversation = ?1 AND conversation <> ''", name),
+        EraseBy::Collection(name) => ("collection = ?1 AND collection <> ''", name),
+        EraseBy::Before(instant) => ("at < ?1 AND root <> ''", instant),
+    };
+    let (batches, quads) = connection.query_row(
+        &format!("SELECT count(*), coalesce(sum(n), 0) FROM graph_log WHERE {condition}"),
+        [value],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    if batches > 0 {
+        connection.execute(&format!("DELETE FROM graph_log WHERE {condition}"), [value])?;
+        connection.execute("UPDATE graph_state SET epoch = epoch + 1", [])?;
+    }
+    Ok(Erased { batches, quads })
+}
+
+/// What the log holds, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Statistics {
+    pub batches: u64,
+    pub quads: u64,
+    /// Bytes of the bodies; indexes and free pages come on top.
+    pub bytes: u64,
+    /// Root sessions with provenance.
+    pub roots: u64,
+    pub oldest: Option<Millis>,
+    pub newest: Option<Millis>,
+    /// Quads by collection.
+    pub collections: Vec<(String, u64)>,
+    /// How often something was erased.
+    pub erasures: i64,
+}
+
+pub(crate) fn statistics(connection: &Connection) -> Result<Statistics, StorageError> {
+    let mut statistics = connection.query_row(
+        "SELECT count(*), coalesce(sum(n), 0), coalesce(sum(length(body)), 0),
+                count(DISTINCT nullif(root, '')), min(at), max(at) FROM graph_log",
+        [],
+        |row| {
+            Ok(Statistics {
+                batches: row.get(0)?,
+                quads: row.get(1)?,
+                bytes: row.get(2)?,
+                roots: row.get(3)?,
+                oldest: row.get(4)?,
+                newest: row.get(5)?,
+                ..Statistics::default()
+            })
+        },
+    )?;
+    let mut by_collection = connection
+        .prepare("SELECT collection, sum(n) FROM graph_log GROUP BY collection ORDER BY 1")?;
+    statistics.collections = by_collection
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    statistics.erasures = epoch(connection)?;
+    Ok(statistics)
+}

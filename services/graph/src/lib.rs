@@ -1,0 +1,106 @@
+//! The RDF seam: insert quads, ask SPARQL.
+//!
+//! # Contract
+//! - `insert` returns after the quads are durable and visible to every later query (linearizable:
+//!   the fan-in counts on it). Inserting a quad twice is the same as once.
+//! - A call of `insert` stores all its batches or none: one bad triple refuses the call with
+//!   [`Error::Invalid`], which names the batch, the triple and the reason. [`validate`] finds out
+//!   beforehand which batch it would be.
+//! - Queries are read-only and see the union of all graphs as the default graph. A statement that
+//!   lies in two graphs may give two rows: count `DISTINCT`.
+//! - `prov:`, `tg:`, `rdf:`, `rdfs:` and `xsd:` need not be declared.
+//! - A query that runs past its timeout ends with [`Error::Timeout`], and stops using a core.
+//! - What comes back is equal in value to what was stored, not always in spelling: language tags
+//!   come in lower case, numbers and dates in their canonical form.
+
+use agentfleet_schema::{Term, Triple};
+use async_trait::async_trait;
+use std::time::Duration;
+
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+mod embedded;
+mod error;
+mod sparql;
+mod terms;
+
+pub use embedded::{
+    EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, LoadOptions, Loaded, Prepared,
+    Statistics,
+};
+pub use error::{BindingFault, Error, TermFault};
+pub use terms::{RdfFormat, validate};
+
+/// Quads that belong together: one explainability message, or one piece of loaded knowledge.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// What the batch describes; two batches with the same key and content are one.
+    pub key: String,
+    /// Root session, for erasure; empty for loaded knowledge.
+    pub root: String,
+    pub collection: String,
+    pub conversation: String,
+    /// Each with its graph in `g`; without one it goes to the default graph.
+    pub triples: Vec<Triple>,
+}
+
+/// Rows of a SELECT.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Solutions {
+    pub variables: Vec<String>,
+    pub rows: Vec<Vec<Option<Term>>>,
+}
+
+/// What a query came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Solutions(Solutions),
+    Boolean(bool),
+    /// CONSTRUCT and DESCRIBE.
+    Triples(Vec<Triple>),
+}
+
+/// How a query may run.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryOptions {
+    pub timeout: Duration,
+    /// Rows or triples after which the query fails with [`Error::TooManyRows`].
+    pub max_rows: usize,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), max_rows: 1_000_000 }
+    }
+}
+
+/// A store of quads.
+#[async_trait]
+pub trait Graph: Send + Sync + 'static {
+    async fn insert(&self, batches: Vec<Batch>) -> Result<(), Error>;
+
+    /// Runs a SPARQL query; `bindings` are substituted for variables of the same name, so that no
+    /// text is ever pasted into a query.
+    async fn query(
+        &self,
+        sparql: &str,
+        bindings: &[(&str, Term)],
+        options: QueryOptions,
+    ) -> Result<Answer, Error>;
+}
+
+impl Solutions {
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.variables.iter().position(|variable| variable == name)
+    }
+
+    /// The text of a cell: an IRI, a blank node label or a literal's value.
+    pub fn text(&self, row: usize, name: &str) -> Option<&str> {
+        let term = self.rows.get(row)?.get(self.column(name)?)?.as_ref()?;
+        Some(match term.kind {
+            agentfleet_schema::triples::TermType::Iri => &term.iri,
+            agentfleet_schema::triples::TermType::Blank => &term.id,
+            _ => &term.value,
+        })
+    }
+}

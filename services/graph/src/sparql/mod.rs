@@ -1,0 +1,10 @@
+//! From the text of a query to a checked algebra: parsing, refusals, bindings.
+//!
+//! Nothing here touches a store, so every implementation of the seam may send or run the result.
+
+mod bind;
+mod cost;
+mod parse;
+mod walk;
+
+pub(crate) use parse::parse;

@@ -1,0 +1,221 @@
+//! Terms on the wire to terms of the engine, and back.
+//!
+//! Going in, everything is checked: nothing that is no RDF reaches the log. Coming out, a plain
+//! string has no datatype, and a base direction (RDF 1.2) follows the language as in `ar--rtl`.
+
+use crate::error::{Error, TermFault};
+use crate::Batch;
+use agentfleet_schema::{Term, TermType, Triple};
+use oxigraph::model::{
+    BaseDirection, BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term as RdfTerm,
+    Triple as RdfTriple,
+};
+
+const RDF_LANG_STRING: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString";
+const RDF_DIR_LANG_STRING: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#dirLangString";
+const XSD_STRING: &str = "http://www.w3.org/2001/XMLSchema#string";
+
+/// Checks that a batch can be stored, without storing it.
+pub fn validate(batch: &Batch) -> Result<(), Error> {
+    quads(batch).map(drop)
+}
+
+/// The quads of a batch.
+pub(crate) fn quads(batch: &Batch) -> Result<Vec<Quad>, Error> {
+    batch
+        .triples
+        .iter()
+        .enumerate()
+        .map(|(index, triple)| {
+            quad(triple).map_err(|fault| Error::Invalid {
+                batch: batch.key.clone(),
+                index,
+                triple: describe(triple),
+                fault,
+            })
+        })
+        .collect()
+}
+
+fn quad(triple: &Triple) -> Result<Quad, TermFault> {
+    let RdfTriple { subject, predicate, object } = self::triple(triple)?;
+    let graph = match triple.g.as_deref() {
+        None | Some("") => GraphName::DefaultGraph,
+        Some(iri) => named(iri, "the graph")?.into(),
+    };
+    Ok(Quad::new(subject, predicate, object, graph))
+}
+
+fn triple(triple: &Triple) -> Result<RdfTriple, TermFault> {
+    let subject = match term(&triple.s, "the subject")? {
+        RdfTerm::NamedNode(node) => NamedOrBlankNode::from(node),
+        RdfTerm::BlankNode(node) => node.into(),
+        RdfTerm::Literal(_) | RdfTerm::Triple(_) => return Err(TermFault::Subject),
+    };
+    let RdfTerm::NamedNode(predicate) = term(&triple.p, "the predicate")? else {
+        return Err(TermFault::Predicate);
+    };
+    Ok(RdfTriple::new(subject, predicate, term(&triple.o, "the object")?))
+}
+
+/// A term that stands at `position`, which is how a fault names it.
+pub(crate) fn term(term: &Term, position: &'static str) -> Result<RdfTerm, TermFault> {
+    Ok(match term.kind {
+        TermType::Iri => named(&term.iri, position)?.into(),
+        TermType::Blank => BlankNode::new(term.id.as_str())
+            .map_err(|_| TermFault::BlankLabel(term.id.clone(), position))?
+            .into(),
+        TermType::Literal => literal(term, position)?.into(),
+        TermType::Triple => {
+            let inner = term.triple.as_deref().ok_or(TermFault::TripleMissing(position))?;
+            RdfTerm::Triple(Box::new(triple(inner)?))
+        }
+    })
+}
+
+fn named(iri: &str, position: &'static str) -> Result<NamedNode, TermFault> {
+    NamedNode::new(iri).map_err(|error| TermFault::Iri {
+        position,
+        iri: iri.to_owned(),
+        reason: lower_first(&error.to_string()),
+    })
+}
+
+fn literal(term: &Term, position: &'static str) -> Result<Literal, TermFault> {
+    if term.language.is_empty() {
+        return match term.datatype.as_str() {
+            "" | XSD_STRING => Ok(Literal::new_simple_literal(&term.value)),
+            RDF_LANG_STRING | RDF_DIR_LANG_STRING => Err(TermFault::LanguageMissing(position)),
+            datatype => {
+                Ok(Literal::new_typed_literal(&term.value, named(datatype, position)?))
+            }
+        };
+    }
+    if !matches!(term.datatype.as_str(), "" | RDF_LANG_STRING | RDF_DIR_LANG_STRING) {
+        return Err(TermFault::LanguageAndDatatype(term.datatype.clone(), position));
+    }
+    let (language, direction) = match term.language.split_once("--") {
+        None => (term.language.as_str(), None),
+        Some((language, "ltr")) => (language, Some(BaseDirection::Ltr)),
+        Some((language, "rtl")) => (language, Some(BaseDirection::Rtl)),
+        Some(_) => return Err(TermFault::Language(term.language.clone(), position)),
+    };
+    let literal = match direction {
+        None => Literal::new_language_tagged_literal(&term.value, language),
+        Some(direction) => {
+            Literal::new_directional_language_tagged_literal(&term.value, language, direction)
+        }
+    };
+    literal.map_err(|_| TermFault::Language(term.language.clone(), position))
+}
+
+/// A term of an answer.
+pub(crate) fn wire(term: RdfTerm) -> Term {
+    match term {
+        RdfTerm::NamedNode(node) => Term::iri(node.into_string()),
+        RdfTerm::BlankNode(node) => {
+            Term { kind: TermType::Blank, id: node.into_string(), ..Term::default() }
+        }
+        RdfTerm::Literal(literal) => wire_literal(&literal),
+        RdfTerm::Triple(triple) => Term {
+            kind: TermType::Triple,
+            triple: Some(Box::new(wire_triple(*triple))),
+            ..Term::default()
+        },
+    }
+}
+
+/// A triple of an answer; it lies in no graph.
+pub(crate) fn wire_triple(triple: RdfTriple) -> Triple {
+    Triple {
+        s: wire(triple.subject.into()),
+        p: wire(triple.predicate.into()),
+        o: wire(triple.object),
+        g: None,
+    }
+}
+
+fn wire_literal(literal: &Literal) -> Term {
+    let mut term = Term::text(literal.value());
+    if let Some(language) = literal.language() {
+        language.clone_into(&mut term.language);
+        if let Some(direction) = literal.direction() {
+            term.language.push_str("--");
+            term.language.push_str(&direction.to_string());
+        }
+    } else if literal.datatype().as_str() != XSD_STRING {
+        literal.datatype().as_str().clone_into(&mut term.datatype);
+    }
+    term
+}
+
+/// A triple as people read it, for messages.
+fn describe(triple: &Triple) -> String {
+    fn part(term: &Term) -> String {
+        let text = match term.kind {
+            TermType::Iri => format!("<{}>", term.iri),
+            TermType::Blank => format!("_:{}", term.id),
+            TermType::Literal => format!("{:?}", term.value),
+            TermType::Triple => "<<( ... )>>".to_owned(),
+        };
+        if text.chars().count() <= 120 {
+            return text;
+        }
+        text.chars().take(117).chain("...".chars()).collect()
+    }
+    format!("{} {} {}", part(&triple.s), part(&triple.p), part(&triple.o))
+}
+
+pub(crate) fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// A way to write RDF down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RdfFormat {
+    NQuads,
+    TriG,
+    NTriples,
+    Turtle,
+    RdfXml,
+    JsonLd,
+}
+
+impl RdfFormat {
+    /// The format of a file name's ending or a media type.
+    pub fn from_name(name: &str) -> Result<Self, Error> {
+        match name.trim_start_matches('.').to_ascii_lowercase().as_str() {
+            "nq" | "nquads" | "application/n-quads" => Ok(Self::NQuads),
+            "trig" | "application/trig" => Ok(Self::TriG),
+            "nt" | "ntriples" | "application/n-triples" => Ok(Self::NTriples),
+            "ttl" | "turtle" | "text/turtle" => Ok(Self::Turtle),
+            "rdf" | "xml" | "owl" | "application/rdf+xml" => Ok(Self::RdfXml),
+            "jsonld" | "application/ld+json" => Ok(Self::JsonLd),
+            _ => Err(Error::UnknownFormat(name.to_owned())),
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NQuads => "N-Quads",
+            Self::TriG => "TriG",
+            Self::NTriples => "N-Triples",
+            Self::Turtle => "Turtle",
+            Self::RdfXml => "RDF/XML",
+            Self::JsonLd => "JSON-LD",
+        }
+    }
+
+    pub(crate) fn engine(self) -> oxigraph::io::RdfFormat {
+        use oxigraph::io::{JsonLdProfileSet, RdfFormat as Format};
+        match self {
+            Self::NQuads => Format::NQuads,
+            Self::TriG => Format::TriG,
+            Self::NTriples => Format::NTriples,
+            Self::Turtle => Format::Turtle,
+            Self::RdfXml => Format::RdfXml,
+            Self::JsonLd => Format::JsonLd { profile: JsonLdProfileSet::empty() },
+        }
+    }
+}

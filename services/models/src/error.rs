@@ -1,0 +1,137 @@
+//! What can go wrong between a question and a reply, and whether asking again can help.
+//!
+//! Messages say what happened and what to do about it. They never hold a key, and never a prompt
+//! beyond what a provider chose to repeat in its own error text (cut to [`DETAIL_LIMIT`]).
+
+use std::time::Duration;
+
+/// Longest piece of a provider's own error text that is kept, in characters.
+pub(crate) const DETAIL_LIMIT: usize = 300;
+
+/// Whether trying again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Try again, not sooner than this.
+    After(Duration),
+    /// The same call will fail again until a person changes something.
+    No,
+}
+
+/// Which limit a call ran into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Connect,
+    FirstByte,
+    BetweenChunks,
+    WholeCall,
+}
+
+impl Phase {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "no connection",
+            Self::FirstByte => "no response headers",
+            Self::BetweenChunks => "no further data",
+            Self::WholeCall => "no complete reply",
+        }
+    }
+}
+
+/// A model that could not be chosen, or a call that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("unknown model `{given}` (write `PROVIDER:MODEL`; available: {known})")]
+    UnknownModelOption { given: String, known: String },
+    #[error("`{provider}` needs a key: set `{variables}`")]
+    MissingKey { provider: &'static str, variables: String },
+    #[error("base URL `{url}` cannot be used: {reason} (example: `{example}`)")]
+    BadBaseUrl { url: String, reason: String, example: &'static str },
+    #[error("`{url}` lists no model: name one (`{example}`){hint}")]
+    NoModelThere { url: String, example: String, hint: &'static str },
+    #[error("`{url}` does not answer: {detail}; start the server there, or correct the address")]
+    Unreachable { url: String, detail: String },
+    #[error("the HTTP client cannot be built: {detail}")]
+    HttpClient { detail: String },
+
+    #[error("{provider} refused the key in `{variable}` (HTTP {status}): set a valid one{detail}")]
+    Unauthorized { provider: &'static str, variable: String, status: u16, detail: String },
+    #[error(
+        "{provider} does not let this key use model `{model}` (HTTP 403): choose another model or \
+         ask for access{detail}"
+    )]
+    Forbidden { provider: &'static str, model: String, detail: String },
+    #[error(
+        "{provider} has no model `{model}` at `{url}` (HTTP 404): check the model name and the base \
+         URL{detail}"
+    )]
+    NotFound { provider: &'static str, model: String, url: String, detail: String },
+    #[error(
+        "{provider} says that this account may spend no more (HTTP {status}): add credit or raise \
+         its limit{detail}"
+    )]
+    QuotaExhausted { provider: &'static str, status: u16, detail: String },
+    #[error("{provider} model `{model}` refused the request as invalid (HTTP {status}){detail}")]
+    BadRequest { provider: &'static str, model: String, status: u16, detail: String },
+    #[error("{provider} model `{model}` takes no tools; the text format is used from now on{detail}")]
+    ToolsRefused { provider: &'static str, model: String, detail: String },
+    #[error("{provider} limits the rate of requests{detail}")]
+    RateLimited { provider: &'static str, after: Duration, detail: String },
+    #[error("{provider} cannot answer now ({status}){detail}")]
+    Unavailable { provider: &'static str, status: String, after: Duration, detail: String },
+    #[error("{provider} at `{url}`: {} within {limit:?}", phase.as_str())]
+    Timeout { provider: &'static str, url: String, phase: Phase, limit: Duration },
+    #[error("{provider} at `{url}` cannot be reached: {detail}")]
+    Connection { provider: &'static str, url: String, detail: String },
+    #[error("{provider} broke off before the reply was complete: {detail}")]
+    Interrupted { provider: &'static str, detail: String },
+    #[error("{provider} sent something that is not a reply: {detail}")]
+    Malformed { provider: &'static str, detail: String },
+    #[error("{provider} model `{model}` sent an empty reply")]
+    Empty { provider: &'static str, model: String },
+    #[error("{provider} model `{model}` declined to answer ({reason}): rephrase the question")]
+    Declined { provider: &'static str, model: String, reason: String },
+    #[error("{provider}: this call cannot be made: {detail}")]
+    Unsupported { provider: &'static str, detail: String },
+
+    #[error("script `{path}` cannot be used: {reason}")]
+    BadScript { path: String, reason: String },
+    #[error("no rule of the script answers operation `{operation}`, whose prompt begins: {beginning}")]
+    Unscripted { operation: &'static str, beginning: String },
+    #[error("{message}")]
+    Scripted { message: String, retry_after: Option<Duration> },
+}
+
+impl Error {
+    /// Whether trying again can help.
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::RateLimited { after, .. } | Self::Unavailable { after, .. } => {
+                Retry::After(*after)
+            }
+            Self::Timeout { .. } | Self::Connection { .. } | Self::Interrupted { .. } => {
+                Retry::After(Duration::from_secs(2))
+            }
+            // Most often a proxy's error page, or a model that tripped: worth another try.
+            Self::Malformed { .. } | Self::Empty { .. } => Retry::After(Duration::from_secs(1)),
+            // The next try is made without tools.
+            Self::ToolsRefused { .. } => Retry::After(Duration::ZERO),
+            Self::Scripted { retry_after, .. } => retry_after.map_or(Retry::No, Retry::After),
+            Self::UnknownModelOption { .. }
+            | Self::MissingKey { .. }
+            | Self::BadBaseUrl { .. }
+            | Self::NoModelThere { .. }
+            | Self::Unreachable { .. }
+            | Self::HttpClient { .. }
+            | Self::Unauthorized { .. }
+            | Self::Forbidden { .. }
+            | Self::NotFound { .. }
+            | Self::QuotaExhausted { .. }
+            | Self::BadRequest { .. }
+            | Self::Declined { .. }
+            | Self::Unsupported { .. }
+            | Self::BadScript { .. }
+            | Self::Unscripted { .. } => Retry::No,
+        }
+    }
+}

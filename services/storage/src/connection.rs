@@ -1,0 +1,110 @@
+//! Opening connections to the one file of a data directory, and telling ours from others.
+
+use crate::error::Error;
+use rusqlite::{Connection, OpenFlags};
+use std::path::Path;
+use std::time::Duration;
+
+/// The name of the database in its data directory.
+pub(crate) const FILE: &str = "agentfleet.db";
+
+/// `AgFl`: marks the file as ours in its header.
+const APPLICATION: i32 = 0x4167_466c;
+
+/// Opens a connection that writes, creating the file if it is absent.
+pub(crate) fn writer(file: &Path) -> Result<Connection, Error> {
+    // The connection stays on one thread at a time, so SQLite needs no mutex of its own.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = open(file, flags)?;
+    claim(&connection, file)?;
+    prepare(&connection, 32).map_err(|error| Error::from(error).at(file))?;
+    Ok(connection)
+}
+
+/// Opens a connection that only reads.
+pub(crate) fn reader(file: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = open(file, flags)?;
+    let prepared =
+        prepare(&connection, 8).and_then(|()| connection.execute_batch("PRAGMA query_only = ON"));
+    prepared.map_err(|error| Error::from(error).at(file))?;
+    Ok(connection)
+}
+
+fn open(file: &Path, flags: OpenFlags) -> Result<Connection, Error> {
+    let mut connection =
+        Connection::open_with_flags(file, flags).map_err(|error| Error::from(error).at(file))?;
+    connection
+        .busy_handler(Some(wait_for_lock))
+        .map_err(|error| Error::from(error).at(file))?;
+    connection.set_prepared_statement_cache_capacity(256);
+    Ok(connection)
+}
+
+fn prepare(connection: &Connection, cache_megabytes: u32) -> Result<(), rusqlite::Error> {
+    let cache = cache_megabytes * 1024;
+    connection.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL;
+         PRAGMA synchronous = FULL;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA cache_size = -{cache};
+         PRAGMA journal_size_limit = 67108864;"
+    ))
+}
+
+/// Marks a new file as ours; refuses one of another program.
+fn claim(connection: &Connection, file: &Path) -> Result<(), Error> {
+    let found = |error: rusqlite::Error| Error::from(error).at(file);
+    if is_ours(connection).map_err(found)? {
+        return Ok(());
+    }
+    // Two processes may open a new directory at once: the second looks again under the lock.
+    connection.execute_batch("BEGIN IMMEDIATE").map_err(found)?;
+    let outcome = (|| {
+        if is_ours(connection)? {
+            return Ok(true);
+        }
+        let application: i32 = connection.query_row("PRAGMA application_id", [], |r| r.get(0))?;
+        let tables: i64 =
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
+        if application != 0 || tables != 0 {
+            return Ok(false);
+        }
+        connection.execute_batch(&format!(
+            "PRAGMA application_id = {APPLICATION};
+             CREATE TABLE parts(name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;"
+        ))?;
+        Ok(true)
+    })();
+    match outcome {
+        Ok(true) => connection.execute_batch("COMMIT").map_err(found),
+        Ok(false) => {
+            drop(connection.execute_batch("ROLLBACK"));
+            Err(Error::Foreign(file.to_owned()))
+        }
+        Err(error) => {
+            drop(connection.execute_batch("ROLLBACK"));
+            Err(found(error))
+        }
+    }
+}
+
+pub(crate) fn is_ours(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    Ok(application == APPLICATION)
+}
+
+/// Waits for the write lock of another process: short steps at first, because commits take well
+/// under a millisecond; about ten seconds in all.
+fn wait_for_lock(attempt: i32) -> bool {
+    let pause = match attempt {
+        0..20 => Duration::from_micros(100),
+        20..200 => Duration::from_millis(1),
+        200..1200 => Duration::from_millis(10),
+        _ => return false,
+    };
+    std::thread::sleep(pause);
+    true
+}

@@ -1,0 +1,61 @@
+//! The tool seam: a named tool with arguments in, an observation with its sources out.
+//!
+//! # Contract
+//! - `call` never panics and never lasts longer than the tool's timeout.
+//! - A tool sees only the collection of its call.
+//! - A failed call is an ordinary result with `is_error`; [`Error`] means the call could not be
+//!   made at all (an infrastructure fault, worth a retry of the step).
+
+use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::records::Source;
+use agentfleet_schema::CollectionName;
+use async_trait::async_trait;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+mod error;
+mod kinds;
+pub mod library;
+mod registry;
+
+pub use error::Error;
+pub use registry::Toolbox;
+
+/// One call of a tool.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    pub tool: ToolItem,
+    pub arguments: BTreeMap<String, String>,
+    pub collection: CollectionName,
+    pub context: CallContext,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub struct CallContext {
+    pub session: String,
+    /// The same on every try of the same call; sent to services that can drop repeats.
+    pub idempotency_key: String,
+    /// The config the run is pinned to (prompt tools render from it).
+    pub config: Arc<Snapshot>,
+}
+
+/// What a call came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolResult {
+    pub content: String,
+    pub is_error: bool,
+    pub sources: Vec<Source>,
+    /// Tokens spent by tools that ask a model.
+    pub usage: agentfleet_schema::records::Usage,
+}
+
+/// Everything an agent may call.
+#[async_trait]
+pub trait Tools: Send + Sync + 'static {
+    /// JSON Schema of the arguments of a tool: fixed for most kinds, from the item for the rest.
+    fn parameters(&self, tool: &ToolItem) -> Value;
+
+    async fn call(&self, call: ToolCall) -> Result<ToolResult, Error>;
+}

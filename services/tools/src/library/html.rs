@@ -1,0 +1,477 @@
+//! HTML to titled passages, from the tokens alone.
+//!
+//! No tree is built: loaded pages may be of any size and depth, and a tree walk is bounded by the
+//! stack. The price is that an element left unclosed inside a skipped one could hide what follows,
+//! so a page that yields nothing is read again without skipping navigation.
+
+use super::format::Parsed;
+use super::outline::{Outline, one_line, table_row};
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::states::RawKind;
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
+use std::cell::RefCell;
+
+/// Elements whose text nobody reads.
+const NEVER_READ: &[&str] = &[
+    "script", "style", "noscript", "template", "svg", "math", "select", "button", "iframe",
+    "object", "canvas", "audio", "video", "textarea",
+];
+/// Elements and roles that lead elsewhere.
+const NAVIGATION: &[&str] = &["nav", "footer"];
+const NAVIGATION_ROLES: &[&str] =
+    &["navigation", "search", "banner", "contentinfo", "menu", "menubar", "toolbar"];
+const BLOCKS: &[&str] = &[
+    "address", "article", "aside", "blockquote", "body", "center", "dd", "details", "div", "dl",
+    "dt", "fieldset", "figcaption", "figure", "form", "header", "hr", "main", "ol", "p", "pre",
+    "section", "summary", "ul",
+];
+/// Elements without content, which have no end tag.
+const VOID: &[&str] = &[
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
+    "wbr",
+];
+
+/// Reads a whole page.
+pub(crate) fn parse(text: &str) -> Parsed {
+    let page = read(text, true);
+    let page = if page.all.is_empty() { read(text, false) } else { page };
+    let title = one_line(&page.title);
+    let outline = if page.main.is_empty() { page.all } else { page.main };
+    outline.into_parsed(None, (!title.is_empty()).then_some(title))
+}
+
+/// The text of a fragment, one line for each block.
+pub(crate) fn plain(text: &str) -> String {
+    read(text, false).all.texts().collect::<Vec<_>>().join("\n")
+}
+
+fn read(text: &str, skip_navigation: bool) -> Page {
+    let page = Page { skip_navigation, ..Page::default() };
+    let tokenizer = Tokenizer::new(Sink(RefCell::new(page)), TokenizerOpts::default());
+    let input = BufferQueue::default();
+    // A tendril holds less than 4 GiB; pieces keep far below that.
+    for piece in pieces(text, 1 << 20) {
+        input.push_back(StrTendril::from(piece));
+        while let html5ever::tokenizer::TokenizerResult::Script(()) = tokenizer.feed(&input) {}
+    }
+    tokenizer.end();
+    let mut page = tokenizer.sink.0.into_inner();
+    page.end_row();
+    page.end_block();
+    page
+}
+
+fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut cut = size.min(rest.len());
+        while !rest.is_char_boundary(cut) {
+            cut += 1;
+        }
+        let (piece, tail) = rest.split_at(cut);
+        rest = tail;
+        Some(piece)
+    })
+}
+
+struct Sink(RefCell<Page>);
+
+impl TokenSink for Sink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        let mut page = self.0.borrow_mut();
+        match token {
+            Token::TagToken(tag) => page.tag(&tag),
+            Token::CharacterTokens(text) => {
+                page.characters(&text);
+                TokenSinkResult::Continue
+            }
+            _ => TokenSinkResult::Continue,
+        }
+    }
+}
+
+/// An element whose end is waited for, with how many of its name are open inside it.
+#[derive(Debug)]
+struct Open {
+    name: String,
+    depth: usize,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    header: Vec<String>,
+    cells: Vec<String>,
+    /// Whether every cell of the row so far is a heading, and whether the first one is.
+    all_headings: bool,
+    first_heading: bool,
+    in_cell: bool,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    skip_navigation: bool,
+    title: String,
+    in_title: bool,
+    /// Everything, and what stands in the main part, if the page names one.
+    all: Outline,
+    main: Outline,
+    in_main: Option<Open>,
+    skipped: Option<Open>,
+    heading: Option<usize>,
+    text: String,
+    pre: usize,
+    block_is_pre: bool,
+    mark: String,
+    lists: Vec<Option<u64>>,
+    tables: Vec<Table>,
+}
+
+impl Page {
+    fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
+        let name: &str = &tag.name;
+        let starts = tag.kind == TagKind::StartTag;
+        let opens = starts && !tag.self_closing && !VOID.contains(&name);
+        if let Some(open) = &mut self.skipped {
+            if open.name == name {
+                if opens {
+                    open.depth += 1;
+                } else if !starts {
+                    open.depth -= 1;
+                    if open.depth == 0 {
+                        self.skipped = None;
+                    }
+                }
+            }
+            return raw_text(name, starts);
+        }
+        if opens && self.is_skipped(name, tag) {
+            self.skipped = Some(Open { name: name.to_owned(), depth: 1 });
+            return raw_text(name, starts);
+        }
+        self.follow_main(name, tag, opens, starts);
+        if starts { self.start(name) } else { self.end(name) }
+        raw_text(name, starts)
+    }
+
+    fn is_skipped(&self, name: &str, tag: &Tag) -> bool {
+        if NEVER_READ.contains(&name) {
+            return true;
+        }
+        let role = attribute(tag, "role").unwrap_or_default();
+        let hidden = attribute(tag, "hidden").is_some();
+        let leads_away = NAVIGATION.contains(&name) || NAVIGATION_ROLES.contains(&role);
+        // A page whose body carries such a mark is still to be read.
+        let whole = matches!(name, "html" | "body" | "main");
+        self.skip_navigation && !whole && (leads_away || hidden)
+    }
+
+    fn follow_main(&mut self, name: &str, tag: &Tag, opens: bool, starts: bool) {
+        match &mut self.in_main {
+            Some(open) if open.name == name => {
+                if opens {
+                    open.depth += 1;
+                } else if !starts {
+                    open.depth -= 1;
+                    if open.depth == 0 {
+                        self.end_block();
+                        self.in_main = None;
+                    }
+                }
+            }
+            None if opens && (name == "main" || attribute(tag, "role") == Some("main")) => {
+                self.end_block();
+                self.in_main = Some(Open { name: name.to_owned(), depth: 1 });
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, name: &str) {
+        if let Some(level) = heading_level(name) {
+            self.leave_cell();
+            self.end_block();
+            self.heading = Some(level);
+            return;
+        }
+        match name {
+            "title" => self.in_title = true,
+            "br" => self.text.push('\n'),
+            "table" => {
+                self.leave_cell();
+                self.end_block();
+                self.tables.push(Table::default());
+            }
+            "tr" => self.end_row(),
+            "td" | "th" => self.start_cell(name == "th"),
+            "caption" => self.end_block(),
+            "li" => {
+                self.separate();
+                let indent = "  ".repeat(self.lists.len().saturating_sub(1));
+                self.mark = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        *number += 1;
+                        format!("{indent}{number}. ")
+                    }
+                    _ => format!("{indent}- "),
+                };
+            }
+            _ if BLOCKS.contains(&name) => {
+                self.separate();
+                match name {
+                    "ul" => self.lists.push(None),
+                    "ol" => self.lists.push(Some(0)),
+                    "pre" => self.pre += 1,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        if heading_level(name).is_some() {
+            self.end_block();
+            self.heading = None;
+            return;
+        }
+        match name {
+            "title" => self.in_title = false,
+            "table" => {
+                self.end_row();
+                self.end_block();
+                self.tables.pop();
+            }
+            "tr" => self.end_row(),
+            "td" | "th" => self.end_cell(),
+            "caption" | "li" => self.separate(),
+            _ if BLOCKS.contains(&name) => {
+                self.separate();
+                match name {
+                    "ul" | "ol" => {
+                        self.lists.pop();
+                        self.mark.clear();
+                    }
+                    "pre" => self.pre = self.pre.saturating_sub(1),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn characters(&mut self, text: &str) {
+        if self.skipped.is_some() {
+            return;
+        }
+        if self.in_title {
+            self.title.push_str(text);
+        } else if self.pre > 0 {
+            self.block_is_pre = true;
+            self.text.push_str(text);
+        } else {
+            let plain = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+            self.text.extend(plain);
+        }
+    }
+
+    /// Ends a block, or sets words apart where the block stands in a table cell.
+    fn separate(&mut self) {
+        if self.in_cell() { self.text.push(' ') } else { self.end_block() }
+    }
+
+    fn end_block(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        let is_pre = std::mem::take(&mut self.block_is_pre);
+        if text.trim().is_empty() {
+            return;
+        }
+        if let Some(level) = self.heading {
+            // Generated pages end headings with a mark that links to them.
+            let text = text.trim().trim_end_matches(['¶', '#', '§', '\u{f0c1}']);
+            self.all.heading(level, text);
+            if self.in_main.is_some() {
+                self.main.heading(level, text);
+            }
+            return;
+        }
+        let text = if is_pre {
+            text.trim_matches('\n').to_owned()
+        } else {
+            text.lines().map(one_line).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+        };
+        let mark = std::mem::take(&mut self.mark);
+        self.add(&format!("{mark}{text}"));
+    }
+
+    fn add(&mut self, text: &str) {
+        self.all.block(text);
+        if self.in_main.is_some() {
+            self.main.block(text);
+        }
+    }
+
+    fn in_cell(&self) -> bool {
+        self.tables.last().is_some_and(|table| table.in_cell)
+    }
+
+    fn start_cell(&mut self, heading: bool) {
+        self.end_cell();
+        self.end_block();
+        if let Some(table) = self.tables.last_mut() {
+            table.in_cell = true;
+            if table.cells.is_empty() {
+                table.all_headings = heading;
+                table.first_heading = heading;
+            }
+            table.all_headings &= heading;
+        }
+    }
+
+    fn end_cell(&mut self) {
+        if !self.in_cell() {
+            return;
+        }
+        let text = one_line(&std::mem::take(&mut self.text));
+        self.block_is_pre = false;
+        self.mark.clear();
+        if let Some(table) = self.tables.last_mut() {
+            table.in_cell = false;
+            table.cells.push(text);
+        }
+    }
+
+    /// A cell that holds headings or tables only arranges them: its row is given up as one.
+    fn leave_cell(&mut self) {
+        if self.in_cell() {
+            self.end_row();
+        }
+    }
+
+    fn end_row(&mut self) {
+        self.end_cell();
+        let Some(table) = self.tables.last_mut() else {
+            return;
+        };
+        let cells = std::mem::take(&mut table.cells);
+        if cells.iter().all(String::is_empty) {
+            return;
+        }
+        if table.all_headings && cells.len() > 1 {
+            table.header = cells;
+            return;
+        }
+        let line = match cells.as_slice() {
+            [name, value] if table.first_heading && table.header.is_empty() => {
+                format!("{name}: {value}")
+            }
+            _ => table_row(&table.header, &cells),
+        };
+        self.add(&line);
+    }
+}
+
+fn heading_level(name: &str) -> Option<usize> {
+    match name {
+        "h1" => Some(1),
+        "h2" => Some(2),
+        "h3" => Some(3),
+        "h4" => Some(4),
+        "h5" => Some(5),
+        "h6" => Some(6),
+        _ => None,
+    }
+}
+
+fn attribute<'t>(tag: &'t Tag, name: &str) -> Option<&'t str> {
+    tag.attrs.iter().find(|a| &*a.name.local == name).map(|a| &*a.value)
+}
+
+/// The tokenizer leaves it to its caller to say where markup is not markup.
+fn raw_text(name: &str, starts: bool) -> TokenSinkResult<()> {
+    if !starts {
+        return TokenSinkResult::Continue;
+    }
+    match name {
+        "script" => TokenSinkResult::RawData(RawKind::ScriptData),
+        "style" | "iframe" | "noembed" | "noframes" | "xmp" => {
+            TokenSinkResult::RawData(RawKind::Rawtext)
+        }
+        "title" | "textarea" => TokenSinkResult::RawData(RawKind::Rcdata),
+        _ => TokenSinkResult::Continue,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(html: &str) -> Vec<String> {
+        parse(html).passages.into_iter().map(|p| p.text).collect()
+    }
+
+    #[test]
+    fn a_page_becomes_headed_text_without_its_furniture() {
+        let long = "word ".repeat(50);
+        let page = format!(
+            "<!doctype html><html><head><title>Site | Note</title><style>p{{}}</style></head>
+             <body><nav><ul><li>Home</ul></nav><div role=navigation><div>deep</div></div>
+             <h1>Credit note<a href=#x>¶</a></h1><p>Rated &lt;low&gt; &amp; falling.{long}</p>
+             <script>if (a < b) {{ document.write('<p>no</p>') }}</script>
+             <h2>Liquidity</h2><ul><li>one<li>two</ul><p>{long}<br>end</p><footer>(c)</footer>"
+        );
+        let parsed = parse(&page);
+        assert_eq!(parsed.title.as_deref(), Some("Credit note"));
+        let headings: Vec<_> = parsed.passages.iter().map(|p| p.heading.as_str()).collect();
+        assert_eq!(headings, ["", "Liquidity"]);
+        assert!(parsed.passages[0].text.starts_with("Rated <low> & falling.word word"));
+        assert!(parsed.passages[1].text.starts_with("- one\n- two\nword"));
+        assert!(parsed.passages[1].text.ends_with("word\nend"));
+        let all = parsed.passages.iter().map(|p| p.text.as_str()).collect::<String>();
+        for unread in ["Home", "deep", "document", "(c)", "p{}"] {
+            assert!(!all.contains(unread), "{unread} in {all}");
+        }
+    }
+
+    #[test]
+    fn table_rows_repeat_their_column_names() {
+        let page = "<table><tr><th>Ratio<th>2025<tr><td><p>Current</p><td>0.9</table>
+                    <table><tr><th>Rating</th><td>B</td></tr></table>
+                    <table><tr><td>a<td>b<td></table>";
+        assert_eq!(texts(page), ["Ratio: Current; 2025: 0.9\nRating: B\na | b"]);
+    }
+
+    #[test]
+    fn only_the_main_part_is_read_where_a_page_names_one() {
+        assert_eq!(texts("<div>Ad</div><main><p>News</p></main><div>Ad</div>"), ["News"]);
+        assert_eq!(texts("<div>Ad</div><div role=main><div>x</div>News</div>Ad"), ["x\nNews"]);
+        assert_eq!(texts("<p>News</p><main></main>"), ["News"]);
+    }
+
+    #[test]
+    fn a_page_that_hides_everything_in_navigation_is_read_anyway() {
+        assert_eq!(texts("<nav><p>All there is</p>"), ["All there is"]);
+    }
+
+    #[test]
+    fn code_keeps_its_lines() {
+        assert_eq!(texts("<pre>a:\n  b\n\nc</pre>"), ["a:\n  b\nc"]);
+    }
+
+    #[test]
+    fn depth_and_broken_markup_do_no_harm() {
+        let deep = "<div>".repeat(200_000) + "text";
+        assert_eq!(texts(&deep), ["text"]);
+        for broken in ["<", "</", "<p", "<!--", "<table><td>x", "</table></td>x", "<h1>x", "&#xFFFFFFFF;x"] {
+            parse(broken);
+        }
+        assert_eq!(texts("<title>T</title>"), Vec::<String>::new());
+        assert_eq!(parse("<title>T</title>").title.as_deref(), Some("T"));
+    }
+}

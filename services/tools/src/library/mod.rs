@@ -1,0 +1,9 @@
+mod format;
+mod html;
+mod markdown;
+mod outline;
+mod passage;
+mod rdf;
+mod rows;
+mod text;
+mod uri;

@@ -1,0 +1,76 @@
+//! The shape that Markdown, HTML and plain text share: blocks of text below a path of headings.
+
+use super::format::Parsed;
+use super::passage::Packer;
+
+/// Collects the blocks of one document in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Outline {
+    first_heading: Option<String>,
+    /// Open headings by level, the top one first; a level that was skipped is empty.
+    headings: Vec<String>,
+    blocks: Vec<(Vec<String>, String)>,
+}
+
+impl Outline {
+    /// Opens a heading; `level` 1 is the top.
+    pub(crate) fn heading(&mut self, level: usize, text: &str) {
+        let text = one_line(text);
+        if text.is_empty() {
+            return;
+        }
+        if self.first_heading.is_none() {
+            self.first_heading = Some(text.clone());
+        }
+        let above = level.saturating_sub(1);
+        self.headings.truncate(above);
+        self.headings.resize(above, String::new());
+        self.headings.push(text);
+    }
+
+    /// Adds a block below the open headings.
+    pub(crate) fn block(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            let open = self.headings.iter().filter(|h| !h.is_empty()).cloned().collect();
+            self.blocks.push((open, text.trim_end().to_owned()));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.blocks.iter().map(|(_, text)| text.as_str())
+    }
+
+    /// The passages, titled by what the document says of itself, else by its first heading.
+    pub(crate) fn into_parsed(self, own: Option<String>, otherwise: Option<String>) -> Parsed {
+        let title = own.or(self.first_heading).or(otherwise);
+        let mut packer = Packer::new(title.as_deref().unwrap_or_default());
+        let mut passages = Vec::new();
+        for (headings, text) in &self.blocks {
+            packer.push(headings, text, &mut passages);
+        }
+        packer.finish(&mut passages);
+        Parsed { title, passages }
+    }
+}
+
+/// Text with every run of white space as one space.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A table row that can be read without its table: each cell after the name of its column.
+pub(crate) fn table_row(header: &[String], cells: &[String]) -> String {
+    let filled = cells.iter().enumerate().filter(|(_, cell)| !cell.is_empty());
+    if header.len() == cells.len() {
+        let named = filled.map(|(at, cell)| match header[at].as_str() {
+            "" => cell.clone(),
+            name => format!("{name}: {cell}"),
+        });
+        return named.collect::<Vec<_>>().join("; ");
+    }
+    filled.map(|(_, cell)| cell.as_str()).collect::<Vec<_>>().join(" | ")
+}

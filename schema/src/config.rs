@@ -16,6 +16,18 @@ pub mod item_type {
     pub const ALL: &[&str] = &[AGENT_PATTERN, AGENT_TASK_TYPE, PROMPT, TOOL, MODEL_PROFILE];
 }
 
+/// Kinds of tool this product knows: the `type` of a `tool` item.
+pub mod tool_kind {
+    pub const KNOWLEDGE_QUERY: &str = "knowledge-query";
+    pub const DOCUMENT_SEARCH: &str = "document-search";
+    pub const DOCUMENT_FETCH: &str = "document-fetch";
+    pub const TEXT_COMPLETION: &str = "text-completion";
+    pub const PROMPT: &str = "prompt";
+    pub const HTTP: &str = "http";
+    pub const ALL: &[&str] =
+        &[KNOWLEDGE_QUERY, DOCUMENT_SEARCH, DOCUMENT_FETCH, TEXT_COMPLETION, PROMPT, HTTP];
+}
+
 /// `agent-pattern`: one way to work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentPattern {
@@ -123,7 +135,11 @@ pub struct ToolItem {
     #[serde(rename = "side-effects", default, deserialize_with = "null_default")]
     pub side_effects: bool,
     /// Longest a call may take, in milliseconds.
-    #[serde(rename = "timeout-ms", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "timeout-ms",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub timeout_ms: Option<u64>,
 }
 
@@ -160,13 +176,25 @@ pub struct ModelProfile {
     pub model: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    #[serde(rename = "max-tokens", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "max-tokens",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max_tokens: Option<u32>,
     /// Price of a million input tokens.
-    #[serde(rename = "input-price", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "input-price",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub input_price: Option<f64>,
     /// Price of a million output tokens.
-    #[serde(rename = "output-price", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "output-price",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub output_price: Option<f64>,
 }
 

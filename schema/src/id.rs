@@ -81,14 +81,20 @@ impl SessionId {
 
     /// The session of the child at `index` of the fan-out committed at `step` of `parent`.
     pub fn child(parent: &SessionId, step: u32, index: u32) -> Self {
-        Self(derive("child", &[parent.as_str(), &step.to_string(), &index.to_string()]))
+        Self(derive(
+            "child",
+            &[parent.as_str(), &step.to_string(), &index.to_string()],
+        ))
     }
 }
 
 impl CorrelationId {
     /// The correlation of the fan-out at `step` of `session`: a re-iteration cannot collide.
     pub fn of_fan_out(session: &SessionId, step: u32) -> Self {
-        Self(derive("correlation", &[session.as_str(), &step.to_string()]))
+        Self(derive(
+            "correlation",
+            &[session.as_str(), &step.to_string()],
+        ))
     }
 }
 
@@ -145,10 +151,22 @@ mod tests {
     #[test]
     fn derived_ids_are_stable_and_do_not_collide() {
         let parent = SessionId::new("s");
-        assert_eq!(SessionId::child(&parent, 1, 0), SessionId::child(&parent, 1, 0));
-        assert_ne!(SessionId::child(&parent, 1, 0), SessionId::child(&parent, 1, 1));
-        assert_ne!(SessionId::child(&parent, 1, 11), SessionId::child(&parent, 11, 1));
-        assert_ne!(SessionId::derive(&["a", "bc"]), SessionId::derive(&["ab", "c"]));
+        assert_eq!(
+            SessionId::child(&parent, 1, 0),
+            SessionId::child(&parent, 1, 0)
+        );
+        assert_ne!(
+            SessionId::child(&parent, 1, 0),
+            SessionId::child(&parent, 1, 1)
+        );
+        assert_ne!(
+            SessionId::child(&parent, 1, 11),
+            SessionId::child(&parent, 11, 1)
+        );
+        assert_ne!(
+            SessionId::derive(&["a", "bc"]),
+            SessionId::derive(&["ab", "c"])
+        );
         assert_ne!(
             CorrelationId::of_fan_out(&parent, 1).as_str(),
             CorrelationId::of_fan_out(&parent, 2).as_str()

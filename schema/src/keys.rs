@@ -3,6 +3,16 @@
 
 use crate::id::SessionId;
 
+/// What a caller asked for, as a door took it in: one request for each session.
+pub fn accepted(session: &SessionId) -> String {
+    format!("sessions/{session}/accepted")
+}
+
+/// Written after the request was published.
+pub fn accepted_published(session: &SessionId) -> String {
+    format!("sessions/{session}/accepted-published")
+}
+
 /// `sessions/{session}/steps/{n}/`: everything one step left behind.
 pub fn step(session: &SessionId, step: u32) -> String {
     format!("sessions/{session}/steps/{step}/")

@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod id;
+pub mod json_schema;
 pub mod keys;
 pub mod operation;
 pub mod records;

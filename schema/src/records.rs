@@ -4,10 +4,10 @@
 //! else. Everything in them is tolerant of missing and unknown fields, because old and new workers
 //! share them during a rollout.
 
+use crate::Millis;
 use crate::config::JoinPolicy;
 use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 use crate::request::RunLimits;
-use crate::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -15,7 +15,10 @@ impl StepRecord {
     /// SHA-256 of the record without what it publishes. The next record names it, so that a chain
     /// of records can be verified; the publications carry the name, so they cannot be part of it.
     pub fn identity(&self) -> Digest {
-        let bare = Self { publications: Vec::new(), ..self.clone() };
+        let bare = Self {
+            publications: Vec::new(),
+            ..self.clone()
+        };
         // A record is plain data: writing it as JSON cannot fail.
         Digest::of(&serde_json::to_vec(&bare).unwrap_or_default())
     }
@@ -310,8 +313,14 @@ pub enum Call {
         is_error: bool,
         ms: u64,
     },
-    Facts { query: String, rows: u64 },
-    Document { uri: String, digest: Digest },
+    Facts {
+        query: String,
+        rows: u64,
+    },
+    Document {
+        uri: String,
+        digest: Digest,
+    },
 }
 
 /// Tokens and their price.

@@ -1,8 +1,8 @@
 //! `AgentRequest` and its parts, as the orchestration spec names them, plus optional fields of ours.
 
+use crate::Millis;
 use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 use crate::tolerant::{null_default, string_map};
-use crate::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,13 +71,25 @@ pub struct AgentRequest {
     pub expected_siblings: u32,
 
     /// The step this message asks for, from 0. Ours; absent means 0.
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero"
+    )]
     pub step: u32,
     /// Bounds the caller sets for the whole run. Ours.
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_default")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_default"
+    )]
     pub limits: RunLimits,
     /// What one step hands to the next; written by workers only. Ours.
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "is_default")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_default"
+    )]
     pub control: RunControl,
 }
 
@@ -110,7 +122,11 @@ impl Default for AgentRequest {
 impl AgentRequest {
     /// The root of the tree this run belongs to: its own session unless it is a subagent.
     pub fn root(&self) -> &SessionId {
-        if self.control.root.is_empty() { &self.session_id } else { &self.control.root }
+        if self.control.root.is_empty() {
+            &self.session_id
+        } else {
+            &self.control.root
+        }
     }
 
     pub fn is_subagent(&self) -> bool {
@@ -178,7 +194,9 @@ fn pending() -> String {
 }
 
 fn status<'de, D: serde::Deserializer<'de>>(d: D) -> Result<String, D::Error> {
-    Ok(Option::<String>::deserialize(d)?.filter(|s| !s.is_empty()).unwrap_or_else(pending))
+    Ok(Option::<String>::deserialize(d)?
+        .filter(|s| !s.is_empty())
+        .unwrap_or_else(pending))
 }
 
 /// Bounds on a run. Every field is optional: what is absent comes from the task type, then the
@@ -213,17 +231,33 @@ pub struct RunLimits {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunControl {
     /// The root session of the tree; empty on the root itself before its first step.
-    #[serde(default, skip_serializing_if = "SessionId::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "SessionId::is_empty"
+    )]
     pub root: SessionId,
     /// The fan-outs above this session, the parent's last: whichever has its verdict ends this
     /// session's work.
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub ancestors: Vec<Ancestor>,
     /// What the parent found relevant for this subagent.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub context: String,
     /// Position among the siblings, from 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero"
+    )]
     pub index: u32,
     /// Step of the fan-out whose verdict this synthesis answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,25 +266,49 @@ pub struct RunControl {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u64>,
     /// When the session's first step was committed.
-    #[serde(default, skip_serializing_if = "is_zero_millis")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero_millis"
+    )]
     pub started_at: Millis,
     /// After this instant only a model-free outcome is committed; 0 means none.
-    #[serde(default, skip_serializing_if = "is_zero_millis")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero_millis"
+    )]
     pub hard_deadline: Millis,
     /// Tokens this session has spent so far, its finished children included.
-    #[serde(default, skip_serializing_if = "is_zero_u64")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero_u64"
+    )]
     pub tokens_spent: u64,
     /// Rounds of fan-out done by this session.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero"
+    )]
     pub rounds: u32,
     /// Replies of the model in a row that could not be used.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero"
+    )]
     pub retries: u32,
     /// SHA-256 of the record of the step before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Digest>,
     /// URI of the provenance node the next one derives from.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub derives_from: String,
 }
 

@@ -51,7 +51,11 @@ pub struct AgentResponse {
     pub explain_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain_graph: Option<String>,
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub explain_triples: Vec<Triple>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
@@ -63,14 +67,30 @@ pub struct AgentResponse {
     pub model: Option<String>,
 
     /// The root session of the tree. Ours.
-    #[serde(default, skip_serializing_if = "SessionId::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "SessionId::is_empty"
+    )]
     pub root_session_id: SessionId,
-    #[serde(default, skip_serializing_if = "SessionId::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "SessionId::is_empty"
+    )]
     pub parent_session_id: SessionId,
-    #[serde(default, skip_serializing_if = "ConversationId::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "ConversationId::is_empty"
+    )]
     pub conversation_id: ConversationId,
     /// The focused goal of a subagent, on its status messages. Ours.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub subagent_goal: String,
     /// The step that produced this chunk. Ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]

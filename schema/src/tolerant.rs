@@ -20,7 +20,10 @@ where
     D: Deserializer<'de>,
 {
     let map = Option::<BTreeMap<String, Value>>::deserialize(deserializer)?.unwrap_or_default();
-    Ok(map.into_iter().map(|(name, value)| (name, text_of(value))).collect())
+    Ok(map
+        .into_iter()
+        .map(|(name, value)| (name, text_of(value)))
+        .collect())
 }
 
 /// The string form of an argument: text as it is, everything else as JSON.

@@ -24,16 +24,36 @@ pub enum TermType {
 pub struct Term {
     #[serde(rename = "type", default, deserialize_with = "null_default")]
     pub kind: TermType,
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub iri: String,
     /// Blank node label.
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub id: String,
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub value: String,
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub datatype: String,
-    #[serde(default, deserialize_with = "null_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub language: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub triple: Option<Box<Triple>>,
@@ -41,15 +61,26 @@ pub struct Term {
 
 impl Term {
     pub fn iri(iri: impl Into<String>) -> Self {
-        Self { kind: TermType::Iri, iri: iri.into(), ..Self::default() }
+        Self {
+            kind: TermType::Iri,
+            iri: iri.into(),
+            ..Self::default()
+        }
     }
 
     pub fn text(value: impl Into<String>) -> Self {
-        Self { value: value.into(), ..Self::default() }
+        Self {
+            value: value.into(),
+            ..Self::default()
+        }
     }
 
     pub fn typed(value: impl Into<String>, datatype: &str) -> Self {
-        Self { value: value.into(), datatype: datatype.to_owned(), ..Self::default() }
+        Self {
+            value: value.into(),
+            datatype: datatype.to_owned(),
+            ..Self::default()
+        }
     }
 }
 

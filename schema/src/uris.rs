@@ -114,7 +114,9 @@ pub fn collection(name: &str) -> String {
 pub fn as_iri(text: &str) -> Option<String> {
     let (scheme, rest) = text.split_once(':')?;
     let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
     if !valid || rest.is_empty() {
         return None;
     }
@@ -171,7 +173,12 @@ mod tests {
 
     #[test]
     fn any_session_id_makes_one_valid_segment_and_comes_back() {
-        for id in ["a", "with space/and slash", "ü<>\"%", "550e8400-e29b-41d4-a716-446655440000"] {
+        for id in [
+            "a",
+            "with space/and slash",
+            "ü<>\"%",
+            "550e8400-e29b-41d4-a716-446655440000",
+        ] {
             let uri = iteration(&SessionId::new(id), 3);
             assert!(!uri.contains(['<', '>', '"', ' ']), "{uri}");
             assert_eq!(session_of(&uri), Some(SessionId::new(id)));

@@ -2,8 +2,11 @@
 //! peer's, then the few of ours. `schema/ontology/agentfleet.ttl` declares the same set.
 
 macro_rules! terms {
-    ($base:literal: $($(#[$doc:meta])* $name:ident = $local:literal),+ $(,)?) => {
+    ($list:ident in $base:literal: $($(#[$doc:meta])* $name:ident = $local:literal),+ $(,)?) => {
         $($(#[$doc])* pub const $name: &str = concat!($base, $local);)+
+
+        /// The terms declared together here.
+        pub const $list: &[&str] = &[$(concat!($base, $local)),+];
     };
 }
 
@@ -11,7 +14,7 @@ pub const RDF_TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 pub const RDFS_LABEL: &str = "http://www.w3.org/2000/01/rdf-schema#label";
 
 pub mod xsd {
-    terms! { "http://www.w3.org/2001/XMLSchema#":
+    terms! { ALL in "http://www.w3.org/2001/XMLSchema#":
         DATE_TIME = "dateTime", INTEGER = "integer", DECIMAL = "decimal", BOOLEAN = "boolean",
     }
 }
@@ -19,7 +22,7 @@ pub mod xsd {
 /// <https://www.w3.org/TR/prov-o/>
 pub mod prov {
     pub const NS: &str = "http://www.w3.org/ns/prov#";
-    terms! { "http://www.w3.org/ns/prov#":
+    terms! { ALL in "http://www.w3.org/ns/prov#":
         ENTITY = "Entity", ACTIVITY = "Activity", AGENT = "Agent", SOFTWARE_AGENT = "SoftwareAgent",
         USED = "used", WAS_GENERATED_BY = "wasGeneratedBy", WAS_DERIVED_FROM = "wasDerivedFrom",
         WAS_ASSOCIATED_WITH = "wasAssociatedWith", WAS_ATTRIBUTED_TO = "wasAttributedTo",
@@ -33,7 +36,7 @@ pub mod prov {
 pub mod tg {
     pub const NS: &str = "https://trustgraph.ai/ns/";
     // The orchestration spec's.
-    terms! { "https://trustgraph.ai/ns/":
+    terms! { SPEC in "https://trustgraph.ai/ns/":
         QUESTION = "Question", AGENT_QUESTION = "AgentQuestion",
         ROUTING_DECISION = "RoutingDecision", FAN_OUT = "FanOut",
         SUBAGENT_COMPLETION = "SubagentCompletion", SYNTHESIS = "Synthesis",
@@ -45,7 +48,7 @@ pub mod tg {
         PARENT_CORRELATION_ID = "parentCorrelationId", RESULT = "result", STATUS = "status",
     }
     // The peer's, for what the spec leaves open.
-    terms! { "https://trustgraph.ai/ns/":
+    terms! { PEER in "https://trustgraph.ai/ns/":
         ANALYSIS = "Analysis", TOOL_USE = "ToolUse", CONCLUSION = "Conclusion", ANSWER = "Answer",
         REFLECTION = "Reflection", THOUGHT_CLASS = "Thought", OBSERVATION_CLASS = "Observation",
         ERROR = "Error", QUERY = "query", DOCUMENT = "document", THOUGHT = "thought",
@@ -56,7 +59,7 @@ pub mod tg {
         OUT_TOKEN = "outToken", LLM_MODEL = "llmModel",
     }
     // Ours: what neither has a word for.
-    terms! { "https://trustgraph.ai/ns/":
+    terms! { OURS in "https://trustgraph.ai/ns/":
         /// A choice from a configured set; what every recorded decision is.
         DECISION = "Decision",
         /// What the decision was about, such as `task-type` or `pattern`.

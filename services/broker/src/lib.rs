@@ -12,8 +12,8 @@
 //! - Acknowledging twice, or after the lease was lost, is harmless.
 //! - A message with `deliver_at` is not delivered before that instant.
 
-use agentfleet_schema::topics::Topic;
 use agentfleet_schema::Millis;
+use agentfleet_schema::topics::Topic;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub mod contract;
 mod embedded;
 mod error;
 
-pub use embedded::EmbeddedBroker;
+pub use embedded::{EmbeddedBroker, Options, RetainedStats, SubscriptionStats};
 pub use error::Error;
 
 /// Message properties: small strings that travel beside the payload.

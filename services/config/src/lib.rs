@@ -4,17 +4,19 @@
 //! - `put` stores all its items or none, as one new version. A bad item is refused with its type,
 //!   key, field and reason; the set before stays in force.
 //! - `snapshot` is always one consistent version; `snapshot_at` returns an older one for runs that
-//!   are pinned to it.
-//! - Seeding twice changes nothing, and never overwrites what a person edited.
+//!   are pinned to it. A store sees its own changes at once, and those of other processes as soon as
+//!   it hears of their commit, within milliseconds.
+//! - What refers to another item (a task type to its patterns, a tool to its prompt) finds it: a
+//!   `put` or `delete` that would leave a reference without its end is refused.
+//! - Seeding twice changes nothing, and never overwrites what a person edited, nor brings back what
+//!   a person deleted.
 
-use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::Millis;
+use agentfleet_schema::config::Snapshot;
 use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
 
-#[cfg(any(test, feature = "contract"))]
-pub mod contract;
 mod embedded;
 mod error;
 pub mod prompts;
@@ -22,7 +24,8 @@ pub mod seed;
 pub mod validate;
 
 pub use embedded::EmbeddedConfig;
-pub use error::Error;
+pub use error::{Error, Problem};
+pub use seed::SeedReport;
 
 /// One config item.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -64,8 +67,12 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// Every version of one item, newest first.
     async fn history(&self, item_type: &str, key: &str) -> Result<Vec<ItemVersion>, Error>;
 
-    /// Stores items as one new version and returns it.
+    /// Stores items as one new version and returns it; nothing to store makes no version.
     async fn put(&self, items: Vec<Item>, author: &str) -> Result<u64, Error>;
+
+    /// Stores items of the product as author [`seed::AUTHOR`], all or none, as one new version or
+    /// none: those that never were there, and those that only seeding ever wrote.
+    async fn seed(&self, items: Vec<Item>) -> Result<SeedReport, Error>;
 
     /// Removes an item; `None` if there was none.
     async fn delete(&self, item_type: &str, key: &str, author: &str) -> Result<Option<u64>, Error>;

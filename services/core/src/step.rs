@@ -99,6 +99,9 @@ pub struct ToolOutcome {
     pub sources: Vec<Source>,
     pub ms: u64,
     pub usage: Usage,
+    /// Set where another attempt's call was adopted instead of the one ordered: its tool and
+    /// arguments.
+    pub instead: Option<(String, BTreeMap<String, String>)>,
 }
 
 /// How a step ends, and what it leaves to be told.

@@ -1,1 +1,214 @@
+//! What every documents store must do, as one suite of checks written against the trait.
+//!
+//! An implementation runs all of it with one line in its tests: `documents_contract!(fixture())`,
+//! where `fixture` is an async function that returns the store as an `Arc<dyn Documents>`, and
+//! whatever must live as long. The store may be shared: every check works below a prefix of its own.
+//! A check panics where the contract is broken.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::{Created, Documents};
+use std::sync::Arc;
+
+/// Runs every check of the contract as a test of its own.
+#[macro_export]
+macro_rules! documents_contract {
+    ($fixture:expr) => {
+        $crate::documents_contract!(@each $fixture,
+            what_was_created_can_be_read,
+            what_was_never_created_is_absent,
+            an_object_is_never_replaced,
+            exactly_one_of_concurrent_creates_is_new,
+            bodies_are_any_bytes_of_any_length,
+            many_keys_come_in_the_order_asked_for,
+            a_list_has_the_keys_below_a_prefix_in_order,
+            what_was_deleted_is_absent_and_may_be_created_again,
+            an_empty_key_is_refused
+        );
+    };
+    (@each $fixture:expr, $($check:ident),+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $check() {
+                let (documents, _kept) = $fixture.await;
+                $crate::contract::$check(documents, concat!("contract/", stringify!($check), "/")).await;
+            }
+        )+
+    };
+}
+
+fn bytes(body: Option<Arc<[u8]>>) -> Option<Vec<u8>> {
+    body.map(|body| body.to_vec())
+}
+
+pub async fn what_was_created_can_be_read(documents: Arc<dyn Documents>, prefix: &str) {
+    let key = format!("{prefix}a");
+    assert_eq!(
+        documents.create(&key, b"one".to_vec()).await.unwrap(),
+        Created::New
+    );
+    assert_eq!(
+        bytes(documents.get(&key).await.unwrap()),
+        Some(b"one".to_vec())
+    );
+}
+
+pub async fn what_was_never_created_is_absent(documents: Arc<dyn Documents>, prefix: &str) {
+    documents
+        .create(&format!("{prefix}ab"), Vec::new())
+        .await
+        .unwrap();
+    for absent in ["a", "abc", "AB"] {
+        let key = format!("{prefix}{absent}");
+        assert_eq!(bytes(documents.get(&key).await.unwrap()), None, "{key}");
+    }
+}
+
+pub async fn an_object_is_never_replaced(documents: Arc<dyn Documents>, prefix: &str) {
+    let key = format!("{prefix}a");
+    documents.create(&key, b"first".to_vec()).await.unwrap();
+    // Equal or not, the second is told that it was not the first.
+    for body in ["first", "second"] {
+        assert_eq!(
+            documents.create(&key, body.into()).await.unwrap(),
+            Created::Exists,
+            "{body}"
+        );
+        assert_eq!(
+            bytes(documents.get(&key).await.unwrap()),
+            Some(b"first".to_vec())
+        );
+    }
+}
+
+pub async fn exactly_one_of_concurrent_creates_is_new(documents: Arc<dyn Documents>, prefix: &str) {
+    for round in 0..8 {
+        let key = format!("{prefix}{round}");
+        let tasks: Vec<_> = (0..16_u8)
+            .map(|writer| {
+                let (documents, key) = (Arc::clone(&documents), key.clone());
+                tokio::spawn(async move {
+                    (writer, documents.create(&key, vec![writer]).await.unwrap())
+                })
+            })
+            .collect();
+        let mut winners = Vec::new();
+        for task in tasks {
+            match task.await.unwrap() {
+                (writer, Created::New) => winners.push(writer),
+                (_, Created::Exists) => {}
+            }
+        }
+        assert_eq!(winners.len(), 1, "round {round}");
+        assert_eq!(bytes(documents.get(&key).await.unwrap()), Some(winners));
+    }
+}
+
+pub async fn bodies_are_any_bytes_of_any_length(documents: Arc<dyn Documents>, prefix: &str) {
+    let long: Vec<u8> = (0..3_000_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
+    for (name, body) in [
+        ("empty", Vec::new()),
+        ("binary", vec![0, 255, 0, 10, 13]),
+        ("long", long),
+    ] {
+        let key = format!("{prefix}{name}");
+        documents.create(&key, body.clone()).await.unwrap();
+        assert!(
+            bytes(documents.get(&key).await.unwrap()) == Some(body),
+            "{name}"
+        );
+    }
+}
+
+pub async fn many_keys_come_in_the_order_asked_for(documents: Arc<dyn Documents>, prefix: &str) {
+    let key = |name: &str| format!("{prefix}{name}");
+    for name in ["a", "b", "c"] {
+        documents.create(&key(name), name.into()).await.unwrap();
+    }
+    let asked = [key("c"), key("none"), key("a"), key("c")];
+    let found = documents.get_many(&asked).await.unwrap();
+    let found: Vec<_> = found.into_iter().map(bytes).collect();
+    assert_eq!(
+        found,
+        [
+            Some(b"c".to_vec()),
+            None,
+            Some(b"a".to_vec()),
+            Some(b"c".to_vec())
+        ]
+    );
+    assert_eq!(documents.get_many(&[]).await.unwrap().len(), 0);
+}
+
+pub async fn a_list_has_the_keys_below_a_prefix_in_order(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
+    let all = [
+        "x/10/a", "x/2/a", "x/1/a", "x/1/b", "x%/1", "x_/1", "X/1", "x1", "x/\u{e9}",
+    ];
+    for name in all {
+        documents
+            .create(&format!("{prefix}{name}"), Vec::new())
+            .await
+            .unwrap();
+    }
+    let table: [(&str, &[&str]); 7] = [
+        ("x/1/", &["x/1/a", "x/1/b"]),
+        ("x/1", &["x/1/a", "x/1/b", "x/10/a"]),
+        ("x/", &["x/1/a", "x/1/b", "x/10/a", "x/2/a", "x/\u{e9}"]),
+        // No character of a prefix stands for others.
+        ("x%", &["x%/1"]),
+        ("x_", &["x_/1"]),
+        ("x/1/a", &["x/1/a"]),
+        ("y", &[]),
+    ];
+    for (below, expected) in table {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|name| format!("{prefix}{name}"))
+            .collect();
+        let found = documents.list(&format!("{prefix}{below}")).await.unwrap();
+        assert_eq!(found, expected, "{below}");
+    }
+}
+
+pub async fn what_was_deleted_is_absent_and_may_be_created_again(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
+    let keys = ["a", "b", "c"].map(|name| format!("{prefix}{name}"));
+    for key in &keys {
+        documents.create(key, b"old".to_vec()).await.unwrap();
+    }
+    let absent = format!("{prefix}none");
+    documents
+        .delete(&[keys[0].clone(), absent, keys[1].clone()])
+        .await
+        .unwrap();
+    assert_eq!(documents.list(prefix).await.unwrap(), [keys[2].clone()]);
+    assert_eq!(bytes(documents.get(&keys[0]).await.unwrap()), None);
+    assert_eq!(
+        documents.create(&keys[0], b"new".to_vec()).await.unwrap(),
+        Created::New
+    );
+    assert_eq!(
+        bytes(documents.get(&keys[0]).await.unwrap()),
+        Some(b"new".to_vec())
+    );
+}
+
+pub async fn an_empty_key_is_refused(documents: Arc<dyn Documents>, _prefix: &str) {
+    let error = documents.create("", b"x".to_vec()).await.unwrap_err();
+    assert!(error.retry().is_none(), "{error}");
+    assert!(
+        documents
+            .list("")
+            .await
+            .unwrap()
+            .iter()
+            .all(|key| !key.is_empty())
+    );
+}

@@ -1,1 +1,52 @@
-//! TODO
+//! The HTTP door: requests in, events and results out, traces, documents, read-only SPARQL.
+//!
+//! Owns the HTTP interface that `docs/http-api.md` describes, and nothing of a run: everything it
+//! answers with is in the records, the retained responses and the graph, so a gateway may die at
+//! any moment, and any number of them may serve one fleet.
+//!
+//! - [`Gateway::serve`] binds first, so that the address is known, and then serves until it is told
+//!   to stop: streams end with a comment that says how to resume, requests get a grace period.
+//! - `endpoint` lists the endpoints, `problem` every error with its status, `description` tells
+//!   both in OpenAPI. `guard` is what every request passes.
+//! - `accept` takes a request in at most once for each session; `session` reads what became of it.
+//!
+//! Who is behind the door is not checked. It listens on the loopback interface unless told
+//! otherwise, and then answers no web page: see `guard`.
+
+mod accept;
+mod description;
+mod document;
+mod endpoint;
+mod error;
+mod events;
+#[cfg(feature = "doc-examples")]
+pub mod examples;
+mod guard;
+mod health;
+mod index;
+mod intake;
+mod negotiate;
+mod options;
+mod params;
+mod patient;
+mod problem;
+mod rdf;
+mod seams;
+mod server;
+mod session;
+mod sessions;
+mod sparql;
+mod state;
+mod trace;
+
+pub use error::Error;
+pub use options::Options;
+pub use problem::Code;
+pub use seams::{Cancel, Cancelled, Check, Status, TraceFormat, TraceRenderer};
+pub use server::Gateway;
+pub use state::Parts;
+
+/// The OpenAPI document that `GET /openapi.json` answers with.
+pub fn openapi() -> serde_json::Value {
+    description::document()
+}

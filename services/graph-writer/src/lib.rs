@@ -1,1 +1,100 @@
-//! TODO
+//! Explainability topic in, graph out, in batches. A message that cannot be written goes to the
+//! dead-letter topic and never holds up the rest.
+
+use agentfleet_broker::{Delivery, Subscription};
+use agentfleet_graph::{Batch, Graph};
+use agentfleet_runtime::{BatchHandler, Disposition};
+use agentfleet_schema::topics::{self, subscription};
+use agentfleet_schema::Triples;
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most messages written in one transaction.
+pub const MAX_BATCH: usize = 256;
+
+/// The graph-writer's subscription.
+pub fn explainability() -> Subscription {
+    Subscription {
+        topic: topics::EXPLAINABILITY,
+        name: subscription::GRAPH_WRITER.to_owned(),
+        only: None,
+        lease: Duration::from_secs(30),
+        max_deliveries: None,
+    }
+}
+
+/// The worker of `explainability`.
+#[derive(Clone)]
+pub struct GraphWriter {
+    graph: Arc<dyn Graph>,
+}
+
+impl std::fmt::Debug for GraphWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GraphWriter").finish_non_exhaustive()
+    }
+}
+
+impl GraphWriter {
+    pub fn new(graph: Arc<dyn Graph>) -> Self {
+        Self { graph }
+    }
+
+    /// Writes messages one at a time, to find those that are refused for what they hold.
+    async fn one_by_one(&self, batches: Vec<Option<Batch>>) -> Vec<Disposition> {
+        let mut dispositions = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let Some(batch) = batch else {
+                dispositions.push(Disposition::Ack);
+                continue;
+            };
+            dispositions.push(match self.graph.insert(vec![batch]).await {
+                Ok(()) => Disposition::Ack,
+                Err(error) => refused(&error),
+            });
+        }
+        dispositions
+    }
+}
+
+fn refused(error: &agentfleet_graph::Error) -> Disposition {
+    match error.retry() {
+        Some(after) => {
+            tracing::warn!(%error, "provenance could not be written; it comes again");
+            Disposition::RetryAfter(after)
+        }
+        None => Disposition::DeadLetter(error.to_string()),
+    }
+}
+
+#[async_trait]
+impl BatchHandler for GraphWriter {
+    async fn handle(&self, deliveries: &[Delivery]) -> Vec<Disposition> {
+        let mut unreadable = Vec::new();
+        let batches: Vec<Option<Batch>> = deliveries
+            .iter()
+            .enumerate()
+            .map(|(at, delivery)| match serde_json::from_slice::<Triples>(&delivery.payload) {
+                Ok(message) if message.triples.is_empty() => None,
+                Ok(message) => Some(Batch::of_message(message, &delivery.properties)),
+                Err(error) => {
+                    unreadable.push((at, format!("the message is no `Triples`: {error}")));
+                    None
+                }
+            })
+            .collect();
+        let together: Vec<Batch> = batches.iter().flatten().cloned().collect();
+        let mut dispositions = match self.graph.insert(together).await {
+            Ok(()) => vec![Disposition::Ack; deliveries.len()],
+            Err(error) if error.retry().is_some() => {
+                vec![refused(&error); deliveries.len()]
+            }
+            Err(_) => self.one_by_one(batches).await,
+        };
+        for (at, reason) in unreadable {
+            dispositions[at] = Disposition::DeadLetter(reason);
+        }
+        dispositions
+    }
+}

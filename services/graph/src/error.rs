@@ -6,13 +6,22 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("bad query at line {line}, column {column}, near `{near}`: {reason}")]
-    Syntax { line: usize, column: usize, near: String, reason: String },
+    Syntax {
+        line: usize,
+        column: usize,
+        near: String,
+        reason: String,
+    },
     #[error("this is an update, and queries only read: the graph changes by inserts and erasure")]
     Update,
     #[error("`SERVICE {0}` is not allowed: a query sees this graph only")]
     Service(String),
     #[error("the query is too large: {what} {found}, the most is {most}")]
-    QueryTooLarge { what: &'static str, found: usize, most: usize },
+    QueryTooLarge {
+        what: &'static str,
+        found: usize,
+        most: usize,
+    },
     #[error("cannot bind `{name}`: {fault}")]
     Binding { name: String, fault: BindingFault },
     #[error("the query did not end within {0:?}: narrow it, or allow it more time")]
@@ -24,7 +33,12 @@ pub enum Error {
     #[error("the query failed: {0}")]
     Evaluation(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("batch `{batch}`, triple {index} `{triple}`: {fault}")]
-    Invalid { batch: String, index: usize, triple: String, fault: TermFault },
+    Invalid {
+        batch: String,
+        index: usize,
+        triple: String,
+        fault: TermFault,
+    },
     #[error(
         "the graph is full: {quads} quads and the most is {max}; erase old sessions, allow more memory, or use a SPARQL server"
     )]
@@ -38,7 +52,11 @@ pub enum Error {
     #[error(
         "cannot read the {format} data: {reason}; {quads} quads before it were stored, and loading again after a correction stores none twice"
     )]
-    Parse { format: &'static str, reason: String, quads: u64 },
+    Parse {
+        format: &'static str,
+        reason: String,
+        quads: u64,
+    },
     #[error("cannot write the dump: {0}")]
     Write(#[source] std::io::Error),
     #[error("the graph in memory failed: {0}")]
@@ -84,7 +102,11 @@ impl Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TermFault {
     #[error("{position} has the invalid IRI `{iri}`: {reason}")]
-    Iri { position: &'static str, iri: String, reason: String },
+    Iri {
+        position: &'static str,
+        iri: String,
+        reason: String,
+    },
     #[error("{position} has the invalid blank node label `{0}`: use letters, digits, `_`, `-` and `.`", position = .1)]
     BlankLabel(String, &'static str),
     #[error("{position} has the invalid language tag `{0}`: use one such as `en` or `en-gb`", position = .1)]

@@ -44,6 +44,24 @@ pub struct Batch {
     pub triples: Vec<Triple>,
 }
 
+impl Batch {
+    /// The batch of one explainability message. Everyone who writes the message makes the same
+    /// batch of it, so writing it twice is writing it once.
+    pub fn of_message(
+        message: agentfleet_schema::Triples,
+        properties: &std::collections::BTreeMap<String, String>,
+    ) -> Self {
+        let property = |name: &str| properties.get(name).cloned().unwrap_or_default();
+        Self {
+            key: message.metadata.id,
+            root: property(agentfleet_schema::topics::property::ROOT),
+            collection: message.metadata.collection,
+            conversation: property("conversation"),
+            triples: message.triples,
+        }
+    }
+}
+
 /// Rows of a SELECT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Solutions {
@@ -70,7 +88,10 @@ pub struct QueryOptions {
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(30), max_rows: 1_000_000 }
+        Self {
+            timeout: Duration::from_secs(30),
+            max_rows: 1_000_000,
+        }
     }
 }
 

@@ -3,12 +3,12 @@
 //! Going in, everything is checked: nothing that is no RDF reaches the log. Coming out, a plain
 //! string has no datatype, and a base direction (RDF 1.2) follows the language as in `ar--rtl`.
 
-use crate::error::{Error, TermFault};
 use crate::Batch;
+use crate::error::{Error, TermFault};
 use agentfleet_schema::{Term, TermType, Triple};
 use oxigraph::model::{
-    BaseDirection, BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term as RdfTerm,
-    Triple as RdfTriple,
+    BaseDirection, BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad,
+    Term as RdfTerm, Triple as RdfTriple,
 };
 
 const RDF_LANG_STRING: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString";
@@ -38,7 +38,11 @@ pub(crate) fn quads(batch: &Batch) -> Result<Vec<Quad>, Error> {
 }
 
 fn quad(triple: &Triple) -> Result<Quad, TermFault> {
-    let RdfTriple { subject, predicate, object } = self::triple(triple)?;
+    let RdfTriple {
+        subject,
+        predicate,
+        object,
+    } = self::triple(triple)?;
     let graph = match triple.g.as_deref() {
         None | Some("") => GraphName::DefaultGraph,
         Some(iri) => named(iri, "the graph")?.into(),
@@ -55,7 +59,11 @@ fn triple(triple: &Triple) -> Result<RdfTriple, TermFault> {
     let RdfTerm::NamedNode(predicate) = term(&triple.p, "the predicate")? else {
         return Err(TermFault::Predicate);
     };
-    Ok(RdfTriple::new(subject, predicate, term(&triple.o, "the object")?))
+    Ok(RdfTriple::new(
+        subject,
+        predicate,
+        term(&triple.o, "the object")?,
+    ))
 }
 
 /// A term that stands at `position`, which is how a fault names it.
@@ -67,7 +75,10 @@ pub(crate) fn term(term: &Term, position: &'static str) -> Result<RdfTerm, TermF
             .into(),
         TermType::Literal => literal(term, position)?.into(),
         TermType::Triple => {
-            let inner = term.triple.as_deref().ok_or(TermFault::TripleMissing(position))?;
+            let inner = term
+                .triple
+                .as_deref()
+                .ok_or(TermFault::TripleMissing(position))?;
             RdfTerm::Triple(Box::new(triple(inner)?))
         }
     })
@@ -86,13 +97,20 @@ fn literal(term: &Term, position: &'static str) -> Result<Literal, TermFault> {
         return match term.datatype.as_str() {
             "" | XSD_STRING => Ok(Literal::new_simple_literal(&term.value)),
             RDF_LANG_STRING | RDF_DIR_LANG_STRING => Err(TermFault::LanguageMissing(position)),
-            datatype => {
-                Ok(Literal::new_typed_literal(&term.value, named(datatype, position)?))
-            }
+            datatype => Ok(Literal::new_typed_literal(
+                &term.value,
+                named(datatype, position)?,
+            )),
         };
     }
-    if !matches!(term.datatype.as_str(), "" | RDF_LANG_STRING | RDF_DIR_LANG_STRING) {
-        return Err(TermFault::LanguageAndDatatype(term.datatype.clone(), position));
+    if !matches!(
+        term.datatype.as_str(),
+        "" | RDF_LANG_STRING | RDF_DIR_LANG_STRING
+    ) {
+        return Err(TermFault::LanguageAndDatatype(
+            term.datatype.clone(),
+            position,
+        ));
     }
     let (language, direction) = match term.language.split_once("--") {
         None => (term.language.as_str(), None),
@@ -113,9 +131,11 @@ fn literal(term: &Term, position: &'static str) -> Result<Literal, TermFault> {
 pub(crate) fn wire(term: RdfTerm) -> Term {
     match term {
         RdfTerm::NamedNode(node) => Term::iri(node.into_string()),
-        RdfTerm::BlankNode(node) => {
-            Term { kind: TermType::Blank, id: node.into_string(), ..Term::default() }
-        }
+        RdfTerm::BlankNode(node) => Term {
+            kind: TermType::Blank,
+            id: node.into_string(),
+            ..Term::default()
+        },
         RdfTerm::Literal(literal) => wire_literal(&literal),
         RdfTerm::Triple(triple) => Term {
             kind: TermType::Triple,
@@ -163,12 +183,19 @@ fn describe(triple: &Triple) -> String {
         }
         text.chars().take(117).chain("...".chars()).collect()
     }
-    format!("{} {} {}", part(&triple.s), part(&triple.p), part(&triple.o))
+    format!(
+        "{} {} {}",
+        part(&triple.s),
+        part(&triple.p),
+        part(&triple.o)
+    )
 }
 
 pub(crate) fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
 }
 
 /// A way to write RDF down.
@@ -215,7 +242,9 @@ impl RdfFormat {
             Self::NTriples => Format::NTriples,
             Self::Turtle => Format::Turtle,
             Self::RdfXml => Format::RdfXml,
-            Self::JsonLd => Format::JsonLd { profile: JsonLdProfileSet::empty() },
+            Self::JsonLd => Format::JsonLd {
+                profile: JsonLdProfileSet::empty(),
+            },
         }
     }
 }

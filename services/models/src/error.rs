@@ -44,62 +44,144 @@ pub enum Error {
     #[error("unknown model `{given}` (write `PROVIDER:MODEL`; available: {known})")]
     UnknownModelOption { given: String, known: String },
     #[error("`{provider}` needs a key: set `{variables}`")]
-    MissingKey { provider: &'static str, variables: String },
+    MissingKey {
+        provider: &'static str,
+        variables: String,
+    },
     #[error("base URL `{url}` cannot be used: {reason} (example: `{example}`)")]
-    BadBaseUrl { url: String, reason: String, example: &'static str },
+    BadBaseUrl {
+        url: String,
+        reason: String,
+        example: &'static str,
+    },
     #[error("`{url}` lists no model: name one (`{example}`){hint}")]
-    NoModelThere { url: String, example: String, hint: &'static str },
+    NoModelThere {
+        url: String,
+        example: String,
+        hint: &'static str,
+    },
     #[error("`{url}` does not answer: {detail}; start the server there, or correct the address")]
     Unreachable { url: String, detail: String },
     #[error("the HTTP client cannot be built: {detail}")]
     HttpClient { detail: String },
 
     #[error("{provider} refused the key in `{variable}` (HTTP {status}): set a valid one{detail}")]
-    Unauthorized { provider: &'static str, variable: String, status: u16, detail: String },
+    Unauthorized {
+        provider: &'static str,
+        variable: String,
+        status: u16,
+        detail: String,
+    },
     #[error(
         "{provider} does not let this key use model `{model}` (HTTP 403): choose another model or \
          ask for access{detail}"
     )]
-    Forbidden { provider: &'static str, model: String, detail: String },
+    Forbidden {
+        provider: &'static str,
+        model: String,
+        detail: String,
+    },
     #[error(
         "{provider} has no model `{model}` at `{url}` (HTTP 404): check the model name and the base \
          URL{detail}"
     )]
-    NotFound { provider: &'static str, model: String, url: String, detail: String },
+    NotFound {
+        provider: &'static str,
+        model: String,
+        url: String,
+        detail: String,
+    },
     #[error(
         "{provider} says that this account may spend no more (HTTP {status}): add credit or raise \
          its limit{detail}"
     )]
-    QuotaExhausted { provider: &'static str, status: u16, detail: String },
+    QuotaExhausted {
+        provider: &'static str,
+        status: u16,
+        detail: String,
+    },
     #[error("{provider} model `{model}` refused the request as invalid (HTTP {status}){detail}")]
-    BadRequest { provider: &'static str, model: String, status: u16, detail: String },
-    #[error("{provider} model `{model}` takes no tools; the text format is used from now on{detail}")]
-    ToolsRefused { provider: &'static str, model: String, detail: String },
+    BadRequest {
+        provider: &'static str,
+        model: String,
+        status: u16,
+        detail: String,
+    },
+    #[error(
+        "{provider} model `{model}` takes no tools; the text format is used from now on{detail}"
+    )]
+    ToolsRefused {
+        provider: &'static str,
+        model: String,
+        detail: String,
+    },
     #[error("{provider} limits the rate of requests{detail}")]
-    RateLimited { provider: &'static str, after: Duration, detail: String },
+    RateLimited {
+        provider: &'static str,
+        after: Duration,
+        detail: String,
+    },
     #[error("{provider} cannot answer now ({status}){detail}")]
-    Unavailable { provider: &'static str, status: String, after: Duration, detail: String },
+    Unavailable {
+        provider: &'static str,
+        status: String,
+        after: Duration,
+        detail: String,
+    },
     #[error("{provider} at `{url}`: {} within {limit:?}", phase.as_str())]
-    Timeout { provider: &'static str, url: String, phase: Phase, limit: Duration },
+    Timeout {
+        provider: &'static str,
+        url: String,
+        phase: Phase,
+        limit: Duration,
+    },
     #[error("{provider} at `{url}` cannot be reached: {detail}")]
-    Connection { provider: &'static str, url: String, detail: String },
+    Connection {
+        provider: &'static str,
+        url: String,
+        detail: String,
+    },
     #[error("{provider} broke off before the reply was complete: {detail}")]
-    Interrupted { provider: &'static str, detail: String },
+    Interrupted {
+        provider: &'static str,
+        detail: String,
+    },
     #[error("{provider} sent something that is not a reply: {detail}")]
-    Malformed { provider: &'static str, detail: String },
+    Malformed {
+        provider: &'static str,
+        detail: String,
+    },
     #[error("{provider} model `{model}` sent an empty reply")]
-    Empty { provider: &'static str, model: String },
+    Empty {
+        provider: &'static str,
+        model: String,
+    },
     #[error("{provider} model `{model}` declined to answer ({reason}): rephrase the question")]
-    Declined { provider: &'static str, model: String, reason: String },
+    Declined {
+        provider: &'static str,
+        model: String,
+        reason: String,
+    },
     #[error("{provider}: this call cannot be made: {detail}")]
-    Unsupported { provider: &'static str, detail: String },
+    Unsupported {
+        provider: &'static str,
+        detail: String,
+    },
 
     #[error("script `{path}` cannot be used: {reason}")]
     BadScript { path: String, reason: String },
-    #[error("no rule of the script answers operation `{operation}`, whose prompt begins: {beginning}")]
-    Unscripted { operation: &'static str, beginning: String },
+    #[error(
+        "no rule of the script answers operation `{operation}`, whose prompt begins: {beginning}"
+    )]
+    Unscripted {
+        operation: &'static str,
+        beginning: String,
+    },
     #[error("{message}")]
-    Scripted { message: String, retry_after: Option<Duration> },
+    Scripted {
+        message: String,
+        retry_after: Option<Duration>,
+    },
 }
 
 impl Error {

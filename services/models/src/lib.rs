@@ -18,11 +18,13 @@ mod providers;
 mod scripted;
 mod select;
 
-pub use error::{Error, Retry};
+pub use error::{Error, Phase, Retry};
 pub use offline::Offline;
-pub use providers::{Provider, ProviderOptions};
-pub use scripted::{Script, Scripted};
-pub use select::{select, Choice, ModelOptions};
+pub use providers::{
+    ApiKey, Provider, ProviderKind, ProviderOptions, Timeouts, default_model, http_client,
+};
+pub use scripted::{Gate, Rule, Script, Scripted};
+pub use select::{Choice, ModelOptions, select};
 
 /// One call to a model.
 #[derive(Clone, Debug)]
@@ -49,9 +51,18 @@ pub enum Message {
     User(String),
     Assistant(String),
     /// The model called a tool.
-    ToolCall { id: String, name: String, arguments: Value, thought: String },
+    ToolCall {
+        id: String,
+        name: String,
+        arguments: Value,
+        thought: String,
+    },
     /// What the tool returned.
-    ToolResult { id: String, name: String, content: String },
+    ToolResult {
+        id: String,
+        name: String,
+        content: String,
+    },
 }
 
 /// A tool as the model is told about it.

@@ -24,80 +24,11 @@ mod key;
 mod kind;
 mod listen;
 mod messages;
+mod options;
 
 pub use key::ApiKey;
 pub use kind::{ProviderKind, default_model};
-
-/// How long each part of a call may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    pub connect: Duration,
-    /// Until the response headers.
-    pub first_byte: Duration,
-    /// Between two pieces of the response, keep-alives included. Also covers a model that thinks
-    /// long before it speaks.
-    pub between_chunks: Duration,
-    /// The whole call, where the request itself sets no limit.
-    pub whole: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(120),
-            between_chunks: Duration::from_secs(120),
-            whole: Duration::from_secs(600),
-        }
-    }
-}
-
-/// Which model to call and how.
-#[derive(Clone, Debug)]
-pub struct ProviderOptions {
-    pub kind: ProviderKind,
-    pub model: String,
-    /// Where it is served; `None` is the provider's own address.
-    pub base_url: Option<String>,
-    /// `None` sends no key, as servers on one's own machine want it.
-    pub key: Option<ApiKey>,
-    /// Whether tools are offered natively.
-    pub native_tools: bool,
-    /// `false` for servers that cannot stream; the reply then comes in one piece.
-    pub streaming: bool,
-    pub timeouts: Timeouts,
-}
-
-impl ProviderOptions {
-    pub fn new(kind: ProviderKind, model: impl Into<String>) -> Self {
-        Self {
-            kind,
-            model: model.into(),
-            base_url: None,
-            key: None,
-            native_tools: true,
-            streaming: true,
-            timeouts: Timeouts::default(),
-        }
-    }
-}
-
-/// The HTTP client for model calls: build it once and share it.
-///
-/// Redirects are not followed: a key would travel with them. Fails, instead of panicking inside the
-/// HTTP library, if the process has not installed its TLS provider.
-pub fn http_client(timeouts: &Timeouts) -> Result<reqwest::Client, Error> {
-    let refuse = |detail: String| Error::HttpClient { detail };
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        return Err(refuse("no TLS provider is installed in this process".to_owned()));
-    }
-    reqwest::Client::builder()
-        .connect_timeout(timeouts.connect)
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("agentfleet/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| refuse(error.to_string()))
-}
+pub use options::{ProviderOptions, Timeouts, http_client};
 
 /// A model behind a provider.
 #[derive(Debug)]
@@ -137,7 +68,13 @@ impl Target<'_> {
     fn key_variable(&self) -> String {
         match self.key {
             Some(key) => key.source().to_owned(),
-            None => self.kind.key_variables().first().copied().unwrap_or("a key").to_owned(),
+            None => self
+                .kind
+                .key_variables()
+                .first()
+                .copied()
+                .unwrap_or("a key")
+                .to_owned(),
         }
     }
 }
@@ -151,7 +88,7 @@ impl Provider {
         };
         if options.key.is_none()
             && !options.kind.key_variables().is_empty()
-            && options.kind.is_the_provider_itself(&options)
+            && base_url == options.kind.default_base_url()
         {
             return Err(Error::MissingKey {
                 provider: options.kind.as_str(),
@@ -161,8 +98,15 @@ impl Provider {
         let client = genai::Client::builder()
             .with_reqwest(http)
             .build()
-            .map_err(|_| Error::HttpClient { detail: "the provider crate refused it".into() })?;
-        Ok(Self { options, base_url, client, refused: Refused::default() })
+            .map_err(|_| Error::HttpClient {
+                detail: "the provider crate refused it".into(),
+            })?;
+        Ok(Self {
+            options,
+            base_url,
+            client,
+            refused: Refused::default(),
+        })
     }
 
     fn native_tools(&self) -> bool {
@@ -176,7 +120,11 @@ impl Provider {
         with_schema: bool,
     ) -> Result<ModelReply, Error> {
         let kind = self.options.kind;
-        let model = if request.model.is_empty() { &self.options.model } else { &request.model };
+        let model = if request.model.is_empty() {
+            &self.options.model
+        } else {
+            &request.model
+        };
         let schema = request.schema.as_ref().filter(|_| with_schema);
         // Ollama's own protocol takes a schema too, but the adapter cannot send it; the server's
         // OpenAI protocol can carry it.
@@ -217,7 +165,7 @@ impl Provider {
                 .with_subscriber(NoSubscriber::new())
                 .await
                 .map_err(|error| failure::read(error, &target))?;
-            whole(response, sink)
+            whole(&response, sink)
         };
         self.reply(heard, request, &target)
     }
@@ -264,8 +212,7 @@ impl Provider {
     fn service(&self, target: &Target<'_>) -> ServiceTarget {
         let auth = match (&self.options.key, target.protocol) {
             (Some(key), _) => AuthData::from_single(key.secret()),
-            // Ollama wants no key; its OpenAI protocol wants any.
-            (None, ProviderKind::Ollama) => AuthData::from_single("ollama"),
+            (None, ProviderKind::Ollama) => AuthData::None,
             // No key at all: the request goes out without the header.
             (None, ProviderKind::OpenAi) => AuthData::RequestOverride {
                 url: format!("{}chat/completions", target.base_url),
@@ -290,9 +237,11 @@ impl Provider {
         if heard.text.trim().is_empty() && heard.tool_calls.is_empty() {
             let model = target.model.to_owned();
             return Err(match heard.stop {
-                Some(StopReason::ContentFilter(reason)) => {
-                    Error::Declined { provider, model, reason }
-                }
+                Some(StopReason::ContentFilter(reason)) => Error::Declined {
+                    provider,
+                    model,
+                    reason,
+                },
                 _ => Error::Empty { provider, model },
             });
         }
@@ -303,18 +252,22 @@ impl Provider {
                 "the reply was cut at the token limit"
             );
         }
-        let model = if heard.model.is_empty() { target.model.to_owned() } else { heard.model };
-        Ok(ModelReply { text: heard.text, tool_calls: heard.tool_calls, usage: heard.usage, model })
+        let model = if heard.model.is_empty() {
+            target.model.to_owned()
+        } else {
+            heard.model
+        };
+        Ok(ModelReply {
+            text: heard.text,
+            tool_calls: heard.tool_calls,
+            usage: heard.usage,
+            model,
+        })
     }
 
     /// Calls, and once more without the schema if the server takes none.
-    async fn call(
-        &self,
-        request: &ModelRequest,
-        sink: &dyn TextSink,
-    ) -> Result<ModelReply, Error> {
-        let with_schema =
-            request.schema.is_some() && !self.refused.schema.load(Ordering::Relaxed);
+    async fn call(&self, request: &ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {
+        let with_schema = request.schema.is_some() && !self.refused.schema.load(Ordering::Relaxed);
         match self.attempt(request, sink, with_schema).await {
             // The prompt asks for JSON as well, and whoever reads the reply checks it. A refusal
             // comes before any text, so the sink has heard nothing yet.
@@ -333,16 +286,20 @@ impl Provider {
 }
 
 /// A reply that came in one piece.
-fn whole(response: genai::chat::ChatResponse, sink: &dyn TextSink) -> listen::Heard {
+fn whole(response: &genai::chat::ChatResponse, sink: &dyn TextSink) -> listen::Heard {
     let text = response.content.texts().concat();
     if !text.is_empty() {
         sink.text(&text);
     }
-    let tool_calls = response.content.tool_calls().into_iter().map(|call| crate::ToolCall {
-        id: call.call_id.clone(),
-        name: call.fn_name.clone(),
-        arguments: listen::parsed(call.fn_arguments.clone()),
-    });
+    let tool_calls = response
+        .content
+        .tool_calls()
+        .into_iter()
+        .map(|call| crate::ToolCall {
+            id: call.call_id.clone(),
+            name: call.fn_name.clone(),
+            arguments: listen::parsed(call.fn_arguments.clone()),
+        });
     listen::Heard {
         tool_calls: tool_calls.collect(),
         usage: listen::usage(response.usage.clone()),
@@ -359,7 +316,10 @@ impl ChatModel for Provider {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { native_tools: self.native_tools(), reasons: true }
+        Capabilities {
+            native_tools: self.native_tools(),
+            reasons: true,
+        }
     }
 
     async fn chat(&self, request: ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {

@@ -1,1 +1,90 @@
-//! TODO
+//! One message in, one committed step out.
+//!
+//! The orchestrator drives the core with models, tools, documents and the graph. It holds no state:
+//! what it knows of a run is in the message and in the records. `protocol.md`'s rules live here:
+//! look the step up before working (OR-2), commit once, publish from the record, adopt what
+//! somebody else committed.
+
+mod calls;
+mod drive;
+mod error;
+mod handle;
+mod intake;
+mod model;
+mod stream;
+
+pub use error::Stop;
+pub use handle::Orchestrator;
+
+use agentfleet_broker::{Broker, Subscription};
+use agentfleet_config::ConfigStore;
+use agentfleet_core::FleetLimits;
+use agentfleet_documents::Documents;
+use agentfleet_graph::Graph;
+use agentfleet_models::ChatModel;
+use agentfleet_runtime::{Committer, Host};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::topics::{self, subscription};
+use agentfleet_tools::Tools;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything an orchestrator works with.
+#[derive(Clone)]
+pub struct Parts {
+    pub broker: Arc<dyn Broker>,
+    pub documents: Arc<dyn Documents>,
+    pub committer: Arc<dyn Committer>,
+    pub graph: Arc<dyn Graph>,
+    pub config: Arc<dyn ConfigStore>,
+    pub model: Arc<dyn ChatModel>,
+    pub tools: Arc<dyn Tools>,
+    pub host: Arc<dyn Host>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").field("model", &self.model.describe()).finish_non_exhaustive()
+    }
+}
+
+/// How an orchestrator works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub limits: FleetLimits,
+    /// Tries at a step before it ends as failed.
+    pub max_attempts: u32,
+    /// Longest a model call may take.
+    pub model_timeout: Duration,
+    /// Longest a tool call may take, where the tool says nothing.
+    pub tool_timeout: Duration,
+    /// How long a message is held without a sign of life.
+    pub lease: Duration,
+    /// Prompts used for operations that the config has none for.
+    pub default_prompts: Arc<Snapshot>,
+}
+
+impl Options {
+    pub fn new(default_prompts: Arc<Snapshot>) -> Self {
+        Self {
+            limits: FleetLimits::default(),
+            max_attempts: 5,
+            model_timeout: Duration::from_secs(300),
+            tool_timeout: Duration::from_secs(60),
+            lease: Duration::from_secs(30),
+            default_prompts,
+        }
+    }
+
+    /// The subscription orchestrators share. The broker gives up later than the orchestrator does:
+    /// its limit is for steps that kill their worker before it can give up itself.
+    pub fn subscription(&self) -> Subscription {
+        Subscription {
+            topic: topics::AGENT_REQUEST,
+            name: subscription::ORCHESTRATOR.to_owned(),
+            only: None,
+            lease: self.lease,
+            max_deliveries: Some(self.max_attempts + 3),
+        }
+    }
+}

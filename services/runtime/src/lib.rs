@@ -1,1 +1,27 @@
-//! TODO
+//! What every worker shares: the consume loop, what becomes of a delivery, committing, draining.
+//!
+//! A worker is a [`Handler`]; [`serve`] gives it deliveries, holds their leases while it works, and
+//! carries out the [`Disposition`] it answers with. [`Committer`] makes a step's record, documents,
+//! publications, marker and acknowledgement one thing, as far as the engine allows.
+
+pub mod client;
+mod commit;
+mod consume;
+mod host;
+
+pub use commit::{
+    Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
+};
+pub use consume::{serve, BatchHandler, Disposition, Drain, Handler, serve_batches};
+pub use host::{Host, SystemHost};
+
+/// What can go wrong below a worker. All of it is infrastructure: worth another try.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Broker(#[from] agentfleet_broker::Error),
+    #[error(transparent)]
+    Documents(#[from] agentfleet_documents::Error),
+    #[error(transparent)]
+    Storage(#[from] agentfleet_storage::Error),
+}

@@ -122,6 +122,7 @@ impl Writer {
             now: self.clock.now(),
             ..Scope::default()
         };
+        self.paused_until = None;
         let mut hooked = Vec::new();
         let outcome = self
             .transaction(&mut jobs, &mut hooked)

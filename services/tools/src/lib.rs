@@ -2,7 +2,7 @@
 //!
 //! # Contract
 //! - `call` never panics and never lasts longer than the tool's timeout.
-//! - A tool sees only the collection of its call.
+//! - A tool sees only the collection of its call, or the one its item is restricted to.
 //! - A failed call is an ordinary result with `is_error`; [`Error`] means the call could not be
 //!   made at all (an infrastructure fault, worth a retry of the step).
 
@@ -14,13 +14,17 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod arguments;
+pub mod dossier;
 mod error;
 mod kinds;
 pub mod library;
 mod registry;
 
 pub use error::Error;
-pub use registry::Toolbox;
+pub use kinds::{PromptRenderer, RenderedPrompt};
+pub use library::Library;
+pub use registry::{Toolbox, ToolboxParts};
 
 /// One call of a tool.
 #[derive(Clone, Debug)]
@@ -51,11 +55,23 @@ pub struct ToolResult {
     pub usage: agentfleet_schema::records::Usage,
 }
 
+impl ToolResult {
+    /// A failure that the agent is told about.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self { content: message.into(), is_error: true, ..Self::default() }
+    }
+}
+
 /// Everything an agent may call.
 #[async_trait]
 pub trait Tools: Send + Sync + 'static {
     /// JSON Schema of the arguments of a tool: fixed for most kinds, from the item for the rest.
     fn parameters(&self, tool: &ToolItem) -> Value;
+
+    /// Whether a call may change something outside, so that it must be started at most once.
+    fn has_side_effects(&self, tool: &ToolItem) -> bool {
+        tool.side_effects
+    }
 
     async fn call(&self, call: ToolCall) -> Result<ToolResult, Error>;
 }

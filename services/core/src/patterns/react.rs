@@ -199,7 +199,8 @@ impl React {
                 self.not_run.join(", ")
             ));
         }
-        let name = tool.name.clone();
+        let (name, arguments) =
+            outcome.instead.take().unwrap_or_else(|| (tool.name.clone(), arguments));
         self.next(name, arguments, outcome, tool.state, 0)
     }
 

@@ -8,6 +8,7 @@
 //! its kind and its parts; a text is its length and its UTF-8 bytes; a part that is a term is its
 //! number, and lies before. A quad is four numbers; graph 0 is the default graph, `n + 1` term `n`.
 
+use oxigraph::model::vocab::xsd;
 use oxigraph::model::{
     BaseDirection, BlankNodeRef, GraphNameRef, LiteralRef, NamedNodeRef, NamedOrBlankNode,
     NamedOrBlankNodeRef, Quad, QuadRef, TermRef, Triple,
@@ -27,7 +28,11 @@ const TRIPLE: u8 = 7;
 
 /// Writes quads down.
 pub(crate) fn encode(quads: &[Quad]) -> Vec<u8> {
-    let mut encoder = Encoder { terms: Vec::new(), count: 0, known: HashMap::new() };
+    let mut encoder = Encoder {
+        terms: Vec::new(),
+        count: 0,
+        known: HashMap::new(),
+    };
     let mut rows = Vec::with_capacity(quads.len() * 4);
     for quad in quads {
         let quad = quad.as_ref();
@@ -92,7 +97,7 @@ impl<'q> Encoder<'q> {
             };
             self.text(kind, language);
             push_text(&mut self.terms, literal.value());
-        } else if literal.is_plain() {
+        } else if literal.datatype() == xsd::STRING {
             self.text(PLAIN, literal.value());
         } else {
             let datatype = self.term(literal.datatype().into());
@@ -138,10 +143,7 @@ impl Stored<'_> {
 
 /// Reads quads back, calling `each` with every one; returns how many there were, or why the bytes
 /// are no body.
-pub(crate) fn decode(
-    body: &[u8],
-    mut each: impl FnMut(QuadRef<'_>),
-) -> Result<u64, &'static str> {
+pub(crate) fn decode(body: &[u8], mut each: impl FnMut(QuadRef<'_>)) -> Result<u64, &'static str> {
     let mut reader = Reader { rest: body };
     if reader.byte()? != VERSION {
         return Err("unknown version");
@@ -167,7 +169,11 @@ pub(crate) fn decode(
         };
         each(QuadRef::new(subject, predicate, object, graph));
     }
-    if reader.rest.is_empty() { Ok(rows as u64) } else { Err("too long") }
+    if reader.rest.is_empty() {
+        Ok(rows as u64)
+    } else {
+        Err("too long")
+    }
 }
 
 fn known<'t>(terms: &'t [Stored<'_>], number: u64) -> Result<TermRef<'t>, &'static str> {
@@ -258,7 +264,9 @@ impl<'b> Reader<'b> {
                 let subject: NamedOrBlankNode = subject_of(self.known(before)?)?.into_owned();
                 let predicate = predicate_of(self.known(before)?)?.into_owned();
                 let object = self.known(before)?.into_owned();
-                return Ok(Stored::Triple(Box::new(Triple::new(subject, predicate, object))));
+                return Ok(Stored::Triple(Box::new(Triple::new(
+                    subject, predicate, object,
+                ))));
             }
             _ => return Err("an unknown kind of term"),
         }))

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) const CHUNK: usize = 2 << 20;
 
 /// Called while the log is read, with quads so far and quads in all.
-pub type Progress<'p> = &'p (dyn Fn(u64, u64) + Send + Sync);
+pub(crate) type Progress<'p> = &'p (dyn Fn(u64, u64) + Send + Sync);
 
 pub(crate) struct Generation {
     pub(crate) store: Store,
@@ -50,8 +50,12 @@ impl Generation {
         let mut transaction = self.store.start_transaction().map_err(Error::engine)?;
         let (mut last, mut quads) = (before, 0);
         for row in rows.iter().filter(|row| row.seq > before) {
-            super::body::decode(&row.body, |quad| transaction.insert(quad))
-                .map_err(|reason| Error::Damaged { seq: row.seq, reason })?;
+            super::body::decode(&row.body, |quad| transaction.insert(quad)).map_err(|reason| {
+                Error::Damaged {
+                    seq: row.seq,
+                    reason,
+                }
+            })?;
             last = row.seq;
             quads += row.quads;
         }
@@ -66,7 +70,7 @@ impl Generation {
         database: &Database,
         max: u64,
         progress: Progress<'_>,
-    ) -> Result<(Self, Rate), Error> {
+    ) -> Result<(Arc<Self>, Rate), Error> {
         loop {
             let started = Instant::now();
             let (epoch, total) = database
@@ -75,32 +79,31 @@ impl Generation {
             if total > max {
                 return Err(Error::Full { quads: total, max });
             }
-            let mut generation = Arc::new(Self::new(epoch)?);
-            let mut chunk = read(database, 0).await?;
-            while let Some(last) = chunk.rows.last().map(|row| row.seq) {
+            let generation = Arc::new(Self::new(epoch)?);
+            let mut since = read(database, 0).await?;
+            while !since.rows.is_empty() {
+                let last = since.rows.last().map_or(0, |row| row.seq);
                 let applying = Arc::clone(&generation);
-                let rows = chunk.rows;
+                let rows = since.rows;
                 let applied = tokio::task::spawn_blocking(move || applying.apply(&rows));
                 let (applied, next) = tokio::join!(applied, read(database, last));
                 applied.map_err(|_| Error::Stopped)??;
-                chunk = next?;
+                since = next?;
                 progress(generation.quads(), total.max(generation.quads()));
             }
-            // Something erased meanwhile may have been read before: begin again.
-            if chunk.epoch == epoch {
+            // What was erased meanwhile may have been read before: begin again.
+            if since.epoch == epoch {
                 let rate = Rate::of(generation.quads(), started.elapsed());
-                // The tasks that shared it have ended.
-                if let Some(generation) = Arc::get_mut(&mut generation) {
-                    let empty = Self::new(epoch)?;
-                    return Ok((std::mem::replace(generation, empty), rate));
-                }
+                return Ok((generation, rate));
             }
         }
     }
 }
 
-async fn read(database: &Database, after: i64) -> Result<log::Since, Error> {
-    Ok(database.read(move |connection| log::since(connection, after, CHUNK)).await?)
+pub(crate) async fn read(database: &Database, after: i64) -> Result<log::Since, Error> {
+    Ok(database
+        .read(move |connection| log::since(connection, after, CHUNK))
+        .await?)
 }
 
 /// How fast a log is read.

@@ -93,7 +93,7 @@ impl Prepared {
                 &self.collection,
                 &self.conversation,
                 unit.now(),
-                self.quads,
+                self.quads as i64,
                 &self.body,
             ))?;
         Ok(added > 0)
@@ -111,6 +111,8 @@ pub(crate) struct Row {
 pub(crate) struct Since {
     pub(crate) epoch: i64,
     pub(crate) rows: Vec<Row>,
+    /// Whether there may be rows beyond these.
+    pub(crate) more: bool,
 }
 
 /// Reads rows above `seq`, until their bodies pass `bytes`; no rows means there are none.
@@ -124,16 +126,21 @@ pub(crate) fn since(
         .prepare_cached("SELECT seq, n, body FROM graph_log WHERE seq > ?1 ORDER BY seq")?;
     let mut found = statement.query([seq])?;
     let mut rows = Vec::new();
-    let mut size = 0;
+    let (mut size, mut more) = (0, false);
     while let Some(row) = found.next()? {
         let body: Vec<u8> = row.get(2)?;
         size += body.len();
-        rows.push(Row { seq: row.get(0)?, quads: row.get(1)?, body });
+        rows.push(Row {
+            seq: row.get(0)?,
+            quads: count(row, 1)?,
+            body,
+        });
         if size > bytes {
+            more = true;
             break;
         }
     }
-    Ok(Since { epoch, rows })
+    Ok(Since { epoch, rows, more })
 }
 
 /// How often the log was erased from.
@@ -144,7 +151,16 @@ pub(crate) fn epoch(connection: &Connection) -> Result<i64, StorageError> {
 
 /// How many quads the log holds.
 pub(crate) fn quads(connection: &Connection) -> Result<u64, StorageError> {
-    Ok(connection.query_row("SELECT coalesce(sum(n), 0) FROM graph_log", [], |row| row.get(0))?)
+    Ok(
+        connection.query_row("SELECT coalesce(sum(n), 0) FROM graph_log", [], |row| {
+            count(row, 0)
+        })?,
+    )
+}
+
+/// A column that is never negative.
+fn count(row: &rusqlite::Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
+    Ok(row.get::<_, i64>(column)?.unsigned_abs())
 }
 
 /// What to erase.
@@ -178,7 +194,7 @@ pub(crate) fn erase(connection: &Connection, by: &EraseBy) -> Result<Erased, Sto
     let (batches, quads) = connection.query_row(
         &format!("SELECT count(*), coalesce(sum(n), 0) FROM graph_log WHERE {condition}"),
         [value],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| Ok((count(row, 0)?, count(row, 1)?)),
     )?;
     if batches > 0 {
         connection.execute(&format!("DELETE FROM graph_log WHERE {condition}"), [value])?;
@@ -211,10 +227,10 @@ pub(crate) fn statistics(connection: &Connection) -> Result<Statistics, StorageE
         [],
         |row| {
             Ok(Statistics {
-                batches: row.get(0)?,
-                quads: row.get(1)?,
-                bytes: row.get(2)?,
-                roots: row.get(3)?,
+                batches: count(row, 0)?,
+                quads: count(row, 1)?,
+                bytes: count(row, 2)?,
+                roots: count(row, 3)?,
                 oldest: row.get(4)?,
                 newest: row.get(5)?,
                 ..Statistics::default()
@@ -224,7 +240,7 @@ pub(crate) fn statistics(connection: &Connection) -> Result<Statistics, StorageE
     let mut by_collection = connection
         .prepare("SELECT collection, sum(n) FROM graph_log GROUP BY collection ORDER BY 1")?;
     statistics.collections = by_collection
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([], |row| Ok((row.get(0)?, count(row, 1)?)))?
         .collect::<Result<_, _>>()?;
     statistics.erasures = epoch(connection)?;
     Ok(statistics)

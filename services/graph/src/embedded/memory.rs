@@ -13,9 +13,12 @@ const ASSUMED: u64 = 4 << 30;
 /// Memory this process may use: the machine's, or less if its control group says so.
 pub(crate) fn total() -> u64 {
     let machine = field("/proc/meminfo", "MemTotal:");
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .into_iter()
-        .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    let group = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ]
+    .into_iter()
+    .find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
     match (machine, group) {
         (Some(machine), Some(group)) => machine.min(group),
         (Some(only), None) | (None, Some(only)) => only,

@@ -21,7 +21,10 @@ pub(crate) fn bind(query: &mut Query, bindings: &[(&str, Term)]) -> Result<(), E
     for (name, value) in bindings {
         Binding::new(name, value)
             .and_then(|mut binding| binding.query(query))
-            .map_err(|fault| Error::Binding { name: (*name).to_owned(), fault })?;
+            .map_err(|fault| Error::Binding {
+                name: (*name).to_owned(),
+                fault,
+            })?;
     }
     Ok(())
 }
@@ -37,12 +40,18 @@ impl Binding {
         let variable = Variable::new(name).map_err(|_| BindingFault::Name)?;
         let value = GroundTerm::try_from(terms::term(value, "the value")?)
             .map_err(|()| BindingFault::Blank)?;
-        Ok(Self { variable, value, used: false })
+        Ok(Self {
+            variable,
+            value,
+            used: false,
+        })
     }
 
     fn query(&mut self, query: &mut Query) -> Result<(), BindingFault> {
         match query {
-            Query::Construct { template, pattern, .. } => {
+            Query::Construct {
+                template, pattern, ..
+            } => {
                 for triple in template {
                     self.triple(triple)?;
                 }
@@ -52,22 +61,24 @@ impl Binding {
             | Query::Describe { pattern, .. }
             | Query::Ask { pattern, .. } => self.pattern(pattern, true)?,
         }
-        if self.used { Ok(()) } else { Err(BindingFault::Unused) }
+        if self.used {
+            Ok(())
+        } else {
+            Err(BindingFault::Unused)
+        }
     }
 
     /// `outermost`: no projection was passed yet, so the variable is in scope whatever is selected.
-    fn pattern(
-        &mut self,
-        pattern: &mut GraphPattern,
-        outermost: bool,
-    ) -> Result<(), BindingFault> {
+    fn pattern(&mut self, pattern: &mut GraphPattern, outermost: bool) -> Result<(), BindingFault> {
         match pattern {
             GraphPattern::Bgp { patterns } => {
                 for triple in patterns {
                     self.triple(triple)?;
                 }
             }
-            GraphPattern::Path { subject, object, .. } => {
+            GraphPattern::Path {
+                subject, object, ..
+            } => {
                 self.term(subject)?;
                 self.term(object)?;
             }
@@ -77,7 +88,11 @@ impl Binding {
                 self.pattern(left, false)?;
                 self.pattern(right, false)?;
             }
-            GraphPattern::LeftJoin { left, right, expression } => {
+            GraphPattern::LeftJoin {
+                left,
+                right,
+                expression,
+            } => {
                 self.pattern(left, false)?;
                 self.pattern(right, false)?;
                 if let Some(expression) = expression {
@@ -103,14 +118,21 @@ impl Binding {
                 self.pattern(inner, false)?;
             }
             GraphPattern::Service { inner, .. } => self.pattern(inner, false)?,
-            GraphPattern::Extend { inner, variable, expression } => {
+            GraphPattern::Extend {
+                inner,
+                variable,
+                expression,
+            } => {
                 if *variable == self.variable {
                     return Err(BindingFault::Assigned);
                 }
                 self.expression(expression)?;
                 self.pattern(inner, outermost)?;
             }
-            GraphPattern::Values { variables, bindings } => self.values(variables, bindings),
+            GraphPattern::Values {
+                variables,
+                bindings,
+            } => self.values(variables, bindings),
             GraphPattern::OrderBy { inner, expression } => {
                 for order in expression {
                     let (OrderExpression::Asc(by) | OrderExpression::Desc(by)) = order;
@@ -131,7 +153,11 @@ impl Binding {
             GraphPattern::Distinct { inner }
             | GraphPattern::Reduced { inner }
             | GraphPattern::Slice { inner, .. } => self.pattern(inner, outermost)?,
-            GraphPattern::Group { inner, variables, aggregates } => {
+            GraphPattern::Group {
+                inner,
+                variables,
+                aggregates,
+            } => {
                 self.pattern(inner, false)?;
                 if variables.contains(&self.variable) {
                     self.used = true;
@@ -199,12 +225,11 @@ impl Binding {
     }
 
     /// Keeps the rows that agree with the value, without its column.
-    fn values(
-        &mut self,
-        variables: &mut Vec<Variable>,
-        rows: &mut Vec<Vec<Option<GroundTerm>>>,
-    ) {
-        if let Some(column) = variables.iter().position(|variable| *variable == self.variable) {
+    fn values(&mut self, variables: &mut Vec<Variable>, rows: &mut Vec<Vec<Option<GroundTerm>>>) {
+        if let Some(column) = variables
+            .iter()
+            .position(|variable| *variable == self.variable)
+        {
             self.used = true;
             variables.remove(column);
             rows.retain_mut(|row| row.remove(column).is_none_or(|term| term == self.value));
@@ -271,43 +296,67 @@ mod tests {
     #[test]
     fn the_value_stands_wherever_the_variable_stood() {
         let table = [
-            ("ASK { ?v <urn:p> ?o }", "ASK WHERE { <urn:x> <urn:p> ?o . }"),
-            ("ASK { ?s ?v ?o }", "ASK WHERE { ?s <urn:x> ?o . }"),
-            ("ASK { GRAPH ?v { ?s ?p ?o } }", "ASK WHERE { GRAPH <urn:x> { ?s ?p ?o . } }"),
-            ("ASK { ?v <urn:p>+ ?o }", "ASK WHERE { <urn:x> (<urn:p>)+ ?o . }"),
-            ("ASK { ?s ?p ?o FILTER(?o = ?v) }", "ASK WHERE { ?s ?p ?o . FILTER((?o = <urn:x>)) }"),
+            ("?v <urn:p> ?o", "<urn:x> <urn:p> ?o ."),
+            ("?s ?v ?o", "?s <urn:x> ?o ."),
             (
-                "ASK { ?s ?p ?o FILTER NOT EXISTS { ?s ?p ?v } }",
-                "ASK WHERE { ?s ?p ?o . FILTER(!EXISTS { ?s ?p <urn:x> . }) }",
+                "?s ?p <<( ?v ?v ?o )>>",
+                "?s ?p <<( <urn:x> <urn:x> ?o )>> .",
+            ),
+            ("GRAPH ?v { ?s ?p ?o }", "GRAPH <urn:x> { ?s ?p ?o . }"),
+            ("?v <urn:p>+ ?o", "<urn:x> (<urn:p>)+ ?o ."),
+            (
+                "?s ?p ?o FILTER(?o = ?v)",
+                "?s ?p ?o . FILTER((?o = <urn:x>))",
             ),
             (
-                "SELECT ?s { ?s ?p ?v } ORDER BY ?v",
-                "SELECT ?s WHERE { ?s ?p <urn:x> . } ORDER BY ASC(<urn:x>)",
+                "?s ?p ?o FILTER(BOUND(?v))",
+                "?s ?p ?o . FILTER(\"true\"^^<http://www.w3.org/2001/XMLSchema#boolean>)",
             ),
             (
-                "CONSTRUCT { ?s <urn:q> ?v } WHERE { ?s <urn:p> ?v }",
-                "CONSTRUCT { ?s <urn:q> <urn:x> . } WHERE { ?s <urn:p> <urn:x> . }",
+                "?s ?p ?o FILTER(IF(?o, ?v, ?s) IN (?s, ?v))",
+                "?s ?p ?o . FILTER((IF(?o, <urn:x>, ?s) IN (?s, <urn:x>)))",
+            ),
+            (
+                "?s ?p ?o FILTER EXISTS { ?s ?p ?v }",
+                "?s ?p ?o . FILTER(EXISTS { ?s ?p <urn:x> . })",
+            ),
+            (
+                "?s ?p ?o OPTIONAL { ?s ?p ?v FILTER(?v = ?o) }",
+                "?s ?p ?o . OPTIONAL { ?s ?p <urn:x> . FILTER((<urn:x> = ?o)) }",
             ),
         ];
         for (before, after) in table {
-            let found = bound(before, &Term::iri("urn:x")).unwrap();
-            let spaces: Vec<&str> = found.split_whitespace().collect();
-            assert_eq!(spaces.join(" "), after);
+            let found = bound(&format!("SELECT ?o {{ {before} }}"), &Term::iri("urn:x")).unwrap();
+            let words: Vec<&str> = found.split_whitespace().collect();
+            let after = format!("SELECT ?o WHERE {{ {after} }}");
+            assert_eq!(words.join(" "), after);
         }
     }
 
     #[test]
     fn what_cannot_be_bound_is_refused_with_its_reason() {
         let iri = Term::iri("urn:x");
-        let blank = Term { kind: TermType::Blank, id: "b".to_owned(), ..Term::default() };
+        let blank = Term {
+            kind: TermType::Blank,
+            id: "b".to_owned(),
+            ..Term::default()
+        };
         let table = [
             ("ASK { ?s ?p ?o }", &iri, BindingFault::Unused),
             ("SELECT * { BIND(1 AS ?v) }", &iri, BindingFault::Assigned),
-            ("SELECT (COUNT(*) AS ?v) { ?s ?p ?o }", &iri, BindingFault::Assigned),
+            (
+                "SELECT (COUNT(*) AS ?v) { ?s ?p ?o }",
+                &iri,
+                BindingFault::Assigned,
+            ),
             ("ASK { ?s ?v ?o }", &Term::text("x"), BindingFault::NotIri),
             ("ASK { ?s ?p ?v }", &blank, BindingFault::Blank),
             // Another variable of the same name.
-            ("SELECT ?s { ?s ?p ?o { SELECT ?s { ?s ?p ?v } } }", &iri, BindingFault::Unused),
+            (
+                "SELECT ?s { ?s ?p ?o { SELECT ?s { ?s ?p ?v } } }",
+                &iri,
+                BindingFault::Unused,
+            ),
         ];
         for (sparql, value, fault) in table {
             assert_eq!(bound(sparql, value), Err(fault), "{sparql}");

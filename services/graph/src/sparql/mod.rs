@@ -3,8 +3,12 @@
 //! Nothing here touches a store, so every implementation of the seam may send or run the result.
 
 mod bind;
+mod code;
 mod cost;
 mod parse;
+mod refusal;
 mod walk;
 
 pub(crate) use parse::parse;
+#[cfg(test)]
+pub(crate) use parse::tests::nested;

@@ -47,22 +47,30 @@ fn parts(pattern: &mut GraphPattern) -> (Vec<&mut GraphPattern>, Vec<&mut Expres
         | GraphPattern::Lateral { left, right }
         | GraphPattern::Union { left, right }
         | GraphPattern::Minus { left, right } => (vec![left, right], Vec::new()),
-        GraphPattern::LeftJoin { left, right, expression } => {
-            (vec![left, right], expression.iter_mut().collect())
-        }
+        GraphPattern::LeftJoin {
+            left,
+            right,
+            expression,
+        } => (vec![left, right], expression.iter_mut().collect()),
         GraphPattern::Filter { expr, inner } => (vec![inner], vec![expr]),
-        GraphPattern::Extend { inner, expression, .. } => (vec![inner], vec![expression]),
+        GraphPattern::Extend {
+            inner, expression, ..
+        } => (vec![inner], vec![expression]),
         GraphPattern::OrderBy { inner, expression } => {
             let by = |order| match order {
                 &mut (OrderExpression::Asc(ref mut by) | OrderExpression::Desc(ref mut by)) => by,
             };
             (vec![inner], expression.iter_mut().map(by).collect())
         }
-        GraphPattern::Group { inner, aggregates, .. } => {
-            let expressions = aggregates.iter_mut().filter_map(|(_, aggregate)| match aggregate {
-                AggregateExpression::FunctionCall { expr, .. } => Some(expr),
-                AggregateExpression::CountSolutions { .. } => None,
-            });
+        GraphPattern::Group {
+            inner, aggregates, ..
+        } => {
+            let expressions = aggregates
+                .iter_mut()
+                .filter_map(|(_, aggregate)| match aggregate {
+                    AggregateExpression::FunctionCall { expr, .. } => Some(expr),
+                    AggregateExpression::CountSolutions { .. } => None,
+                });
             (vec![inner], expressions.collect())
         }
         GraphPattern::Graph { inner, .. }

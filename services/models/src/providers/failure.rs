@@ -16,14 +16,17 @@ const AFTER_RATE_LIMIT: Duration = Duration::from_secs(5);
 const AFTER_OVERLOAD: Duration = Duration::from_secs(10);
 const AFTER_SERVER_ERROR: Duration = Duration::from_secs(2);
 /// Longest wait believed: beyond it something else is wrong, and people want to know sooner.
-const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
+const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
 /// Reads a failure of the provider crate.
 pub(super) fn read(error: genai::Error, target: &Target<'_>) -> Error {
     match error {
-        genai::Error::HttpError { status, body, headers, .. } => {
-            of_status(status, &headers, &body, target)
-        }
+        genai::Error::HttpError {
+            status,
+            body,
+            headers,
+            ..
+        } => of_status(status, &headers, &body, target),
         genai::Error::WebModelCall { webc_error, .. }
         | genai::Error::WebAdapterCall { webc_error, .. } => of_web(webc_error, target),
         genai::Error::WebStream { error, .. } => of_stream(error, target),
@@ -46,19 +49,26 @@ pub(super) fn read(error: genai::Error, target: &Target<'_>) -> Error {
         other => Error::Unsupported {
             provider: target.kind.as_str(),
             // The variant's name alone: the rest may hold the request.
-            detail: format!("{other:?}").split([' ', '{', '(']).next().unwrap_or("").to_owned(),
+            detail: format!("{other:?}")
+                .split([' ', '{', '('])
+                .next()
+                .unwrap_or("")
+                .to_owned(),
         },
     }
 }
 
 fn of_web(error: genai::webc::Error, target: &Target<'_>) -> Error {
     match error {
-        genai::webc::Error::ResponseFailedStatus { status, body, headers } => {
-            of_status(status, &headers, &body, target)
-        }
-        genai::webc::Error::ResponseFailedNotJson { content_type, .. } => {
-            malformed(target, &format!("its content type is `{content_type}`, not JSON"))
-        }
+        genai::webc::Error::ResponseFailedStatus {
+            status,
+            body,
+            headers,
+        } => of_status(status, &headers, &body, target),
+        genai::webc::Error::ResponseFailedNotJson { content_type, .. } => malformed(
+            target,
+            &format!("its content type is `{content_type}`, not JSON"),
+        ),
         genai::webc::Error::ResponseFailedInvalidJson { cause, .. } => {
             malformed(target, &format!("it is not JSON ({cause})"))
         }
@@ -122,7 +132,10 @@ fn of_transport(error: &reqwest::Error, target: &Target<'_>) -> Error {
             detail: format!("the request cannot be built ({cause})"),
         };
     }
-    Error::Interrupted { provider: target.kind.as_str(), detail: cause }
+    Error::Interrupted {
+        provider: target.kind.as_str(),
+        detail: cause,
+    }
 }
 
 /// The innermost cause: "connection refused" rather than "error sending request".
@@ -135,7 +148,10 @@ fn root_cause(error: &dyn StdError) -> String {
 }
 
 fn malformed(target: &Target<'_>, detail: &str) -> Error {
-    Error::Malformed { provider: target.kind.as_str(), detail: shorten(detail) }
+    Error::Malformed {
+        provider: target.kind.as_str(),
+        detail: shorten(detail),
+    }
 }
 
 /// Reads an error status and its body.
@@ -147,7 +163,11 @@ fn of_status(status: StatusCode, headers: &HeaderMap, body: &str, target: &Targe
     let code = status.as_u16();
     let named = wait_of(headers, &told.body);
     if told.means_no_credit() || code == 402 {
-        return Error::QuotaExhausted { provider, status: code, detail };
+        return Error::QuotaExhausted {
+            provider,
+            status: code,
+            detail,
+        };
     }
     if code == 401 || told.means_bad_key() {
         return Error::Unauthorized {
@@ -159,11 +179,28 @@ fn of_status(status: StatusCode, headers: &HeaderMap, body: &str, target: &Targe
     }
     match code {
         400 | 422 | 501 if target.sends_tools && told.mentions(TOOLS_WORDS) => {
-            Error::ToolsRefused { provider, model: model(), detail }
+            Error::ToolsRefused {
+                provider,
+                model: model(),
+                detail,
+            }
         }
-        403 => Error::Forbidden { provider, model: model(), detail },
-        404 => Error::NotFound { provider, model: model(), url: target.shown_url(), detail },
-        429 => Error::RateLimited { provider, after: named.unwrap_or(AFTER_RATE_LIMIT), detail },
+        403 => Error::Forbidden {
+            provider,
+            model: model(),
+            detail,
+        },
+        404 => Error::NotFound {
+            provider,
+            model: model(),
+            url: target.shown_url(),
+            detail,
+        },
+        429 => Error::RateLimited {
+            provider,
+            after: named.unwrap_or(AFTER_RATE_LIMIT),
+            detail,
+        },
         503 | 529 => Error::Unavailable {
             provider,
             status: format!("HTTP {code}, overloaded"),
@@ -176,7 +213,12 @@ fn of_status(status: StatusCode, headers: &HeaderMap, body: &str, target: &Targe
             after: named.unwrap_or(AFTER_SERVER_ERROR),
             detail,
         },
-        _ => Error::BadRequest { provider, model: model(), status: code, detail },
+        _ => Error::BadRequest {
+            provider,
+            model: model(),
+            status: code,
+            detail,
+        },
     }
 }
 
@@ -188,27 +230,61 @@ fn of_event(body: &Value, target: &Target<'_>) -> Error {
     let after = |fallback| wait_of(&HeaderMap::new(), &told.body).unwrap_or(fallback);
     let kind = told.kind.to_ascii_lowercase();
     if told.means_no_credit() {
-        return Error::QuotaExhausted { provider, status: 429, detail };
+        return Error::QuotaExhausted {
+            provider,
+            status: 429,
+            detail,
+        };
     }
     if kind.contains("rate_limit") || kind.contains("resource_exhausted") || kind == "429" {
-        return Error::RateLimited { provider, after: after(AFTER_RATE_LIMIT), detail };
+        return Error::RateLimited {
+            provider,
+            after: after(AFTER_RATE_LIMIT),
+            detail,
+        };
     }
     if kind.contains("overloaded") || kind.contains("unavailable") {
         let status = "overloaded".to_owned();
-        return Error::Unavailable { provider, status, after: after(AFTER_OVERLOAD), detail };
+        return Error::Unavailable {
+            provider,
+            status,
+            after: after(AFTER_OVERLOAD),
+            detail,
+        };
     }
     if kind.contains("invalid") || kind.contains("permission") || kind.contains("authentication") {
-        return Error::BadRequest { provider, model: target.model.to_owned(), status: 200, detail };
+        return Error::BadRequest {
+            provider,
+            model: target.model.to_owned(),
+            status: 200,
+            detail,
+        };
     }
     let status = "an error within the reply".to_owned();
-    Error::Unavailable { provider, status, after: after(AFTER_SERVER_ERROR), detail }
+    Error::Unavailable {
+        provider,
+        status,
+        after: after(AFTER_SERVER_ERROR),
+        detail,
+    }
 }
 
-const TOOLS_WORDS: &[&str] =
-    &["does not support tools", "tool choice", "tool_choice", "tool-call-parser", "function calling", "tools are not supported"];
+const TOOLS_WORDS: &[&str] = &[
+    "does not support tools",
+    "tool choice",
+    "tool_choice",
+    "tool-call-parser",
+    "function calling",
+    "tools are not supported",
+];
 const SCHEMA_WORDS: &[&str] = &[
-    "response_format", "json_schema", "output_config", "output_format", "responsejsonschema",
-    "structured output", "guided_json",
+    "response_format",
+    "json_schema",
+    "output_config",
+    "output_format",
+    "responsejsonschema",
+    "structured output",
+    "guided_json",
 ];
 
 /// Whether a refusal is about the response schema, so that the same call may pass without it.
@@ -254,12 +330,23 @@ impl Told {
         };
         let message = first(&["/error/message", "/message", "/error", "/detail", ""]);
         // The most telling field first: OpenAI's `code` is finer than its `type`.
-        let kind = first(&["/error/status", "/error/code", "/error/type", "/code", "/type", "/status"]);
+        let kind = first(&[
+            "/error/status",
+            "/error/code",
+            "/error/type",
+            "/code",
+            "/type",
+            "/status",
+        ]);
         let mut message = shorten(&message.unwrap_or_default());
         if let Some(key) = target.key.filter(|key| !key.secret().is_empty()) {
             message = message.replace(key.secret(), "(key)");
         }
-        Self { message, kind: kind.unwrap_or_default(), body }
+        Self {
+            message,
+            kind: kind.unwrap_or_default(),
+            body,
+        }
     }
 
     /// `: what they said`, or nothing.
@@ -277,8 +364,10 @@ impl Told {
 
     fn means_no_credit(&self) -> bool {
         self.kind.eq_ignore_ascii_case("insufficient_quota")
-            || self.mentions(&["credit balance is too low", "exceeded your current quota, please check your plan"])
-                && !self.body.to_string().contains("retryDelay")
+            || self.mentions(&[
+                "credit balance is too low",
+                "exceeded your current quota, please check your plan",
+            ]) && !self.body.to_string().contains("retryDelay")
     }
 
     fn means_bad_key(&self) -> bool {
@@ -297,16 +386,24 @@ fn shorten(text: &str) -> String {
 
 /// The wait a provider asks for: in milliseconds, in seconds, as a date, or in Gemini's body.
 fn wait_of(headers: &HeaderMap, body: &Value) -> Option<Duration> {
-    let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
+    let header = |name: &str| {
+        headers
+            .get(name)
+            .and_then(|v| v.to_str().ok())
+            .map(str::trim)
+    };
     let seconds = |text: &str| {
-        text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s.max(0.0)).ok())
+        text.parse::<f64>()
+            .ok()
+            .and_then(|s| Duration::try_from_secs_f64(s.max(0.0)).ok())
     };
     let wait = header("retry-after-ms")
         .and_then(|ms| ms.parse::<u64>().ok())
         .map(Duration::from_millis)
         .or_else(|| header("retry-after").and_then(seconds))
         .or_else(|| {
-            let date = header("retry-after").and_then(|text| httpdate::parse_http_date(text).ok())?;
+            let date =
+                header("retry-after").and_then(|text| httpdate::parse_http_date(text).ok())?;
             Some(date.duration_since(SystemTime::now()).unwrap_or_default())
         })
         .or_else(|| {

@@ -13,7 +13,10 @@ impl ApiKey {
     /// `source` is shown to people ("set `OPENAI_API_KEY`"); the secret never is.
     pub fn new(secret: impl Into<String>, source: impl Into<String>) -> Self {
         // A key pasted with its line end is a common accident, and no header can carry it.
-        Self { secret: secret.into().trim().to_owned(), source: source.into() }
+        Self {
+            secret: secret.into().trim().to_owned(),
+            source: source.into(),
+        }
     }
 
     pub(crate) fn secret(&self) -> &str {

@@ -2,7 +2,6 @@
 //!
 //! Adding one is a variant here; the exhaustive matches below point at the rest.
 
-use super::ProviderOptions;
 use crate::error::Error;
 use genai::adapter::AdapterKind;
 
@@ -38,7 +37,9 @@ impl ProviderKind {
     }
 
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str().eq_ignore_ascii_case(name))
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str().eq_ignore_ascii_case(name))
     }
 
     /// Variables that may hold the key, first choice first. Empty: no key is used.
@@ -148,11 +149,6 @@ impl ProviderKind {
         }
         Ok(text)
     }
-
-    /// Whether a server of this kind is the provider itself rather than one that imitates it.
-    pub(crate) fn is_the_provider_itself(self, options: &ProviderOptions) -> bool {
-        options.base_url.as_deref().is_none_or(|url| url == self.default_base_url())
-    }
 }
 
 #[cfg(test)]
@@ -164,20 +160,42 @@ mod tests {
     fn base_urls_are_taken_as_people_write_them() {
         use ProviderKind::{Anthropic, Gemini, Ollama, OpenAi};
         let cases = [
-            (OpenAi, "http://localhost:8000/v1", "http://localhost:8000/v1/"),
+            (
+                OpenAi,
+                "http://localhost:8000/v1",
+                "http://localhost:8000/v1/",
+            ),
             (OpenAi, "http://localhost:8000", "http://localhost:8000/v1/"),
-            (OpenAi, "https://x.example/openai/v1/", "https://x.example/openai/v1/"),
-            (Anthropic, "https://api.anthropic.com", "https://api.anthropic.com/v1/"),
+            (
+                OpenAi,
+                "https://x.example/openai/v1/",
+                "https://x.example/openai/v1/",
+            ),
+            (
+                Anthropic,
+                "https://api.anthropic.com",
+                "https://api.anthropic.com/v1/",
+            ),
             (Gemini, "https://g.example", "https://g.example/v1beta/"),
             (Ollama, "127.0.0.1:11434", "http://127.0.0.1:11434/"),
             (Ollama, "0.0.0.0", "http://127.0.0.1:11434/"),
             (Ollama, "http://gpu.example", "http://gpu.example:11434/"),
-            (Ollama, "https://gpu.example/ollama", "https://gpu.example/ollama/"),
+            (
+                Ollama,
+                "https://gpu.example/ollama",
+                "https://gpu.example/ollama/",
+            ),
         ];
         for (kind, given, expected) in cases {
             assert_eq!(kind.normal_base_url(given).unwrap(), expected, "{given}");
         }
-        for given in ["localhost:8000", "ftp://x", "http://u:p@x/v1", "https://x/v1?key=1", "http://"] {
+        for given in [
+            "localhost:8000",
+            "ftp://x",
+            "http://u:p@x/v1",
+            "https://x/v1?key=1",
+            "http://",
+        ] {
             assert!(OpenAi.normal_base_url(given).is_err(), "{given}");
         }
     }

@@ -39,7 +39,7 @@ struct Told {
 
 impl Overheard {
     /// Looks at one frame. Frames are only parsed until the model's name is known.
-    pub fn frame(&self, data: &str) {
+    pub(super) fn frame(&self, data: &str) {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.model.is_empty()
             && let Ok(frame) = serde_json::from_str::<Value>(data)
@@ -47,29 +47,43 @@ impl Overheard {
             let name = ["/model", "/message/model", "/modelVersion"]
                 .iter()
                 .find_map(|p| frame.pointer(p).and_then(Value::as_str));
-            told.model = name.unwrap_or_default().to_owned();
+            name.unwrap_or_default().clone_into(&mut told.model);
         }
         told.finished |= has_text_after(data, "\"finish_reason\"");
         told.refusal |= has_text_after(data, "\"refusal\"");
     }
 
     fn finished(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).finished
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .finished
     }
 
     fn refused(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).refusal
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .refusal
     }
 
     fn model(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).model.clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .model
+            .clone()
     }
 }
 
 /// Whether `name` is followed by a JSON string that is not empty.
 fn has_text_after(frame: &str, name: &str) -> bool {
     frame.split(name).skip(1).any(|rest| {
-        let value = rest.trim_start().strip_prefix(':').unwrap_or_default().trim_start();
+        let value = rest
+            .trim_start()
+            .strip_prefix(':')
+            .unwrap_or_default()
+            .trim_start();
         value.starts_with('"') && !value.starts_with("\"\"")
     })
 }
@@ -117,7 +131,7 @@ pub(super) async fn to(
         heard.usage = end.captured_usage.map(usage).unwrap_or_default();
         heard.stop = end.captured_stop_reason;
     }
-    if heard.stop.is_none() && overheard.refused() {
+    if heard.text.is_empty() && overheard.refused() {
         heard.stop = Some(StopReason::ContentFilter("refusal".to_owned()));
     }
     Ok(heard)
@@ -154,7 +168,11 @@ fn gather(calls: &mut Vec<ToolCall>, piece: genai::chat::ToolCall, protocol: Pro
         }
         Some(_) => {
             let id = format!("{}-{}", piece.call_id, calls.len());
-            calls.push(ToolCall { id, name: piece.fn_name, arguments: piece.fn_arguments });
+            calls.push(ToolCall {
+                id,
+                name: piece.fn_name,
+                arguments: piece.fn_arguments,
+            });
         }
         None => calls.push(ToolCall {
             id: piece.call_id,
@@ -178,10 +196,14 @@ pub(super) fn parsed(arguments: Value) -> Value {
 pub(super) fn usage(told: genai::chat::Usage) -> Usage {
     let count = |tokens: Option<i32>| tokens.and_then(|t| u64::try_from(t).ok());
     // Gemini may spend the whole reply on thinking, and then names that part alone.
-    let reasoning = told.completion_tokens_details.and_then(|d| count(d.reasoning_tokens));
+    let reasoning = told
+        .completion_tokens_details
+        .and_then(|d| count(d.reasoning_tokens));
     Usage {
         input_tokens: count(told.prompt_tokens).unwrap_or_default(),
-        output_tokens: count(told.completion_tokens).or(reasoning).unwrap_or_default(),
+        output_tokens: count(told.completion_tokens)
+            .or(reasoning)
+            .unwrap_or_default(),
         cost: 0.0,
     }
 }

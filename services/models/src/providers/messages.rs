@@ -6,11 +6,17 @@
 
 use super::ProviderKind;
 use crate::{Message, ToolSpec};
-use genai::chat::{ChatMessage, ChatRequest, ContentPart, MessageContent, Tool, ToolCall, ToolResponse};
+use genai::chat::{
+    ChatMessage, ChatRequest, ContentPart, MessageContent, Tool, ToolCall, ToolResponse,
+};
 use serde_json::Value;
 
 /// The request for a provider of this kind.
-pub(super) fn chat_request(kind: ProviderKind, messages: &[Message], tools: &[ToolSpec]) -> ChatRequest {
+pub(super) fn chat_request(
+    kind: ProviderKind,
+    messages: &[Message],
+    tools: &[ToolSpec],
+) -> ChatRequest {
     let native = !tools.is_empty();
     let mut out: Vec<ChatMessage> = Vec::with_capacity(messages.len());
     let mut last = Turn::Other;
@@ -43,11 +49,18 @@ pub(super) fn chat_request(kind: ProviderKind, messages: &[Message], tools: &[To
         }
         last = turn;
     }
-    if !out.iter().any(|m| matches!(m.role, genai::chat::ChatRole::User)) {
+    if !out
+        .iter()
+        .any(|m| matches!(m.role, genai::chat::ChatRole::User))
+    {
         ask_with_the_system_text(&mut out);
     }
     let request = ChatRequest::new(out);
-    if native { request.with_tools(tools.iter().map(tool).collect::<Vec<_>>()) } else { request }
+    if native {
+        request.with_tools(tools.iter().map(tool).collect::<Vec<_>>())
+    } else {
+        request
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,7 +75,12 @@ fn parts_of(message: &Message, native: bool) -> Vec<ContentPart> {
         Message::System(text) | Message::User(text) | Message::Assistant(text) => {
             vec![ContentPart::from_text(text.as_str())]
         }
-        Message::ToolCall { id, name, arguments, thought } if native => {
+        Message::ToolCall {
+            id,
+            name,
+            arguments,
+            thought,
+        } if native => {
             let mut parts = Vec::new();
             if !thought.trim().is_empty() {
                 parts.push(ContentPart::from_text(thought.as_str()));
@@ -80,13 +98,20 @@ fn parts_of(message: &Message, native: bool) -> Vec<ContentPart> {
                 ToolResponse::new(portable_id(id), content.as_str()).with_fn_name(name.as_str()),
             )]
         }
-        Message::ToolCall { name, arguments, thought, .. } => {
+        Message::ToolCall {
+            name,
+            arguments,
+            thought,
+            ..
+        } => {
             let args = as_object(arguments);
             let text = format!("{thought}\nAction: {name}\nArgs: {args}");
             vec![ContentPart::from_text(text.trim_start())]
         }
         Message::ToolResult { name, content, .. } => {
-            vec![ContentPart::from_text(format!("Observation from `{name}`: {content}"))]
+            vec![ContentPart::from_text(format!(
+                "Observation from `{name}`: {content}"
+            ))]
         }
     }
 }
@@ -95,17 +120,18 @@ fn with_role(message: &Message, native: bool, parts: Vec<ContentPart>) -> ChatMe
     let content = MessageContent::from_parts(parts);
     match message {
         Message::System(_) => ChatMessage::system(content),
-        Message::User(_) => ChatMessage::user(content),
         Message::Assistant(_) | Message::ToolCall { .. } => ChatMessage::assistant(content),
         Message::ToolResult { .. } if native => ChatMessage::tool(content),
-        Message::ToolResult { .. } => ChatMessage::user(content),
+        Message::User(_) | Message::ToolResult { .. } => ChatMessage::user(content),
     }
 }
 
 /// A prompt may be all system text; providers want somebody to have asked something.
 fn ask_with_the_system_text(messages: &mut [ChatMessage]) {
-    if let Some(system) =
-        messages.iter_mut().rev().find(|m| matches!(m.role, genai::chat::ChatRole::System))
+    if let Some(system) = messages
+        .iter_mut()
+        .rev()
+        .find(|m| matches!(m.role, genai::chat::ChatRole::System))
     {
         system.role = genai::chat::ChatRole::User;
     }
@@ -137,7 +163,17 @@ fn as_object(arguments: &Value) -> Value {
 fn portable_id(id: &str) -> String {
     let safe: String = id
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
+                c
+            } else {
+                '_'
+            }
+        })
         .collect();
-    if safe.is_empty() { "call".to_owned() } else { safe }
+    if safe.is_empty() {
+        "call".to_owned()
+    } else {
+        safe
+    }
 }

@@ -6,6 +6,7 @@
 
 use super::format::Parsed;
 use super::outline::{Outline, one_line, table_row};
+use html5ever::TokenizerResult;
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::states::RawKind;
 use html5ever::tokenizer::{
@@ -36,15 +37,44 @@ const VOID: &[&str] = &[
 /// Reads a whole page.
 pub(crate) fn parse(text: &str) -> Parsed {
     let page = read(text, true);
-    let page = if page.all.is_empty() { read(text, false) } else { page };
+    let page = if page.has_text(false) { page } else { read(text, false) };
     let title = one_line(&page.title);
-    let outline = if page.main.is_empty() { page.all } else { page.main };
+    let only_main = page.has_text(true);
+    let mut outline = Outline::default();
+    for (item, _) in page.items.iter().filter(|(_, in_main)| *in_main || !only_main) {
+        item.add_to(&mut outline);
+    }
     outline.into_parsed(None, (!title.is_empty()).then_some(title))
 }
 
-/// The text of a fragment, one line for each block.
+/// The headings and blocks of a piece of HTML.
+pub(crate) fn fragment(text: &str) -> Vec<Item> {
+    read(text, false).items.into_iter().map(|(item, _)| item).collect()
+}
+
+/// The text of a page as lines, navigation included.
 pub(crate) fn plain(text: &str) -> String {
-    read(text, false).all.texts().collect::<Vec<_>>().join("\n")
+    let lines = fragment(text).into_iter().map(|item| match item {
+        Item::Heading(_, text) | Item::Block(text) => text,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A part of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// Its level, 1 at the top, and its text.
+    Heading(usize, String),
+    Block(String),
+}
+
+impl Item {
+    pub(crate) fn add_to(&self, outline: &mut Outline) {
+        match self {
+            Self::Heading(level, text) => outline.heading(*level, text),
+            Self::Block(text) => outline.block(text),
+        }
+    }
 }
 
 fn read(text: &str, skip_navigation: bool) -> Page {
@@ -54,7 +84,8 @@ fn read(text: &str, skip_navigation: bool) -> Page {
     // A tendril holds less than 4 GiB; pieces keep far below that.
     for piece in pieces(text, 1 << 20) {
         input.push_back(StrTendril::from(piece));
-        while let html5ever::tokenizer::TokenizerResult::Script(()) = tokenizer.feed(&input) {}
+        // It stops early only to let a caller run scripts or change the encoding.
+        while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
     }
     tokenizer.end();
     let mut page = tokenizer.sink.0.into_inner();
@@ -119,9 +150,8 @@ struct Page {
     skip_navigation: bool,
     title: String,
     in_title: bool,
-    /// Everything, and what stands in the main part, if the page names one.
-    all: Outline,
-    main: Outline,
+    /// Each with whether it stands in the main part, if the page names one.
+    items: Vec<(Item, bool)>,
     in_main: Option<Open>,
     skipped: Option<Open>,
     heading: Option<usize>,
@@ -134,6 +164,12 @@ struct Page {
 }
 
 impl Page {
+    fn has_text(&self, only_main: bool) -> bool {
+        self.items.iter().any(|(item, in_main)| {
+            matches!(item, Item::Block(text) if !text.is_empty()) && (*in_main || !only_main)
+        })
+    }
+
     fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
         let name: &str = &tag.name;
         let starts = tag.kind == TagKind::StartTag;
@@ -295,10 +331,7 @@ impl Page {
         if let Some(level) = self.heading {
             // Generated pages end headings with a mark that links to them.
             let text = text.trim().trim_end_matches(['¶', '#', '§', '\u{f0c1}']);
-            self.all.heading(level, text);
-            if self.in_main.is_some() {
-                self.main.heading(level, text);
-            }
+            self.add(Item::Heading(level, one_line(text)));
             return;
         }
         let text = if is_pre {
@@ -307,14 +340,12 @@ impl Page {
             text.lines().map(one_line).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
         };
         let mark = std::mem::take(&mut self.mark);
-        self.add(&format!("{mark}{text}"));
+        self.add(Item::Block(format!("{mark}{text}")));
     }
 
-    fn add(&mut self, text: &str) {
-        self.all.block(text);
-        if self.in_main.is_some() {
-            self.main.block(text);
-        }
+    fn add(&mut self, item: Item) {
+        let in_main = self.in_main.is_some();
+        self.items.push((item, in_main));
     }
 
     fn in_cell(&self) -> bool {
@@ -373,7 +404,7 @@ impl Page {
             }
             _ => table_row(&table.header, &cells),
         };
-        self.add(&line);
+        self.add(Item::Block(line));
     }
 }
 

@@ -128,9 +128,9 @@ impl Reader {
             }
             TagEnd::HtmlBlock => {
                 self.inside = Inside::Prose;
-                let plain = html::plain(&std::mem::take(&mut self.text));
-                self.text = plain;
-                self.end_block();
+                for item in html::fragment(&std::mem::take(&mut self.text)) {
+                    item.add_to(&mut self.outline);
+                }
             }
             TagEnd::CodeBlock => {
                 self.inside = Inside::Prose;
@@ -233,6 +233,12 @@ mod tests {
         );
         let headings: Vec<_> = parse(&text).passages.into_iter().map(|p| p.heading).collect();
         assert_eq!(headings, ["", "Finances > Liquidity", "Staff"]);
+    }
+
+    #[test]
+    fn headings_written_in_html_count() {
+        let parsed = parse("<h1 align=\"center\">My tool</h1>\n\nText.\n");
+        assert_eq!(parsed.title.as_deref(), Some("My tool"));
     }
 
     #[test]

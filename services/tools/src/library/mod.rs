@@ -1,9 +1,364 @@
+//! The library: documents that people loaded, by collection, with a full-text index over their
+//! passages. What was loaded from RDF lies in the graph; its entities are found here by words.
+//!
+//! # Invariants
+//! - A search, a fetch or a list sees the documents of its collection and nothing else.
+//! - A document is visible whole or not at all, in one version.
+//! - The URI of a document outlives reloads: `urn:agentfleet:document:{collection}:{path}`.
+
 mod format;
 mod html;
+mod load;
 mod markdown;
 mod outline;
 mod passage;
 mod rdf;
+mod reader;
 mod rows;
+mod search;
+mod store;
+mod terms;
 mod text;
 mod uri;
+mod walk;
+
+pub use load::{LoadOptions, LoadReport, OnProgress, Progress, Skipped};
+pub use search::{Entity, Hit};
+
+pub(crate) use html::plain as html_text;
+pub(crate) use rdf::{label_quality, local_name};
+pub(crate) use terms::{covered, terms};
+pub(crate) use uri::is_blank;
+
+use crate::Error;
+use agentfleet_graph::{EmbeddedGraph, EraseBy, Graph};
+use agentfleet_schema::{CollectionName, Millis};
+use agentfleet_storage::{Database, Durability, Unit};
+use async_trait::async_trait;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Passages cleared away in one transaction.
+const CLEAR_STEP: i64 = 500;
+
+/// A graph that can take back the statements of one loaded file.
+#[async_trait]
+pub trait KnowledgeGraph: Graph {
+    /// Removes the statements of all batches whose `conversation` is one of `keys`, except where
+    /// another batch states the same. Loaded files have no conversation; the field holds the load.
+    async fn forget(&self, keys: &[String]) -> Result<(), agentfleet_graph::Error>;
+}
+
+#[async_trait]
+impl KnowledgeGraph for EmbeddedGraph {
+    async fn forget(&self, keys: &[String]) -> Result<(), agentfleet_graph::Error> {
+        for key in keys {
+            self.erase(EraseBy::Conversation(key.clone())).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The loaded documents of one data directory. Clones share them.
+#[derive(Clone)]
+pub struct Library {
+    database: Database,
+    graph: Arc<dyn KnowledgeGraph>,
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Library").field("database", &self.database).finish_non_exhaustive()
+    }
+}
+
+/// What a collection holds.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Collection {
+    pub name: String,
+    pub documents: u64,
+    pub passages: u64,
+    pub entities: u64,
+    pub triples: u64,
+    pub loaded_at: Option<Millis>,
+}
+
+/// A loaded document.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Document {
+    pub uri: String,
+    pub title: String,
+    /// Below the folder it was loaded from.
+    pub path: String,
+    pub media_type: String,
+    pub bytes: u64,
+    /// SHA-256 of the file, in hex.
+    pub digest: String,
+    pub loaded_at: Millis,
+}
+
+/// A part of a document's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    pub document: Document,
+    pub text: String,
+    /// Characters before the part, and after it.
+    pub before: usize,
+    pub after: usize,
+}
+
+impl Library {
+    /// The library in `database`; statements of RDF files go to `graph`.
+    pub fn open(database: Database, graph: Arc<dyn KnowledgeGraph>) -> Result<Self, Error> {
+        database.migrate(store::PART, store::TABLES)?;
+        Ok(Self { database, graph })
+    }
+
+    /// The passages that match `query` best.
+    pub async fn search(
+        &self,
+        collection: &CollectionName,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Hit>, Error> {
+        let (collection, query) = (collection.as_str().to_owned(), query.to_owned());
+        let found = self.database.read(move |connection| {
+            search::passages(connection, &collection, &query, limit)
+        });
+        Ok(found.await?)
+    }
+
+    /// The entities of RDF files whose names and literals match `query` best.
+    pub async fn entities(
+        &self,
+        collection: &CollectionName,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Entity>, Error> {
+        let (collection, query) = (collection.as_str().to_owned(), query.to_owned());
+        let found = self.database.read(move |connection| {
+            search::entities(connection, &collection, &query, limit)
+        });
+        Ok(found.await?)
+    }
+
+    /// What the entities of a collection are called, for those of `iris` that have a name.
+    pub async fn labels(
+        &self,
+        collection: &CollectionName,
+        iris: Vec<String>,
+    ) -> Result<HashMap<String, String>, Error> {
+        let collection = collection.as_str().to_owned();
+        let found =
+            self.database.read(move |connection| search::labels(connection, &collection, iris));
+        Ok(found.await?)
+    }
+
+    /// Up to `most` characters of a document's text, beginning after `from` of them.
+    pub async fn fetch(
+        &self,
+        collection: &CollectionName,
+        uri: &str,
+        from: usize,
+        most: usize,
+    ) -> Result<Option<Fetched>, Error> {
+        let (collection, uri) = (collection.as_str().to_owned(), uri.to_owned());
+        let found = self
+            .database
+            .read(move |connection| {
+                let mut documents = documents(connection, &collection, Some(&uri), 1)?;
+                let Some((source, document)) = documents.pop() else {
+                    return Ok(None);
+                };
+                let mut statement = connection.prepare_cached(
+                    "SELECT heading, text FROM library_passages WHERE source = ?1 ORDER BY ordinal",
+                )?;
+                let mut rows = statement.query([source])?;
+                let mut window = Window { from, most, at: 0, text: String::new() };
+                let mut above = String::new();
+                while let Some(row) = rows.next()? {
+                    let heading: String = row.get(0)?;
+                    let text: String = row.get(1)?;
+                    if window.at > 0 {
+                        window.push("\n\n");
+                    }
+                    if !heading.is_empty() && heading != above {
+                        window.push(&format!("## {heading}\n"));
+                    }
+                    above = heading;
+                    window.push(&text);
+                }
+                let shown = window.text.chars().count();
+                let before = from.min(window.at);
+                let after = window.at - before - shown;
+                Ok(Some(Fetched { document, text: window.text, before, after }))
+            })
+            .await?;
+        Ok(found)
+    }
+
+    /// The documents of a collection in the order of their paths, up to `limit`.
+    pub async fn documents(
+        &self,
+        collection: &CollectionName,
+        limit: usize,
+    ) -> Result<Vec<Document>, Error> {
+        let collection = collection.as_str().to_owned();
+        let found =
+            self.database.read(move |connection| documents(connection, &collection, None, limit));
+        Ok(found.await?.into_iter().map(|(_, document)| document).collect())
+    }
+
+    /// All collections that hold something, by name.
+    pub async fn collections(&self) -> Result<Vec<Collection>, Error> {
+        let found = self
+            .database
+            .read(|connection| {
+                let mut statement = connection.prepare_cached(
+                    "SELECT c.name, count(*), sum(s.passages), sum(s.entities), sum(s.triples),
+                            max(s.loaded_at)
+                     FROM library_collections c JOIN library_sources s ON s.collection = c.id
+                     WHERE s.state = 1 GROUP BY c.id ORDER BY c.name",
+                )?;
+                let rows = statement.query_map([], |row| {
+                    Ok(Collection {
+                        name: row.get(0)?,
+                        documents: count(row, 1)?,
+                        passages: count(row, 2)?,
+                        entities: count(row, 3)?,
+                        triples: count(row, 4)?,
+                        loaded_at: row.get(5)?,
+                    })
+                })?;
+                Ok(rows.collect::<Result<_, _>>()?)
+            })
+            .await?;
+        Ok(found)
+    }
+
+    /// Removes a document with its passages and statements; `false` if there was none.
+    pub async fn remove_document(
+        &self,
+        collection: &CollectionName,
+        uri: &str,
+    ) -> Result<bool, Error> {
+        let removed = self.hide(collection, Some(uri.to_owned())).await?;
+        self.clear().await?;
+        Ok(removed > 0)
+    }
+
+    /// Removes everything that was loaded into a collection; says how many documents that was.
+    pub async fn remove_collection(&self, collection: &CollectionName) -> Result<usize, Error> {
+        let removed = self.hide(collection, None).await?;
+        self.clear().await?;
+        let name = collection.as_str().to_owned();
+        self.database
+            .write(Durability::Durable, move |unit| match store::collection(unit.tx(), &name)? {
+                Some(id) => store::drop_collection(unit, id),
+                None => Ok(()),
+            })
+            .await?;
+        Ok(removed)
+    }
+
+    async fn hide(
+        &self,
+        collection: &CollectionName,
+        uri: Option<String>,
+    ) -> Result<usize, Error> {
+        let name = collection.as_str().to_owned();
+        let hidden = self
+            .database
+            .write(Durability::Durable, move |unit| match store::collection(unit.tx(), &name)? {
+                Some(id) => store::hide(unit, id, uri.as_deref()),
+                None => Ok(0),
+            })
+            .await?;
+        Ok(hidden)
+    }
+
+    /// Clears away what is hidden, in small steps so that nobody waits long for the writer.
+    async fn clear(&self) -> Result<(), Error> {
+        loop {
+            let hidden = self.database.write(Durability::Process, store::hidden).await?;
+            if hidden.is_empty() {
+                return Ok(());
+            }
+            let with_triples = hidden.iter().filter(|hidden| hidden.has_triples);
+            let keys: Vec<String> = with_triples.map(|hidden| graph_key(hidden.source)).collect();
+            if !keys.is_empty() {
+                self.graph.forget(&keys).await?;
+            }
+            for source in hidden {
+                loop {
+                    let source = source.clone();
+                    let step = move |unit: &mut Unit<'_>| store::clear(unit, &source, CLEAR_STEP);
+                    if self.database.write(Durability::Process, step).await? {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A number that is never negative; SQLite knows none of that sort.
+fn count(row: &rusqlite::Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
+    row.get::<_, i64>(column).map(|number| number as u64)
+}
+
+/// What the statements of one loaded version of a file are filed under in the graph.
+fn graph_key(source: i64) -> String {
+    format!("urn:agentfleet:load:{source}")
+}
+
+/// Documents with their source ids.
+fn documents(
+    connection: &rusqlite::Connection,
+    collection: &str,
+    uri: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(i64, Document)>, agentfleet_storage::Error> {
+    let Some(collection) = store::collection(connection, collection)? else {
+        return Ok(Vec::new());
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT id, uri, title, path, media_type, bytes, digest, loaded_at FROM library_sources
+         WHERE collection = ?1 AND state = 1 AND (?2 IS NULL OR uri = ?2) ORDER BY path LIMIT ?3",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map((collection, uri, limit), |row| {
+        Ok((
+            row.get(0)?,
+            Document {
+                uri: row.get(1)?,
+                title: row.get(2)?,
+                path: row.get(3)?,
+                media_type: row.get(4)?,
+                bytes: count(row, 5)?,
+                digest: row.get(6)?,
+                loaded_at: row.get(7)?,
+            },
+        ))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The part of a text that is wanted, while the text passes by.
+struct Window {
+    from: usize,
+    most: usize,
+    /// Characters that have passed.
+    at: usize,
+    text: String,
+}
+
+impl Window {
+    fn push(&mut self, text: &str) {
+        let count = text.chars().count();
+        let skip = self.from.saturating_sub(self.at);
+        let room = (self.from.saturating_add(self.most)).saturating_sub(self.at.max(self.from));
+        self.text.extend(text.chars().skip(skip).take(room));
+        self.at += count;
+    }
+}

@@ -36,14 +36,6 @@ impl Outline {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.is_empty()
-    }
-
-    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
-        self.blocks.iter().map(|(_, text)| text.as_str())
-    }
-
     /// The passages, titled by what the document says of itself, else by its first heading.
     pub(crate) fn into_parsed(self, own: Option<String>, otherwise: Option<String>) -> Parsed {
         let title = own.or(self.first_heading).or(otherwise);

@@ -435,7 +435,7 @@ mod tests {
             (RdfFormat::NTriples, "<urn:a> <urn:b> \"c\" .\n\nnonsense\n", "broken N-Triples: line 3"),
             (
                 RdfFormat::RdfXml,
-                "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>\n<a>\n</b>\n</rdf:RDF>",
+                "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>\n<rdf:Description>\n</b>\n</rdf:RDF>",
                 "broken RDF/XML: line 3",
             ),
             (json_ld(), "{\n\"@id\": }", "broken JSON-LD: line 2"),
@@ -449,6 +449,7 @@ mod tests {
             let Err(Halt::Unreadable(reason)) = read(text, format) else {
                 panic!("{format} was read")
             };
+            println!("{reason}");
             assert!(reason.contains(expected), "{reason}");
         }
     }

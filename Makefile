@@ -1,0 +1,57 @@
+# The front door. `make help` lists what there is.
+
+SHELL := /bin/bash
+BIN := target/debug/agentfleet
+# System packages, by the command or file that shows they are there.
+RUN_PACKAGES := cc:gcc c++:g++
+TEST_PACKAGES := python3:python3 sqlite3:sqlite3
+
+.DEFAULT_GOAL := help
+.PHONY: help run ask test lint format bench setup setup-test build clean schemas
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+run: build ## Build, load the example dossier, ask the worked example, show what to do next
+	@$(BIN) demo
+
+ask: build ## Ask a question of your own: make ask Q="..."
+	@test -n "$(Q)" || { echo 'usage: make ask Q="your question"'; exit 2; }
+	@$(BIN) ask "$(Q)"
+
+build: setup ## Build the binary
+	@test -e $(BIN) || echo "Building; the first time compiles every dependency and takes about 5 minutes on 2 cores."
+	@cargo build --workspace --bin agentfleet
+
+setup: ## Install the system packages a build needs (skipped when present)
+	@deploy/packages.sh $(RUN_PACKAGES)
+
+setup-test: setup ## Install what the tests need beside that
+	@deploy/packages.sh $(TEST_PACKAGES)
+	@tests/validators/setup.sh
+
+lint: setup ## Check formatting, clippy, and that no banned library is linked
+	@echo "== formatting"
+	@cargo fmt --all --check
+	@echo "== clippy"
+	@cargo clippy --workspace --all-targets --quiet -- -D warnings
+	@echo "== banned libraries"
+	@deploy/banned.sh openssl-sys native-tls aws-lc-rs aws-lc-sys async-std
+
+test: setup-test lint ## Everything: lint, unit, contract, simulator, real processes, validators
+	@echo "== tests"
+	@cargo build --workspace --bin agentfleet
+	@cargo test --workspace --no-fail-fast
+
+bench: build ## Measure, as ratios to the physical floor in the same run
+	@cargo run --quiet -p agentfleet-tests --bin bench --
+
+schemas: ## Write the JSON Schemas and the data dictionary anew
+	@cargo run --quiet -p agentfleet-schema --example generate
+
+format: ## Format the code
+	@cargo fmt --all
+
+clean: ## Remove what was built
+	@cargo clean
+	@rm -rf .venv .cache

@@ -1,0 +1,177 @@
+//! Values of the config item fixtures.
+
+use crate::{Fixture, exact, reads};
+use agentfleet_schema::RunLimits;
+use agentfleet_schema::config::{
+    AgentPattern, AgentTaskType, JoinPolicy, ModelProfile, PromptItem, ToolArgument, ToolItem,
+};
+
+pub(crate) fn fixtures() -> Vec<Fixture> {
+    let any = || vec!["*".to_owned()];
+    let default_group = || vec!["default".to_owned()];
+    let bare_pattern = || AgentPattern {
+        name: "react".into(),
+        ..AgentPattern::default()
+    };
+    let bare_type = || AgentTaskType {
+        name: "general".into(),
+        ..AgentTaskType::default()
+    };
+    let bare_prompt = || PromptItem {
+        prompt: "Answer {{ question }}".into(),
+        ..PromptItem::default()
+    };
+    let bare_tool = || ToolItem {
+        name: "search".into(),
+        kind: "document-search".into(),
+        group: default_group(),
+        applicable_states: any(),
+        ..ToolItem::default()
+    };
+    vec![
+        exact("config/agent-pattern/full", pattern()),
+        reads("config/agent-pattern/minimal", bare_pattern()),
+        reads("config/agent-pattern/nulls", bare_pattern()),
+        reads("config/agent-pattern/unknown", pattern()),
+        // As the orchestration spec prints it.
+        reads(
+            "config/agent-pattern/spec",
+            AgentPattern {
+                name: "react".into(),
+                description: "ReACT \u{2014} Reasoning + Acting".into(),
+                when_to_use: "Adaptive, good for open-ended tasks".into(),
+                ..AgentPattern::default()
+            },
+        ),
+        exact("config/agent-task-type/full", task_type()),
+        reads("config/agent-task-type/minimal", bare_type()),
+        reads("config/agent-task-type/nulls", bare_type()),
+        reads("config/agent-task-type/unknown", task_type()),
+        reads(
+            "config/agent-task-type/spec",
+            AgentTaskType {
+                name: "risk-assessment".into(),
+                description: "Due Diligence / Risk Assessment".into(),
+                framing_prompt: "Analyse across financial, reputational, legal and operational \
+                 dimensions using structured analytic techniques."
+                    .into(),
+                valid_patterns: ["supervisor", "plan-then-execute", "react"]
+                    .map(String::from)
+                    .into(),
+                when_to_use: "Multi-dimensional analysis requiring structured assessment".into(),
+                ..AgentTaskType::default()
+            },
+        ),
+        // The peer calls the framing `framing`.
+        reads(
+            "config/agent-task-type/peer",
+            AgentTaskType {
+                name: "research".into(),
+                description: "Research".into(),
+                framing_prompt: "Look widely.".into(),
+                valid_patterns: vec!["react".into()],
+                ..AgentTaskType::default()
+            },
+        ),
+        exact(
+            "config/prompt/full",
+            PromptItem {
+                system: "You are careful.".into(),
+                response_type: "json".into(),
+                ..bare_prompt()
+            },
+        ),
+        reads("config/prompt/minimal", bare_prompt()),
+        reads("config/prompt/nulls", bare_prompt()),
+        reads("config/prompt/unknown", bare_prompt()),
+        exact("config/tool/full", tool()),
+        reads("config/tool/minimal", bare_tool()),
+        reads("config/tool/nulls", bare_tool()),
+        reads("config/tool/unknown", tool()),
+        reads(
+            "config/tool/peer",
+            ToolItem {
+                description: "Ask the graph".into(),
+                kind: "knowledge-query".into(),
+                applicable_states: vec!["undefined".into()],
+                ..bare_tool()
+            },
+        ),
+        exact(
+            "config/model-profile/full",
+            ModelProfile {
+                model: "a-model".into(),
+                temperature: Some(0.25),
+                max_tokens: Some(4_096),
+                input_price: Some(1.5),
+                output_price: Some(6.0),
+            },
+        ),
+        reads("config/model-profile/minimal", ModelProfile::default()),
+        reads("config/model-profile/nulls", ModelProfile::default()),
+        reads(
+            "config/model-profile/unknown",
+            ModelProfile {
+                model: "a-model".into(),
+                ..ModelProfile::default()
+            },
+        ),
+    ]
+}
+
+fn limits() -> RunLimits {
+    RunLimits {
+        max_iterations: Some(3),
+        max_subagents: Some(4),
+        max_depth: Some(2),
+        max_sessions: Some(20),
+        max_tokens: Some(100_000),
+        subagent_timeout_ms: Some(300_000),
+        run_timeout_ms: Some(3_600_000),
+    }
+}
+
+fn pattern() -> AgentPattern {
+    AgentPattern {
+        name: "supervisor".into(),
+        description: "decomposition, fan-out, synthesis".into(),
+        when_to_use: "independent dimensions".into(),
+        limits: limits(),
+    }
+}
+
+fn task_type() -> AgentTaskType {
+    AgentTaskType {
+        name: "risk-assessment".into(),
+        description: "Due diligence".into(),
+        framing_prompt: "Analyse by dimension.".into(),
+        valid_patterns: vec!["supervisor".into(), "react".into()],
+        when_to_use: "several dimensions".into(),
+        join: JoinPolicy::AtLeast(2),
+        limits: limits(),
+    }
+}
+
+fn tool() -> ToolItem {
+    ToolItem {
+        name: "search".into(),
+        kind: "http".into(),
+        description: "Searches".into(),
+        arguments: vec![ToolArgument {
+            name: "query".into(),
+            kind: "string".into(),
+            description: "What to look for".into(),
+            required: false,
+        }],
+        group: vec!["default".into(), "finance".into()],
+        state: Some("searched".into()),
+        applicable_states: vec!["undefined".into(), "searched".into()],
+        template: Some("search-prompt".into()),
+        collection: Some("dossiers".into()),
+        limit: Some(5),
+        url: Some("https://example.org/search".into()),
+        method: Some("POST".into()),
+        side_effects: true,
+        timeout_ms: Some(2_000),
+    }
+}

@@ -1,0 +1,419 @@
+//! Values of the record fixtures. Records are shared between old and new workers, so each has a
+//! minimal form: only what the first version had to write.
+
+use crate::{Fixture, exact, reads};
+use agentfleet_schema::config::JoinPolicy;
+use agentfleet_schema::records::{
+    Activity, Call, CallStatus, Child, ClosedRecord, CompletionStatus, Concluded, DecidedBy,
+    Decision, DocumentRef, FanInRecord, FanInSummary, FanOutRecord, FannedOut, IntentRecord,
+    Iterated, JoinCause, Member, OutcomeKind, ParentLink, ParkedRecord, PartConfidence,
+    Publication, ResultRecord, Routed, Source, StepRecord, Termination, Usage,
+};
+use agentfleet_schema::{CollectionName, Digest, ErrorBody, RunLimits};
+
+const AT: i64 = 1_767_225_600_000;
+
+pub(crate) fn fixtures() -> Vec<Fixture> {
+    let bare_step = |outcome| StepRecord {
+        session: "s-1".into(),
+        step: 1,
+        root: "s-0".into(),
+        outcome,
+        ..StepRecord::default()
+    };
+    let bare_child = Child {
+        session: "s-2".into(),
+        goal: "look".into(),
+        ..Child::default()
+    };
+    let bare_member = Member {
+        session: "s-2".into(),
+        goal: "look".into(),
+        status: CompletionStatus::Answered,
+        ..Member::default()
+    };
+    vec![
+        exact("records/step-record/iterated", iterated()),
+        exact("records/step-record/fanned-out", fanned_out()),
+        exact("records/step-record/concluded", concluded()),
+        exact("records/step-record/bare", bare_step(OutcomeKind::Continue)),
+        reads(
+            "records/step-record/minimal",
+            bare_step(OutcomeKind::FanOut),
+        ),
+        reads(
+            "records/step-record/unknown",
+            bare_step(OutcomeKind::Answer),
+        ),
+        reads(
+            "records/step-record/minimal-inside",
+            StepRecord {
+                activity: Activity::Iterated(Iterated {
+                    n: 1,
+                    thought: "t".into(),
+                    action: "search".into(),
+                    observation: "o".into(),
+                    ..Iterated::default()
+                }),
+                calls: vec![Call::Model {
+                    operation: "agent-react".into(),
+                    model: "m".into(),
+                    prompt: String::new(),
+                    reply: String::new(),
+                    usage: Usage::default(),
+                    ms: 1,
+                }],
+                publications: vec![Publication {
+                    topic: "agent-request".into(),
+                    body: "{}".into(),
+                    ..Publication::default()
+                }],
+                ..bare_step(OutcomeKind::Continue)
+            },
+        ),
+        reads(
+            "records/step-record/minimal-concluded",
+            StepRecord {
+                activity: Activity::Concluded(Concluded {
+                    thought: "t".into(),
+                    fan_in: Some(FanInSummary {
+                        correlation: "corr".into(),
+                        members: vec![bare_member.clone()],
+                        missing: vec![bare_child.clone()],
+                        ..FanInSummary::default()
+                    }),
+                    ..Concluded::default()
+                }),
+                ..bare_step(OutcomeKind::Answer)
+            },
+        ),
+        exact("records/fan-out-record/full", fan_out()),
+        reads(
+            "records/fan-out-record/minimal",
+            FanOutRecord {
+                session: "s-1".into(),
+                step: 1,
+                root: "s-1".into(),
+                correlation: "corr".into(),
+                children: vec![bare_child.clone()],
+                join_deadline: AT,
+                synthesis_step: 2,
+                synthesis: Publication {
+                    topic: "agent-request".into(),
+                    body: "{}".into(),
+                    ..Publication::default()
+                },
+                ..FanOutRecord::default()
+            },
+        ),
+        reads(
+            "records/fan-out-record/unknown",
+            FanOutRecord {
+                session: "s-1".into(),
+                root: "s-1".into(),
+                policy: JoinPolicy::AtLeast(1),
+                ..FanOutRecord::default()
+            },
+        ),
+        exact("records/fan-in-record/full", fan_in()),
+        reads(
+            "records/fan-in-record/minimal",
+            FanInRecord {
+                correlation: "corr".into(),
+                members: vec![bare_member],
+                missing: vec![bare_child],
+                cause: JoinCause::Complete,
+                ..FanInRecord::default()
+            },
+        ),
+        reads(
+            "records/fan-in-record/unknown",
+            FanInRecord {
+                correlation: "corr".into(),
+                cause: JoinCause::Enough,
+                ..FanInRecord::default()
+            },
+        ),
+        exact(
+            "records/closed-record/full",
+            ClosedRecord {
+                cause: "cancelled".into(),
+                at: AT,
+                by: "ada".into(),
+            },
+        ),
+        reads(
+            "records/closed-record/minimal",
+            ClosedRecord {
+                cause: "deadline".into(),
+                at: AT,
+                by: String::new(),
+            },
+        ),
+        exact("records/parked-record/full", parked()),
+        reads(
+            "records/parked-record/minimal",
+            ParkedRecord {
+                binary: false,
+                redriven_as: None,
+                ..parked()
+            },
+        ),
+        exact(
+            "records/intent-record/full",
+            IntentRecord {
+                tool: "send".into(),
+                arguments: [("to".to_owned(), "bob".to_owned())].into(),
+                nonce: "n-1".into(),
+                lease_until: AT,
+            },
+        ),
+        exact(
+            "records/result-record/full",
+            ResultRecord {
+                status: CallStatus::Ok,
+                content: "sent".into(),
+                sources: vec![source()],
+            },
+        ),
+        reads(
+            "records/result-record/minimal",
+            ResultRecord {
+                status: CallStatus::Unknown,
+                ..ResultRecord::default()
+            },
+        ),
+    ]
+}
+
+fn source() -> Source {
+    Source {
+        uri: "file:///dossier/finance.md".into(),
+        title: "Finance".into(),
+    }
+}
+
+fn common() -> StepRecord {
+    StepRecord {
+        session: "s-1".into(),
+        step: 1,
+        root: "s-0".into(),
+        parent: Some(ParentLink {
+            session: "s-0".into(),
+            step: 1,
+            correlation: "corr-abc123".into(),
+            index: 2,
+            goal: "Review legal exposure".into(),
+        }),
+        conversation: "talk-1".into(),
+        collection: CollectionName::from("dossiers"),
+        request: Digest::of(b"request"),
+        previous: Some(Digest::of(b"previous")),
+        nonce: "n-1".into(),
+        attempt: 2,
+        config_version: 7,
+        started_at: AT,
+        committed_at: AT + 1_500,
+        outcome: OutcomeKind::Continue,
+        derives_from: "urn:trustgraph:agent:s-1/routing".into(),
+        calls: vec![
+            Call::Model {
+                operation: "agent-react".into(),
+                model: "a-model".into(),
+                prompt: "system: ...".into(),
+                reply: "Thought: ...".into(),
+                usage: Usage {
+                    input_tokens: 70,
+                    output_tokens: 30,
+                    cost: 0.125,
+                },
+                ms: 900,
+            },
+            Call::Tool {
+                name: "search".into(),
+                arguments: [("query".to_owned(), "Company X".to_owned())].into(),
+                result: "three filings".into(),
+                is_error: false,
+                ms: 40,
+            },
+            Call::Facts {
+                query: "SELECT * WHERE { ?s ?p ?o }".into(),
+                rows: 3,
+            },
+            Call::Document {
+                uri: "urn:d".into(),
+                digest: Digest::of(b"d"),
+            },
+        ],
+        usage: Usage {
+            input_tokens: 70,
+            output_tokens: 30,
+            cost: 0.125,
+        },
+        tokens_total: 100,
+        publications: vec![Publication {
+            topic: "agent-request".into(),
+            properties: [("id".to_owned(), "caller-1".to_owned())].into(),
+            deliver_at: Some(AT + 60_000),
+            body: "{\"question\":\"q\"}".into(),
+        }],
+        documents: vec![DocumentRef {
+            uri: "urn:d".into(),
+            digest: Digest::of(b"d"),
+            bytes: 1,
+        }],
+        ..StepRecord::default()
+    }
+}
+
+fn decision(subject: &str, chosen: &str, decided_by: DecidedBy) -> Decision {
+    Decision {
+        subject: subject.into(),
+        options: vec!["supervisor".into(), "react".into()],
+        narrowed_by: "the valid patterns of task type `risk-assessment`".into(),
+        signal: "four dimensions".into(),
+        chosen: chosen.into(),
+        decided_by,
+        rationale: "They can be worked side by side.".into(),
+    }
+}
+
+fn iterated() -> StepRecord {
+    StepRecord {
+        routed: Some(Routed {
+            question: "Review legal exposure".into(),
+            task_type: "risk-assessment".into(),
+            pattern: "react".into(),
+            decisions: vec![decision("pattern", "react", DecidedBy::Caller)],
+        }),
+        activity: Activity::Iterated(Iterated {
+            n: 1,
+            thought: "look it up".into(),
+            action: "search".into(),
+            arguments: [("query".to_owned(), "Company X".to_owned())].into(),
+            observation: "three filings".into(),
+            is_error: true,
+            candidates: vec!["fetch".into(), "search".into()],
+            sources: vec![source()],
+            model_ms: 900,
+            tool_ms: 40,
+        }),
+        ..common()
+    }
+}
+
+fn child(index: u32) -> Child {
+    Child {
+        index,
+        session: "s-2".into(),
+        goal: "Review legal exposure".into(),
+        pattern: "react".into(),
+        group: Some(vec!["default".into()]),
+    }
+}
+
+fn member() -> Member {
+    Member {
+        index: 0,
+        session: "s-2".into(),
+        goal: "Analyse finances".into(),
+        status: CompletionStatus::DeadLettered,
+        document: "urn:trustgraph:agent:s-2/answer/document".into(),
+        tokens: 321,
+    }
+}
+
+fn fanned_out() -> StepRecord {
+    StepRecord {
+        outcome: OutcomeKind::FanOut,
+        decisions: vec![decision("next-round", "react", DecidedBy::Model)],
+        activity: Activity::FannedOut(FannedOut {
+            correlation: "corr-abc123".into(),
+            thought: "two sides".into(),
+            children: vec![child(0)],
+            join_deadline: AT + 300_000,
+            round: 2,
+            after: Some("corr-before".into()),
+            model_ms: 800,
+        }),
+        ..common()
+    }
+}
+
+fn concluded() -> StepRecord {
+    StepRecord {
+        outcome: OutcomeKind::Answer,
+        activity: Activity::Concluded(Concluded {
+            termination: Termination::SubagentsComplete,
+            thought: "done".into(),
+            n: 2,
+            partial: true,
+            fan_in: Some(FanInSummary {
+                correlation: "corr-abc123".into(),
+                cause: JoinCause::Deadline,
+                members: vec![member()],
+                missing: vec![child(1)],
+                tokens: 321,
+            }),
+            confidence: vec![PartConfidence {
+                part: "Legal".into(),
+                confidence: 0.75,
+            }],
+            error: Some(ErrorBody {
+                code: "timeout".into(),
+                message: "late".into(),
+                hint: None,
+            }),
+            model_ms: 700,
+        }),
+        ..common()
+    }
+}
+
+fn fan_out() -> FanOutRecord {
+    FanOutRecord {
+        session: "s-1".into(),
+        step: 1,
+        root: "s-0".into(),
+        correlation: "corr-abc123".into(),
+        children: vec![child(0), child(1)],
+        policy: JoinPolicy::AtLeast(1),
+        join_deadline: AT + 300_000,
+        synthesis_step: 2,
+        allotment: RunLimits {
+            max_depth: Some(1),
+            max_tokens: Some(4_000),
+            ..RunLimits::default()
+        },
+        synthesis: Publication {
+            topic: "agent-request".into(),
+            properties: [("session".to_owned(), "s-1".to_owned())].into(),
+            deliver_at: None,
+            body: "{\"question\":\"q\",\"step\":2}".into(),
+        },
+    }
+}
+
+fn fan_in() -> FanInRecord {
+    FanInRecord {
+        correlation: "corr-abc123".into(),
+        members: vec![member()],
+        missing: vec![child(1)],
+        cause: JoinCause::Deadline,
+        missing_tokens: 4_000,
+        nonce: "n-9".into(),
+    }
+}
+
+fn parked() -> ParkedRecord {
+    ParkedRecord {
+        id: "m-1".into(),
+        topic: "agent-request".into(),
+        reason: "the message is not an `AgentRequest`".into(),
+        parked_at: AT,
+        properties: [("id".to_owned(), "caller-1".to_owned())].into(),
+        body: "7b22".into(),
+        binary: true,
+        redriven_as: Some("m-2".into()),
+    }
+}

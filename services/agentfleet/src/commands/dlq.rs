@@ -1,0 +1,133 @@
+//! `dlq`: messages that no worker could work, and sending them again.
+
+use crate::cli::Dlq;
+use crate::error::Failure;
+use crate::fleet::Store;
+use crate::settings::Settings;
+use crate::ui::{self, Ui};
+use agentfleet_broker::{Broker as _, Durability, Outgoing};
+use agentfleet_core::provenance::date_time;
+use agentfleet_documents::Documents as _;
+use agentfleet_runtime::client::submit;
+use agentfleet_schema::records::ParkedRecord;
+use agentfleet_schema::topics::{self, Topic};
+use agentfleet_schema::{AgentRequest, SessionId, keys};
+
+pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings)?;
+    store.prepare(settings).await?;
+    match command {
+        Dlq::List { output } => {
+            let parked = all(&store).await?;
+            if output.json {
+                return ui::json(&parked);
+            }
+            if parked.is_empty() {
+                println!("No parked message.");
+                return Ok(());
+            }
+            let rows = parked
+                .iter()
+                .map(|parked| {
+                    let session = parked.properties.get(topics::property::SESSION);
+                    vec![
+                        parked.id.clone(),
+                        parked.topic.clone(),
+                        session.cloned().unwrap_or_default(),
+                        date_time(parked.parked_at),
+                        parked.reason.clone(),
+                    ]
+                })
+                .collect();
+            ui.table(&["ID", "TOPIC", "SESSION", "PARKED AT", "REASON"], rows);
+            Ok(())
+        }
+        Dlq::Show { id } => ui::json(&one(&store, &id).await?),
+        Dlq::Redrive { ids, all: everything } => {
+            let parked = if everything {
+                all(&store).await?
+            } else {
+                let mut parked = Vec::new();
+                for id in ids {
+                    parked.push(one(&store, &id).await?);
+                }
+                parked
+            };
+            for parked in parked {
+                redrive(&store, &parked).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn all(store: &Store) -> Result<Vec<ParkedRecord>, Failure> {
+    let keys = store.documents.list(&keys::parked("")).await?;
+    let bodies = store.documents.get_many(&keys).await?;
+    let mut parked: Vec<ParkedRecord> = bodies
+        .into_iter()
+        .flatten()
+        .filter_map(|body| serde_json::from_slice(&body).ok())
+        .collect();
+    parked.sort_by_key(|parked| parked.parked_at);
+    Ok(parked)
+}
+
+async fn one(store: &Store, id: &str) -> Result<ParkedRecord, Failure> {
+    let body = store.documents.get(&keys::parked(id)).await?;
+    body.and_then(|body| serde_json::from_slice(&body).ok()).ok_or_else(|| {
+        Failure::not_found(format!("there is no parked message `{id}`"))
+            .hint("`agentfleet dlq list` shows what there is")
+    })
+}
+
+/// Publishes a parked message again and forgets it. The step it asked for has ended, so a request
+/// of a root becomes a new run; a subagent's cannot come to anything and is refused.
+async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
+    if parked.binary {
+        return Err(Failure::usage(format!(
+            "message `{}` is no text and cannot be worked again: {}",
+            parked.id, parked.reason
+        )));
+    }
+    if parked.topic == topics::AGENT_REQUEST.as_str() {
+        let mut request: AgentRequest = serde_json::from_str(&parked.body).map_err(|error| {
+            Failure::usage(format!("message `{}` is still no `AgentRequest`: {error}", parked.id))
+        })?;
+        if request.is_subagent() {
+            return Err(Failure::usage(format!(
+                "message `{}` belongs to a subagent whose fan-out is over: ask the root's question again",
+                parked.id
+            )));
+        }
+        // Derived from the message, so that sending it twice asks once.
+        let session = SessionId::derive(&["redriven", &parked.id]);
+        request.session_id = session.clone();
+        request.step = 0;
+        request.history.clear();
+        request.control = agentfleet_schema::RunControl::default();
+        if !request.task_type.is_empty() {
+            // It had been routed: let it be routed again.
+            request.pattern.clear();
+            request.task_type.clear();
+            request.framing.clear();
+        }
+        let id = parked.properties.get(topics::property::ID).cloned().unwrap_or_default();
+        submit(&store.broker, request, &id, &[]).await?;
+        println!("{} is asked again as session {session}", parked.id);
+    } else {
+        store
+            .broker
+            .publish(vec![Outgoing {
+                topic: Topic::named(parked.topic.clone()),
+                payload: parked.body.clone().into_bytes(),
+                properties: parked.properties.clone(),
+                deliver_at: None,
+                durability: Durability::Durable,
+            }])
+            .await?;
+        println!("{} was published again to {}", parked.id, parked.topic);
+    }
+    store.documents.delete(&[keys::parked(&parked.id)]).await?;
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! One file for each command, or for a few that belong together.
+
+pub(crate) mod ask;
+pub(crate) mod config;
+pub(crate) mod dlq;
+pub(crate) mod library;
+pub(crate) mod sessions;
+pub(crate) mod upkeep;

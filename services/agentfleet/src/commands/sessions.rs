@@ -1,0 +1,250 @@
+//! `sessions`: which runs there were, and how one of them went.
+
+use crate::cli::Sessions;
+use crate::error::Failure;
+use crate::fleet::{Store, open_graph};
+use crate::settings::Settings;
+use crate::ui::{self, Ui};
+use agentfleet_documents::Documents as _;
+use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
+use agentfleet_schema::records::{Activity, FanOutRecord, OutcomeKind, StepRecord};
+use agentfleet_schema::{SessionId, Term, keys, uris};
+use serde::Serialize;
+
+/// Root runs, newest first. The optional parts are there once a run has ended.
+const LIST: &str = "\
+SELECT ?id ?question ?started ?ended ?reason ?partial ?conversation ?collection WHERE {
+  ?session a tg:AgentQuestion ; tg:query ?question ; prov:startedAtTime ?started ;
+    tg:rootSessionId ?id .
+  FILTER NOT EXISTS { ?session tg:parentSessionId ?parent }
+  OPTIONAL { ?session tg:conversationId ?conversation }
+  OPTIONAL { ?session tg:collection ?collection }
+  OPTIONAL { ?session prov:endedAtTime ?ended .
+    ?answer prov:wasGeneratedBy ?session ; a tg:Conclusion ; tg:terminationReason ?reason .
+    OPTIONAL { ?answer tg:partial ?partial } }
+  WANTED
+} ORDER BY DESC(?started) LIMIT ";
+
+/// A run in the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    session: String,
+    question: String,
+    state: String,
+    started: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conversation: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collection: Option<String>,
+}
+
+/// A run in full.
+#[derive(Debug, Serialize)]
+pub(crate) struct Shown {
+    pub session: String,
+    pub root: String,
+    pub state: String,
+    pub steps: Vec<ShownStep>,
+    pub tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<agentfleet_schema::ErrorBody>,
+    pub subagents: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ShownStep {
+    pub step: u32,
+    pub outcome: OutcomeKind,
+    pub what: String,
+    pub attempt: u32,
+    pub tokens: u64,
+    pub at: String,
+}
+
+pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings)?;
+    match command {
+        Sessions::List { collection, conversation, limit, output } => {
+            let listed = list(&store, settings, collection, conversation, limit).await?;
+            if output.json {
+                return ui::json(&listed);
+            }
+            if listed.is_empty() {
+                println!("No run yet. Try `agentfleet demo`.");
+                return Ok(());
+            }
+            let rows = listed
+                .into_iter()
+                .map(|run| vec![run.session, run.state, run.started, short(&run.question, 60)])
+                .collect();
+            ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], rows);
+            Ok(())
+        }
+        Sessions::Show { session, output } => {
+            let shown = show(&store, &SessionId::from(session.as_str())).await?;
+            if output.json {
+                return ui::json(&shown);
+            }
+            println!("Session {}  {}  {} tokens", shown.session, shown.state, shown.tokens);
+            for step in &shown.steps {
+                let again = if step.attempt > 1 {
+                    format!("  (try {})", step.attempt)
+                } else {
+                    String::new()
+                };
+                println!("  step {}  {}  {}{again}", step.step, step.at, step.what);
+            }
+            for subagent in &shown.subagents {
+                println!("  subagent {subagent}");
+            }
+            if let Some(error) = &shown.error {
+                println!("\nError `{}`: {}", error.code, error.message);
+            }
+            if let Some(answer) = &shown.answer {
+                println!("\n{answer}");
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn list(
+    store: &Store,
+    settings: &Settings,
+    collection: Option<String>,
+    conversation: Option<String>,
+    limit: usize,
+) -> Result<Vec<Listed>, Failure> {
+    let graph = open_graph(store, settings, &|_, _| {}).await?;
+    let mut wanted = String::new();
+    let mut bindings = Vec::new();
+    if let Some(collection) = collection {
+        wanted.push_str("?session tg:collection ?wantedCollection . ");
+        bindings.push(("wantedCollection", Term::text(collection)));
+    }
+    if let Some(conversation) = conversation {
+        wanted.push_str("?session tg:conversationId ?wantedConversation . ");
+        bindings.push(("wantedConversation", Term::text(conversation)));
+    }
+    let sparql = format!("{}{limit}", LIST.replace("WANTED", &wanted));
+    let answer = graph.query(&sparql, &bindings, QueryOptions::default()).await?;
+    let Answer::Solutions(found) = answer else { return Ok(Vec::new()) };
+    Ok((0..found.rows.len()).map(|row| listed(&found, row)).collect())
+}
+
+fn listed(found: &Solutions, row: usize) -> Listed {
+    let text = |name| found.text(row, name).map(str::to_owned);
+    let state = match (text("reason").as_deref(), found.text(row, "partial").is_some()) {
+        (None, _) => "running".to_owned(),
+        (Some("final-answer" | "subagents-complete"), false) => "answered".to_owned(),
+        (Some("final-answer" | "subagents-complete"), true) => "answered (partial)".to_owned(),
+        (Some(reason), _) => reason.to_owned(),
+    };
+    Listed {
+        session: text("id").unwrap_or_default(),
+        question: text("question").unwrap_or_default(),
+        state,
+        started: text("started").unwrap_or_default(),
+        ended: text("ended"),
+        conversation: text("conversation"),
+        collection: text("collection"),
+    }
+}
+
+/// Reads a run from its records: they are there before any triple is.
+pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Failure> {
+    let documents = &store.documents;
+    let mut records: Vec<StepRecord> = Vec::new();
+    let mut subagents = Vec::new();
+    loop {
+        let step = records.len() as u32;
+        let wanted = [keys::outcome(session, step), keys::fan_out(session, step)];
+        let found = documents.get_many(&wanted).await?;
+        let record = found.first().and_then(Option::as_ref);
+        let Some(record) = record.and_then(|body| serde_json::from_slice(body).ok()) else { break };
+        if let Some(body) = found.get(1).and_then(Option::as_ref)
+            && let Ok(fan_out) = serde_json::from_slice::<FanOutRecord>(body)
+        {
+            let named = fan_out.children.iter().map(|child| format!("{}  {}", child.session, child.goal));
+            subagents.extend(named);
+        }
+        records.push(record);
+    }
+    let Some(last) = records.last() else {
+        return Err(Failure::not_found(format!("there is no session `{session}`"))
+            .hint("`agentfleet sessions list` shows the runs"));
+    };
+    let mut answer = None;
+    if last.outcome.is_terminal() {
+        let key = keys::document(&uris::answer_document(session));
+        let body = documents.get(&key).await?;
+        answer = body.map(|body| String::from_utf8_lossy(&body).into_owned());
+    }
+    let error = match &last.activity {
+        Activity::Concluded(end) => end.error.clone(),
+        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => None,
+    };
+    Ok(Shown {
+        session: session.to_string(),
+        root: last.root.to_string(),
+        state: state(last).to_owned(),
+        tokens: last.tokens_total,
+        answer: answer.filter(|_| error.is_none()),
+        error,
+        subagents,
+        steps: records
+            .iter()
+            .map(|record| ShownStep {
+                step: record.step,
+                outcome: record.outcome,
+                what: what(record),
+                attempt: record.attempt,
+                tokens: record.usage.total(),
+                at: agentfleet_core::provenance::date_time(record.committed_at),
+            })
+            .collect(),
+    })
+}
+
+fn state(last: &StepRecord) -> &'static str {
+    match last.outcome {
+        OutcomeKind::Continue => "running",
+        OutcomeKind::FanOut => "waiting for subagents",
+        OutcomeKind::Pause => "waiting for a person",
+        OutcomeKind::Answer => "answered",
+        OutcomeKind::Cancelled => "cancelled",
+        OutcomeKind::Fail => "failed",
+    }
+}
+
+fn what(record: &StepRecord) -> String {
+    let mut parts = Vec::new();
+    if let Some(routed) = &record.routed {
+        parts.push(format!("pattern `{}`", routed.pattern));
+    }
+    for decision in &record.decisions {
+        parts.push(format!("{}: {}", decision.subject, decision.chosen));
+    }
+    match &record.activity {
+        Activity::None => {}
+        Activity::Iterated(it) => parts.push(format!("iteration {}: {}", it.n, it.action)),
+        Activity::FannedOut(fan_out) => {
+            parts.push(format!("fan-out to {} subagents", fan_out.children.len()));
+        }
+        Activity::Concluded(end) => parts.push(format!("ended: {}", end.termination.as_str())),
+    }
+    parts.join(", ")
+}
+
+pub(crate) fn short(text: &str, max: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= max {
+        return line;
+    }
+    let cut: String = line.chars().take(max - 1).collect();
+    format!("{cut}…")
+}

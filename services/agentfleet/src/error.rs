@@ -1,0 +1,90 @@
+//! How a command fails: what people read, and the exit code programs read.
+
+use std::fmt;
+
+/// Exit codes; `agentfleet --help` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// The run ended in an error.
+    Failed = 1,
+    /// The command line or the settings were wrong.
+    Usage = 2,
+    /// What was named does not exist.
+    NotFound = 3,
+    /// A store, a model or a server could not be reached or used.
+    Unavailable = 4,
+    /// Left before the run ended; it goes on, or waits for a fleet.
+    Left = 5,
+}
+
+/// A failed command.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub exit: Exit,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Exit::NotFound, message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+macro_rules! unavailable {
+    ($($error:ty),+ $(,)?) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::new(Exit::Unavailable, error.to_string())
+            }
+        }
+    )+};
+}
+
+unavailable!(
+    agentfleet_storage::Error,
+    agentfleet_broker::Error,
+    agentfleet_documents::Error,
+    agentfleet_graph::Error,
+    agentfleet_models::Error,
+    agentfleet_tools::Error,
+    agentfleet_runtime::Error,
+    agentfleet_aggregator::Error,
+    std::io::Error,
+);
+
+impl From<agentfleet_config::Error> for Failure {
+    fn from(error: agentfleet_config::Error) -> Self {
+        Self::new(Exit::Usage, error.to_string())
+    }
+}

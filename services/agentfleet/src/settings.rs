@@ -1,0 +1,343 @@
+//! Every setting once: its key in the settings file, its environment variable, its flag.
+//!
+//! Precedence: flag, then environment (`AGENTFLEET_...`), then the settings file, then the default.
+//! An unknown key or variable is an error that names the nearest one.
+
+use crate::error::Failure;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A type a setting can have: read from text, so that all three sources read alike.
+pub(crate) trait Value: Sized {
+    /// What would be right, for error messages.
+    const EXPECTED: &'static str;
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl Value for String {
+    const EXPECTED: &'static str = "text";
+    fn read(text: &str) -> Option<Self> {
+        Some(text.to_owned())
+    }
+}
+
+impl Value for PathBuf {
+    const EXPECTED: &'static str = "a path";
+    fn read(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| PathBuf::from(text))
+    }
+}
+
+macro_rules! whole_number {
+    ($($number:ty),+) => {$(
+        impl Value for $number {
+            const EXPECTED: &'static str = "a whole number";
+            fn read(text: &str) -> Option<Self> {
+                text.trim().replace('_', "").parse().ok()
+            }
+        }
+    )+};
+}
+whole_number!(u32, u64, usize);
+
+impl Value for Duration {
+    const EXPECTED: &'static str = "a time such as `500ms`, `30s`, `5m` or `1h 30m`";
+    fn read(text: &str) -> Option<Self> {
+        humantime::parse_duration(text.trim()).ok()
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+    fn read(text: &str) -> Option<Self> {
+        if text.is_empty() { Some(None) } else { T::read(text).map(Some) }
+    }
+}
+
+macro_rules! settings {
+    ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty = $default:expr;)+) => {
+        /// Flags, one for each setting.
+        #[derive(Clone, Debug, Default, clap::Args)]
+        pub(crate) struct Flags {
+            /// Settings file (TOML); default `agentfleet.toml` here, then in the user's config directory.
+            #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
+            pub settings: Option<PathBuf>,
+            $(
+                $(#[doc = $doc])+
+                #[arg(long, global = true, value_name = "VALUE", help_heading = "Settings", hide_short_help = true)]
+                pub $name: Option<String>,
+            )+
+        }
+
+        /// The settings in force.
+        #[derive(Clone, Debug)]
+        pub(crate) struct Settings {
+            $($(#[doc = $doc])+ pub $name: $kind,)+
+            /// Where each value came from, for `doctor`.
+            pub sources: BTreeMap<&'static str, Source>,
+        }
+
+        /// Names of all settings.
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+        impl Settings {
+            fn from_layers(flags: &Flags, env: &BTreeMap<String, String>, file: &File) -> Result<Self, Failure> {
+                let mut sources = BTreeMap::new();
+                $(let $name: $kind = {
+                    let name = stringify!($name);
+                    let variable = variable(name);
+                    let (text, source) = if let Some(text) = &flags.$name {
+                        (Some(text.clone()), Source::Flag)
+                    } else if let Some(text) = env.get(&variable) {
+                        (Some(text.clone()), Source::Environment)
+                    } else if let Some(text) = file.values.get(name) {
+                        (Some(text.clone()), Source::File)
+                    } else {
+                        (None, Source::Default)
+                    };
+                    sources.insert(name, source);
+                    match text {
+                        None => $default,
+                        Some(text) => <$kind as Value>::read(&text).ok_or_else(|| {
+                            bad_value(name, &text, source, <$kind as Value>::EXPECTED)
+                        })?,
+                    }
+                };)+
+                Ok(Self { $($name,)+ sources })
+            }
+        }
+    };
+}
+
+settings! {
+    /// Data directory: messages, records, documents, provenance and config lie here.
+    data: PathBuf = default_data();
+    /// Model: `auto`, `offline`, `scripted:FILE`, or `PROVIDER:NAME` (openai, anthropic, gemini, ollama).
+    model: String = "auto".to_owned();
+    /// Base URL of the model's API, for servers that speak a provider's protocol.
+    base_url: Option<String> = None;
+    /// Steps an orchestrator works at the same time.
+    concurrency: usize = 16;
+    /// How long a fan-out waits for its subagents.
+    subagent_timeout: Duration = Duration::from_secs(300);
+    /// How long a whole run may take.
+    run_timeout: Duration = Duration::from_secs(3_600);
+    /// Iterations of one agent before it must answer.
+    max_iterations: u32 = 10;
+    /// Subagents of one fan-out.
+    max_subagents: u32 = 8;
+    /// Levels of fan-out below a request.
+    max_depth: u32 = 2;
+    /// Subagents in one tree.
+    max_sessions: u32 = 1_000;
+    /// Tries at a step before it ends as failed.
+    max_attempts: u32 = 5;
+    /// Longest a model call may take.
+    model_timeout: Duration = Duration::from_secs(300);
+    /// Longest a tool call may take, unless the tool says otherwise.
+    tool_timeout: Duration = Duration::from_secs(60);
+    /// How long a message is held without a sign of life before another worker gets it.
+    lease: Duration = Duration::from_secs(30);
+    /// Address `up` serves on.
+    listen: String = "127.0.0.1:8700".to_owned();
+    /// Longest a query may take.
+    query_timeout: Duration = Duration::from_secs(30);
+    /// How long a stopping process waits for what is in flight.
+    grace: Duration = Duration::from_secs(20);
+    /// How long responses are kept for readers that come late.
+    retention: Duration = Duration::from_secs(7 * 24 * 3_600);
+    /// Most quads of the embedded graph; default from the machine's memory.
+    max_quads: Option<u64> = None;
+    /// What is logged: `error`, `warn`, `info`, `debug`, or a filter such as `info,agentfleet_broker=debug`.
+    log: String = "warn".to_owned();
+    /// How it is logged: `text` or `json`.
+    log_format: String = "text".to_owned();
+}
+
+/// Where a value came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Flag,
+    Environment,
+    File,
+    Default,
+}
+
+impl Source {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Flag => "flag",
+            Self::Environment => "environment",
+            Self::File => "settings file",
+            Self::Default => "default",
+        }
+    }
+}
+
+/// The settings file, flattened to text.
+#[derive(Debug, Default)]
+struct File {
+    values: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Resolves the settings of this process.
+    pub(crate) fn load(flags: &Flags) -> Result<Self, Failure> {
+        let env: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| name.starts_with(PREFIX))
+            .collect();
+        Self::resolve(flags, &env)
+    }
+
+    fn resolve(flags: &Flags, env: &BTreeMap<String, String>) -> Result<Self, Failure> {
+        for name in env.keys() {
+            let known = ALSO_READ.contains(&name.as_str())
+                || NAMES.iter().any(|setting| variable(setting) == *name);
+            if !known {
+                let all: Vec<String> = NAMES.iter().map(|setting| variable(setting)).collect();
+                return Err(unknown("environment variable", name, &all));
+            }
+        }
+        let path = flags.settings.clone().or_else(|| env.get("AGENTFLEET_SETTINGS").map(PathBuf::from));
+        let file = match path {
+            Some(path) => read_file(&path)?,
+            None => match default_files().into_iter().find(|path| path.is_file()) {
+                Some(path) => read_file(&path)?,
+                None => File::default(),
+            },
+        };
+        Self::from_layers(flags, env, &file)
+    }
+}
+
+const PREFIX: &str = "AGENTFLEET_";
+/// Variables that are no settings: the settings file itself, and those of tests and tools.
+const ALSO_READ: &[&str] =
+    &["AGENTFLEET_SETTINGS", "AGENTFLEET_SEED", "AGENTFLEET_SIM_RUNS", "AGENTFLEET_CACHE", "AGENTFLEET_KILL_SECONDS"];
+
+fn variable(name: &str) -> String {
+    format!("{PREFIX}{}", name.to_uppercase())
+}
+
+fn default_files() -> Vec<PathBuf> {
+    let mut files = vec![PathBuf::from("agentfleet.toml")];
+    if let Some(config) = user_dir("XDG_CONFIG_HOME", ".config") {
+        files.push(config.join("agentfleet").join("agentfleet.toml"));
+    }
+    files
+}
+
+fn default_data() -> PathBuf {
+    user_dir("XDG_DATA_HOME", ".local/share")
+        .map_or_else(|| PathBuf::from(".agentfleet"), |data| data.join("agentfleet"))
+}
+
+fn user_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    set(variable).map(PathBuf::from).or_else(|| set("HOME").map(|home| Path::new(&home).join(below_home)))
+}
+
+fn read_file(path: &Path) -> Result<File, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("cannot read the settings file `{}`: {error}", path.display()))
+    })?;
+    parse_file(&text).map_err(|error| error.within(&format!("settings file `{}`", path.display())))
+}
+
+fn parse_file(text: &str) -> Result<File, Failure> {
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| Failure::usage(error.to_string()))?;
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        // Keys may be written as the flags are.
+        let name = key.replace('-', "_");
+        if !NAMES.contains(&name.as_str()) {
+            let all: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
+            return Err(unknown("key", &key, &all));
+        }
+        let text = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            other => {
+                return Err(Failure::usage(format!(
+                    "key `{key}` is {}, expected text or a whole number",
+                    other.type_str()
+                )));
+            }
+        };
+        values.insert(name, text);
+    }
+    Ok(File { values })
+}
+
+fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
+    let nearest = all
+        .iter()
+        .map(|known| (strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase()), known))
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((score, known)) if score > 0.8 => {
+            Failure::usage(format!("unknown {what} `{name}`: did you mean `{known}`?"))
+        }
+        _ => Failure::usage(format!("unknown {what} `{name}` (known: {})", all.join(", "))),
+    }
+}
+
+fn bad_value(name: &str, text: &str, source: Source, expected: &str) -> Failure {
+    let at = match source {
+        Source::Flag => format!("flag `--{}`", name.replace('_', "-")),
+        Source::Environment => format!("environment variable `{}`", variable(name)),
+        Source::File | Source::Default => format!("key `{name}` of the settings file"),
+    };
+    Failure::usage(format!("{at} is `{text}`, expected {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn flag_beats_environment_beats_file_beats_default() {
+        let file = parse_file("concurrency = 3\nsubagent-timeout = \"7s\"\nmodel = \"offline\"").unwrap();
+        let flags = Flags { concurrency: Some("5".into()), ..Flags::default() };
+        let env = env(&[("AGENTFLEET_CONCURRENCY", "4"), ("AGENTFLEET_MODEL", "auto")]);
+        let settings = Settings::from_layers(&flags, &env, &file).unwrap();
+        assert_eq!(settings.concurrency, 5);
+        assert_eq!(settings.model, "auto");
+        assert_eq!(settings.subagent_timeout, Duration::from_secs(7));
+        assert_eq!(settings.max_depth, 2);
+        assert_eq!(settings.sources["subagent_timeout"], Source::File);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_would_be_right() {
+        let flags = Flags { concurrency: Some("many".into()), ..Flags::default() };
+        for (failure, expected) in [
+            (parse_file("concurency = 3").unwrap_err(), "did you mean `concurrency`?"),
+            (parse_file("zzz = 3").unwrap_err(), "known: data"),
+            (parse_file("concurrency = true").unwrap_err(), "expected text or a whole number"),
+            (
+                Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_MODLE", "x")])).unwrap_err(),
+                "did you mean `AGENTFLEET_MODEL`?",
+            ),
+            (
+                Settings::from_layers(&flags, &env(&[]), &File::default()).unwrap_err(),
+                "flag `--concurrency` is `many`, expected a whole number",
+            ),
+            (
+                Settings::from_layers(&Flags::default(), &env(&[("AGENTFLEET_LEASE", "soon")]), &File::default())
+                    .unwrap_err(),
+                "environment variable `AGENTFLEET_LEASE` is `soon`, expected a time",
+            ),
+        ] {
+            assert!(failure.to_string().contains(expected), "{failure} / {expected}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Deadlines: delayed messages that come due. They fire even if no sibling ever finished (LV-1).
+
+use crate::endings::Endings;
+use crate::error::Error;
+use crate::fan_in::{place, FanIn};
+use crate::Parts;
+use agentfleet_broker::{Delivery, Durability, Outgoing};
+use agentfleet_runtime::{Disposition, Handler};
+use agentfleet_schema::records::Termination;
+use agentfleet_schema::topics::property;
+use agentfleet_schema::Millis;
+use async_trait::async_trait;
+
+/// Clocks of the recorder, the broker and this handler may differ by this much.
+const SKEW_MS: Millis = 50;
+
+/// The worker of `agent-deadline`.
+#[derive(Clone, Debug)]
+pub struct Deadlines {
+    parts: Parts,
+    fan_in: FanIn,
+    endings: Endings,
+}
+
+impl Deadlines {
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            fan_in: FanIn::new(parts.clone()),
+            endings: Endings::new(parts.clone()),
+            parts,
+        }
+    }
+
+    async fn due(&self, delivery: &Delivery) -> Result<Disposition, Error> {
+        let properties = &delivery.properties;
+        let Ok(place) = place(properties, property::SESSION, property::STEP) else {
+            return Ok(Disposition::DeadLetter("a deadline without session and step".into()));
+        };
+        let due: Millis =
+            properties.get(property::DUE).and_then(|due| due.parse().ok()).unwrap_or_default();
+        if self.parts.host.now() < due {
+            // Early, as a broker may be after a restart: the instant in the record counts.
+            let again = Outgoing {
+                topic: delivery.topic.clone(),
+                payload: delivery.payload.to_vec(),
+                properties: properties.clone(),
+                deliver_at: Some(due + SKEW_MS),
+                durability: Durability::Durable,
+            };
+            self.parts.broker.publish(vec![again]).await?;
+            return Ok(Disposition::Ack);
+        }
+        match properties.get(property::KIND).map(String::as_str) {
+            Some(property::KIND_JOIN) => {
+                self.fan_in.evaluate(&place, Some(delivery)).await?;
+            }
+            Some(property::KIND_HARD) => {
+                self.endings.end(&place.0, Termination::Timeout, "deadline", "").await?;
+            }
+            other => {
+                return Ok(Disposition::DeadLetter(format!(
+                    "unknown kind of deadline `{}` (known: `{}`, `{}`)",
+                    other.unwrap_or_default(),
+                    property::KIND_JOIN,
+                    property::KIND_HARD,
+                )));
+            }
+        }
+        Ok(Disposition::Ack)
+    }
+}
+
+#[async_trait]
+impl Handler for Deadlines {
+    async fn handle(&self, delivery: &Delivery) -> Disposition {
+        match self.due(delivery).await {
+            Ok(disposition) => disposition,
+            Err(error) => {
+                tracing::warn!(message = %delivery.message_id, %error, "deadline put off");
+                error.disposition()
+            }
+        }
+    }
+}

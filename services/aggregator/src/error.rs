@@ -1,0 +1,34 @@
+//! What can stop an aggregator. All of it is infrastructure: the message is tried again.
+
+use agentfleet_runtime::Disposition;
+use std::time::Duration;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Broker(#[from] agentfleet_broker::Error),
+    #[error(transparent)]
+    Documents(#[from] agentfleet_documents::Error),
+    #[error(transparent)]
+    Graph(#[from] agentfleet_graph::Error),
+    #[error(transparent)]
+    Commit(#[from] agentfleet_runtime::Error),
+    #[error("record `{key}` is not there yet")]
+    Missing { key: String },
+    #[error("record `{key}` cannot be read: {reason}")]
+    Unreadable { key: String, reason: String },
+}
+
+impl Error {
+    /// Retried always: an aggregator that gave up would lose a fan-in.
+    pub(crate) fn disposition(&self) -> Disposition {
+        let after = match self {
+            Self::Broker(error) => error.retry(),
+            Self::Documents(error) => error.retry(),
+            Self::Graph(error) => error.retry(),
+            Self::Commit(_) | Self::Missing { .. } => Some(Duration::from_secs(1)),
+            Self::Unreadable { .. } => None,
+        };
+        Disposition::RetryAfter(after.unwrap_or(Duration::from_secs(10)))
+    }
+}

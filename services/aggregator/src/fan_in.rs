@@ -1,0 +1,261 @@
+//! Fan-in: completion triples in, verdict and synthesis request out.
+//!
+//! For every completion: insert its own triples (idempotent), read the fan-out record, count the
+//! distinct completions of its correlation in the graph, and if the rule is met create the verdict
+//! (FI-1, FI-2). Completions that come together are looked at together, which is the same.
+
+use crate::error::Error;
+use crate::Parts;
+use agentfleet_broker::Delivery;
+use agentfleet_core::fan_in::{decide, Completion};
+use agentfleet_graph::{Answer, Batch, QueryOptions};
+use agentfleet_runtime::{BatchHandler, Disposition, StepCommit};
+use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
+use agentfleet_schema::topics::property;
+use agentfleet_schema::vocabulary::{tg, xsd, RDF_TYPE};
+use agentfleet_schema::{
+    keys, uris, CorrelationId, Millis, SessionId, Term, Triple, Triples,
+};
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+/// Fan-out records kept in memory. They never change, so a copy is as good as the record.
+const REMEMBERED: usize = 256;
+
+/// The aggregator of completions.
+#[derive(Clone, Debug)]
+pub struct FanIn {
+    parts: Parts,
+    fan_outs: Arc<Mutex<HashMap<String, Arc<FanOutRecord>>>>,
+}
+
+/// A fan-out by the session and step it was committed at.
+type Place = (SessionId, u32);
+
+#[async_trait]
+impl BatchHandler for FanIn {
+    async fn handle(&self, deliveries: &[Delivery]) -> Vec<Disposition> {
+        let mut dispositions: Vec<Option<Disposition>> = vec![None; deliveries.len()];
+        let mut batches = Vec::new();
+        let mut places: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+        for (at, delivery) in deliveries.iter().enumerate() {
+            match read(delivery) {
+                Ok((batch, place)) => {
+                    batches.push(batch);
+                    places.entry(place).or_default().push(at);
+                }
+                Err(reason) => {
+                    // Not ours, or damaged: the graph-writer's copy is dead-lettered if it is.
+                    tracing::warn!(message = %delivery.message_id, %reason, "no completion");
+                    dispositions[at] = Some(Disposition::Ack);
+                }
+            }
+        }
+        if let Err(error) = self.parts.graph.insert(batches).await {
+            let error = Error::from(error);
+            tracing::warn!(%error, "completions could not be written; they come again");
+            return deliveries.iter().map(|_| error.disposition()).collect();
+        }
+        for (place, members) in places {
+            let disposition = match self.evaluate(&place, None).await {
+                Ok(()) => Disposition::Ack,
+                Err(error) => {
+                    tracing::warn!(session = %place.0, step = place.1, %error, "fan-in put off");
+                    error.disposition()
+                }
+            };
+            for at in members {
+                dispositions[at] = Some(disposition.clone());
+            }
+        }
+        dispositions.into_iter().map(|d| d.unwrap_or(Disposition::Ack)).collect()
+    }
+}
+
+impl FanIn {
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, fan_outs: Arc::default() }
+    }
+
+    /// Looks at a fan-out, and concludes it if its rule is met. `delivery` is acknowledged with the
+    /// verdict if there is one to create.
+    pub(crate) async fn evaluate(
+        &self,
+        (session, step): &Place,
+        delivery: Option<&Delivery>,
+    ) -> Result<(), Error> {
+        let verdict_key = keys::fan_in(session, *step);
+        let marker = keys::fan_in_published(session, *step);
+        let there = self
+            .parts
+            .documents
+            .get_many(&[verdict_key.clone(), marker.clone()])
+            .await?;
+        let (verdict, published) = match &there[..] {
+            [verdict, marker] => (verdict.as_ref(), marker.is_some()),
+            _ => (None, false),
+        };
+        let Some(fan_out) = self.fan_out(session, *step).await? else {
+            return Ok(());
+        };
+        if let Some(body) = verdict {
+            let verdict: FanInRecord = decode(&verdict_key, body)?;
+            if !published {
+                let publications = vec![fan_out.synthesis.clone()];
+                self.parts.committer.adopt(publications, marker, delivery).await?;
+            }
+            return self.mark_late(&fan_out, &verdict).await;
+        }
+        let completions = self.completions(&fan_out.correlation).await?;
+        let now: Millis = self.parts.host.now();
+        let Some(mut verdict) = decide(&fan_out, &completions, now) else {
+            return Ok(());
+        };
+        verdict.nonce = self.parts.host.nonce();
+        tracing::info!(
+            session = %session, step, correlation = %verdict.correlation,
+            cause = verdict.cause.as_str(), members = verdict.members.len(),
+            missing = verdict.missing.len(), "fan-in concluded"
+        );
+        let body = serde_json::to_vec(&verdict).unwrap_or_default();
+        // Lost means another aggregator's verdict is there, and it publishes. If it dies before it
+        // does, its own delivery comes again.
+        self.parts
+            .committer
+            .commit(
+                StepCommit {
+                    record: (verdict_key.clone(), body),
+                    nonce: verdict.nonce.clone(),
+                    objects: Vec::new(),
+                    publications: vec![fan_out.synthesis.clone()],
+                    marker,
+                },
+                delivery,
+            )
+            .await?;
+        if verdict.missing.is_empty() {
+            return Ok(());
+        }
+        // Somebody may have completed between the count and the verdict.
+        match self.parts.documents.get(&verdict_key).await? {
+            Some(body) => self.mark_late(&fan_out, &decode(&verdict_key, &body)?).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The fan-out record; `None` if its tree was erased.
+    async fn fan_out(
+        &self,
+        session: &SessionId,
+        step: u32,
+    ) -> Result<Option<Arc<FanOutRecord>>, Error> {
+        let key = keys::fan_out(session, step);
+        if let Ok(known) = self.fan_outs.lock()
+            && let Some(fan_out) = known.get(&key)
+        {
+            return Ok(Some(Arc::clone(fan_out)));
+        }
+        let Some(body) = self.parts.documents.get(&key).await? else {
+            // Children are published after the record is there, so it can only have been erased,
+            // or the message is not of this fleet.
+            tracing::info!(%key, "no such fan-out; its completion has no effect");
+            return Ok(None);
+        };
+        let fan_out: Arc<FanOutRecord> = Arc::new(decode(&key, &body)?);
+        if let Ok(mut known) = self.fan_outs.lock() {
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+            known.insert(key, Arc::clone(&fan_out));
+        }
+        Ok(Some(fan_out))
+    }
+
+    /// The distinct completions of a correlation, as the graph has them.
+    async fn completions(&self, correlation: &CorrelationId) -> Result<Vec<Completion>, Error> {
+        let sparql = format!(
+            "SELECT DISTINCT ?session ?status ?document ?tokens WHERE {{ \
+               ?completion <{}> ?correlation ; <{RDF_TYPE}> <{}> ; <{}> ?session ; <{}> ?status . \
+               OPTIONAL {{ ?completion <{}> ?document }} \
+               OPTIONAL {{ ?completion <{}> ?tokens }} }}",
+            tg::CORRELATION_ID,
+            tg::SUBAGENT_COMPLETION,
+            tg::SUBAGENT_SESSION_ID,
+            tg::STATUS,
+            tg::RESULT,
+            tg::TOKENS,
+        );
+        let bindings = [("correlation", Term::text(correlation.as_str()))];
+        let answer = self.parts.graph.query(&sparql, &bindings, QueryOptions::default()).await?;
+        let Answer::Solutions(found) = answer else { return Ok(Vec::new()) };
+        let mut completions: Vec<Completion> = (0..found.rows.len())
+            .map(|row| {
+                let text = |name| found.text(row, name).unwrap_or_default();
+                Completion {
+                    session: SessionId::from(text("session")),
+                    status: CompletionStatus::from_literal(text("status")),
+                    document: text("document").to_owned(),
+                    tokens: text("tokens").parse().unwrap_or_default(),
+                }
+            })
+            .collect();
+        completions.sort_by(|a, b| a.session.cmp(&b.session));
+        Ok(completions)
+    }
+
+    /// Marks completions that are no members of the verdict: kept, without effect.
+    async fn mark_late(&self, fan_out: &FanOutRecord, verdict: &FanInRecord) -> Result<(), Error> {
+        if verdict.missing.is_empty() {
+            return Ok(());
+        }
+        let completions = self.completions(&fan_out.correlation).await?;
+        let late: Vec<Batch> = completions
+            .iter()
+            .filter(|c| verdict.missing.iter().any(|child| child.session == c.session))
+            .map(|completion| {
+                let uri = uris::completion(&completion.session);
+                let mark = Triple::new(&uri, tg::LATE, Term::typed("true", xsd::BOOLEAN));
+                Batch {
+                    key: format!("{uri}#late"),
+                    root: fan_out.root.to_string(),
+                    collection: String::new(),
+                    conversation: String::new(),
+                    triples: vec![mark],
+                }
+            })
+            .collect();
+        if late.is_empty() {
+            return Ok(());
+        }
+        Ok(self.parts.graph.insert(late).await?)
+    }
+}
+
+fn read(delivery: &Delivery) -> Result<(Batch, Place), String> {
+    let message: Triples =
+        serde_json::from_slice(&delivery.payload).map_err(|error| error.to_string())?;
+    let place = place(&delivery.properties, property::PARENT, property::PARENT_STEP)?;
+    Ok((Batch::of_message(message, &delivery.properties), place))
+}
+
+/// A session and step out of a message's properties.
+pub(crate) fn place(
+    properties: &BTreeMap<String, String>,
+    session: &str,
+    step: &str,
+) -> Result<Place, String> {
+    let text = |name: &str| {
+        properties.get(name).ok_or_else(|| format!("the message has no property `{name}`"))
+    };
+    let number = text(step)?;
+    let step: u32 =
+        number.parse().map_err(|_| format!("property `{step}` is no step number: `{number}`"))?;
+    Ok((SessionId::from(text(session)?.as_str()), step))
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body)
+        .map_err(|error| Error::Unreadable { key: key.to_owned(), reason: error.to_string() })
+}

@@ -1,0 +1,99 @@
+//! The undertaker: dead-lettering is an outcome, not a place where runs are lost.
+//!
+//! It is the only consumer of the dead-letter topic. It ends the message's step as failed (or finds
+//! it over), so that a parent's fan-in sees a terminal sibling and a caller gets an answer, and
+//! parks the message for people.
+
+use crate::endings::Endings;
+use crate::error::Error;
+use crate::Parts;
+use agentfleet_broker::Delivery;
+use agentfleet_runtime::{Disposition, Handler};
+use agentfleet_schema::records::ParkedRecord;
+use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::{keys, AgentRequest, Ancestor, SessionId};
+use async_trait::async_trait;
+
+/// The worker of `dead-letter`.
+#[derive(Clone, Debug)]
+pub struct Undertaker {
+    parts: Parts,
+    endings: Endings,
+}
+
+impl Undertaker {
+    pub fn new(parts: Parts) -> Self {
+        Self { endings: Endings::new(parts.clone()), parts }
+    }
+
+    async fn bury(&self, delivery: &Delivery) -> Result<(), Error> {
+        let property = |name: &str| delivery.properties.get(name).map(String::as_str);
+        let reason = property(property::REASON).unwrap_or("delivered too often");
+        let origin = property(property::ORIGIN).unwrap_or_default();
+        if origin == topics::AGENT_REQUEST.as_str()
+            && let Some(request) = request_of(delivery)
+        {
+            self.endings.fail(request, delivery.properties.clone(), reason).await?;
+        }
+        let text = String::from_utf8(delivery.payload.to_vec());
+        let binary = text.is_err();
+        let body = text.unwrap_or_else(|error| {
+            error.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        });
+        let record = ParkedRecord {
+            id: delivery.message_id.clone(),
+            topic: origin.to_owned(),
+            reason: reason.to_owned(),
+            parked_at: self.parts.host.now(),
+            properties: delivery.properties.clone(),
+            body,
+            binary,
+            redriven_as: None,
+        };
+        let body = serde_json::to_vec(&record).unwrap_or_default();
+        self.parts.documents.create(&keys::parked(&delivery.message_id), body).await?;
+        Ok(())
+    }
+}
+
+/// The request of a dead letter: from its body, or from its properties where the body cannot be
+/// read. `None` if not even a session is known.
+fn request_of(delivery: &Delivery) -> Option<AgentRequest> {
+    let property = |name: &str| delivery.properties.get(name).map(String::as_str);
+    let mut request =
+        serde_json::from_slice::<AgentRequest>(&delivery.payload).unwrap_or_else(|_| {
+            let number = |name| property(name).and_then(|n| n.parse().ok()).unwrap_or_default();
+            let mut request = AgentRequest {
+                session_id: property(property::SESSION).unwrap_or_default().into(),
+                correlation_id: property(property::CORRELATION).unwrap_or_default().into(),
+                parent_session_id: property(property::PARENT).unwrap_or_default().into(),
+                step: number(property::STEP),
+                ..AgentRequest::default()
+            };
+            request.control.root = property(property::ROOT).unwrap_or_default().into();
+            request.control.index = number(property::INDEX);
+            if let Some(parent) = property(property::PARENT) {
+                request.control.ancestors =
+                    vec![Ancestor { session: parent.into(), step: number(property::PARENT_STEP) }];
+            }
+            request
+        });
+    if request.session_id.is_empty() {
+        let id = property(property::ID).filter(|id| !id.is_empty())?;
+        request.session_id = SessionId::derive(&["", &request.user, id]);
+    }
+    Some(request)
+}
+
+#[async_trait]
+impl Handler for Undertaker {
+    async fn handle(&self, delivery: &Delivery) -> Disposition {
+        match self.bury(delivery).await {
+            Ok(()) => Disposition::Ack,
+            Err(error) => {
+                tracing::warn!(message = %delivery.message_id, %error, "dead letter put off");
+                error.disposition()
+            }
+        }
+    }
+}

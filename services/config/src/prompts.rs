@@ -1,0 +1,365 @@
+//! Rendering prompts: templates in a sandbox.
+//!
+//! A template sees its variables and nothing else: no files, no other templates, no clock. What it
+//! may spend is bounded. A variable that is not there is an error and never an empty text, because
+//! a model would answer a prompt with a hole in it. Templates are compiled once and kept.
+
+use crate::Error;
+use agentfleet_schema::Operation;
+use agentfleet_schema::config::PromptItem;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Serde, Value as JinjaValue};
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// Instructions one template may run.
+const FUEL: u64 = 2_000_000;
+/// Bytes one template may render to: well below what a model takes.
+const MAX_BYTES: u64 = 4 << 20;
+/// Compiled templates kept.
+const KEPT: usize = 256;
+/// The name every template has in its own environment.
+const NAME: &str = "prompt";
+
+/// A prompt with its variables filled in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// May be empty: then there is no system message.
+    pub system: String,
+    pub prompt: String,
+}
+
+/// Renders a prompt item; `id` names it in errors.
+pub fn render(id: &str, item: &PromptItem, variables: &Value) -> Result<Rendered, Error> {
+    Ok(Rendered {
+        system: part(id, "system", &item.system, variables)?,
+        prompt: part(id, "prompt", &item.prompt, variables)?,
+    })
+}
+
+/// The variables an operation's prompt may use; `None` where they are the caller's own.
+pub fn variables(operation: Operation) -> Option<&'static [&'static str]> {
+    Some(match operation {
+        Operation::ClassifyTaskType => &["question", "task_types"],
+        Operation::SelectPattern => &["question", "task_type", "framing", "patterns"],
+        Operation::React => &[
+            "question",
+            "framing",
+            "goal",
+            "parent_context",
+            "tools",
+            "history",
+            "iterations_left",
+            "native",
+            "last",
+        ],
+        Operation::Decompose => &[
+            "question",
+            "framing",
+            "max_subagents",
+            "tools",
+            "patterns",
+            "groups",
+        ],
+        Operation::Review => &["question", "framing", "results", "missing", "rounds_left"],
+        Operation::Synthesise => &["question", "framing", "results", "missing", "max_words"],
+        Operation::Complete => &["question"],
+        Operation::Prompt => return None,
+    })
+}
+
+/// Why a template cannot be used, if it cannot: a line and a reason.
+pub(crate) fn check(id: &str, source: &str) -> Result<(), (usize, String)> {
+    let environment = compiled(source).map_err(|error| (line(&error), reason(&error)))?;
+    let operation = Operation::ALL
+        .into_iter()
+        .find(|operation| operation.as_str() == id);
+    let Some(known) = operation.and_then(variables) else {
+        return Ok(());
+    };
+    let mut unknown: Vec<String> = used(&environment)
+        .into_iter()
+        .filter(|name| !known.contains(&name.as_str()))
+        .collect();
+    unknown.sort();
+    let Some(name) = unknown.first() else {
+        return Ok(());
+    };
+    let at = source
+        .lines()
+        .position(|line| line.contains(name.as_str()))
+        .unwrap_or(0)
+        + 1;
+    Err((
+        at,
+        format!(
+            "there is no variable `{name}` (there are {})",
+            quoted(known)
+        ),
+    ))
+}
+
+fn part(id: &str, part: &'static str, source: &str, variables: &Value) -> Result<String, Error> {
+    if !source.contains(['{', '}']) {
+        return Ok(source.to_owned());
+    }
+    let prompt = || id.to_owned();
+    let template = |error: &minijinja::Error| Error::Template {
+        prompt: prompt(),
+        part,
+        line: line(error),
+        reason: reason(error),
+    };
+    let environment = compiled(source).map_err(|error| template(&error))?;
+    let given = JinjaValue::from(Serde(variables));
+    let mut out = Bounded(Vec::new());
+    let rendered = environment
+        .get_template(NAME)
+        .and_then(|template| template.render_captured_to(given, &mut out).map(drop));
+    match rendered {
+        Ok(()) => Ok(String::from_utf8_lossy(&out.0).into_owned()),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::UndefinedError => {
+                let names = missing(&environment, variables);
+                if names.is_empty() {
+                    template(&error)
+                } else {
+                    let given = variables
+                        .as_object()
+                        .map(|map| map.keys().collect::<Vec<_>>());
+                    Error::MissingVariable {
+                        prompt: prompt(),
+                        part,
+                        names: quoted(&names),
+                        given: quoted(&given.unwrap_or_default()),
+                    }
+                }
+            }
+            ErrorKind::OutOfFuel => Error::TooMuch {
+                prompt: prompt(),
+                part,
+                what: "its work",
+                most: FUEL,
+            },
+            ErrorKind::WriteFailure => Error::TooMuch {
+                prompt: prompt(),
+                part,
+                what: "its length",
+                most: MAX_BYTES,
+            },
+            _ => template(&error),
+        }),
+    }
+}
+
+/// Variables the template uses and nobody gave.
+fn missing(environment: &Environment<'_>, variables: &Value) -> Vec<String> {
+    let mut names: Vec<String> = used(environment)
+        .into_iter()
+        .filter(|name| variables.get(name).is_none())
+        .collect();
+    names.sort();
+    names
+}
+
+fn used(environment: &Environment<'_>) -> Vec<String> {
+    let Ok(template) = environment.get_template(NAME) else {
+        return Vec::new();
+    };
+    let builtin = |name: &String| environment.globals().any(|(global, _)| global == name);
+    template
+        .undeclared_variables(false)
+        .into_iter()
+        .filter(|name| !builtin(name))
+        .collect()
+}
+
+fn quoted<T: AsRef<str>>(names: &[T]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names
+        .iter()
+        .map(|name| format!("`{}`", name.as_ref()))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn line(error: &minijinja::Error) -> usize {
+    error.line().unwrap_or(1)
+}
+
+fn reason(error: &minijinja::Error) -> String {
+    let detail = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), str::to_owned);
+    if error.kind() == ErrorKind::UndefinedError && error.detail().is_none() {
+        return "a value used here does not exist".to_owned();
+    }
+    detail
+}
+
+type Compiled = Arc<Environment<'static>>;
+
+/// Templates by their text: the same in every version of the config that holds them.
+static COMPILED: LazyLock<Mutex<HashMap<String, Compiled>>> = LazyLock::new(Mutex::default);
+
+fn compiled(source: &str) -> Result<Compiled, minijinja::Error> {
+    if let Some(known) = kept().get(source) {
+        return Ok(Arc::clone(known));
+    }
+    let environment = Arc::new(compile(source)?);
+    let mut kept = kept();
+    if kept.len() >= KEPT {
+        kept.clear();
+    }
+    kept.insert(source.to_owned(), Arc::clone(&environment));
+    Ok(environment)
+}
+
+fn kept() -> std::sync::MutexGuard<'static, HashMap<String, Compiled>> {
+    COMPILED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Each template has an environment of its own, so that it cannot reach another.
+fn compile(source: &str) -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()?;
+    environment.set_syntax(syntax);
+    environment.add_template_owned(NAME, source.to_owned())?;
+    Ok(environment)
+}
+
+/// Takes bytes up to the limit.
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if (self.0.len() + bytes.len()) as u64 > MAX_BYTES {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    fn item(prompt: &str) -> PromptItem {
+        PromptItem {
+            prompt: prompt.to_owned(),
+            ..PromptItem::default()
+        }
+    }
+
+    fn error(prompt: &str, variables: &Value) -> String {
+        render("p", &item(prompt), variables)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn both_parts_are_rendered_and_nothing_is_escaped() {
+        let item = PromptItem {
+            system: "Be {{ how }}.".to_owned(),
+            prompt: "{% for x in list %}\n- {{ x }}\n{% endfor %}\nEnd".to_owned(),
+            response_type: String::new(),
+        };
+        let variables = json!({"how": "<b> & \"kind\"", "list": ["a", "b"]});
+        let rendered = render("p", &item, &variables).unwrap();
+        assert_eq!(rendered.system, "Be <b> & \"kind\".");
+        assert_eq!(rendered.prompt, "- a\n- b\nEnd");
+    }
+
+    #[test]
+    fn a_missing_variable_names_itself_the_prompt_and_what_there_is() {
+        assert_eq!(
+            error(
+                "{{ question }} {{ framing }} {{ tools }}",
+                &json!({"question": "q", "goal": "g"})
+            ),
+            "prompt `p`, prompt: `framing`, `tools` are not given (given: `goal`, `question`)"
+        );
+        assert_eq!(
+            error("{{ question }}", &json!({})),
+            "prompt `p`, prompt: `question` is not given (given: none)"
+        );
+    }
+
+    #[test]
+    fn a_missing_field_names_its_line() {
+        let text = error(
+            "one\n{% for t in tools %}\n{{ t.nmae }}\n{% endfor %}",
+            &json!({"tools": [{"name": "a"}]}),
+        );
+        assert!(text.contains("line 3"), "{text}");
+    }
+
+    #[test]
+    fn a_variable_may_be_asked_for_with_is_defined() {
+        let rendered = render(
+            "p",
+            &item("{% if x is defined %}{{ x }}{% endif %}."),
+            &json!({}),
+        );
+        assert_eq!(rendered.unwrap().prompt, ".");
+    }
+
+    #[test]
+    fn a_template_reaches_no_file_and_no_other_template() {
+        for source in [
+            "{% include '/etc/passwd' %}",
+            "{% extends 'other' %}",
+            "{% import 'other' as o %}",
+        ] {
+            assert!(check("custom", source).is_err(), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_runaway_template_is_ended() {
+        let endless =
+            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
+        assert!(
+            error(endless, &json!({})).contains("its work"),
+            "{}",
+            error(endless, &json!({}))
+        );
+        let long = "{% for a in range(9999) %}{{ text }}{% endfor %}";
+        assert!(error(long, &json!({"text": "x".repeat(10_000)})).contains("its length"));
+    }
+
+    #[test]
+    fn a_wrong_template_of_an_operation_is_found_before_it_is_used() {
+        assert_eq!(
+            check("agent-react", "{{ question }}{% if last %}!{% endif %}"),
+            Ok(())
+        );
+        let (line, reason) = check("agent-react", "x\n{{ questoin }}").unwrap_err();
+        assert_eq!(line, 2);
+        assert!(
+            reason.contains("`questoin`") && reason.contains("`question`"),
+            "{reason}"
+        );
+        let (line, _) = check("agent-react", "a\nb\n{% if %}").unwrap_err();
+        assert_eq!(line, 3);
+        // A prompt of one's own has variables of its own.
+        assert_eq!(check("my-prompt", "{{ anything }}{{ range(3) }}"), Ok(()));
+    }
+}

@@ -1,0 +1,304 @@
+//! The configuration the product comes with, and how it gets into a store.
+//!
+//! A seed directory has one folder for each item type and one file for each item, named after its
+//! key: `tool/document-search.json`. A prompt may be `prompt/KEY.md`, which is easier to edit:
+//!
+//! ```text
+//! ---
+//! response-type: json
+//! ---
+//! <system>
+//! Template of the system message; may be left out.
+//! </system>
+//! Template of the user message.
+//! ```
+//!
+//! The same files are in the binary ([`embedded`]).
+
+use crate::error::Problem;
+use crate::{ConfigStore, Error, Item, ItemVersion, embedded as store};
+use agentfleet_schema::config::{Snapshot, item_type};
+use serde_json::{Value, json};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The author of what seeding writes.
+pub const AUTHOR: &str = "seed";
+
+/// Type, file name and text of every seed file.
+const FILES: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/seeds.rs"));
+
+/// The items in the binary.
+pub fn embedded() -> Result<Vec<Item>, Error> {
+    FILES
+        .iter()
+        .map(|(item_type, name, text)| item(item_type, name, text))
+        .collect()
+}
+
+/// The items in the binary as a set, for what must work with an empty store. Its version is 0.
+pub fn embedded_snapshot() -> Result<Arc<Snapshot>, Error> {
+    Ok(Arc::new(store::loose(&embedded()?)))
+}
+
+/// The items of a seed directory.
+pub fn directory(root: &Path) -> Result<Vec<Item>, Error> {
+    let broken = |path: &Path, reason: String| Error::SeedFile {
+        path: path.display().to_string(),
+        reason,
+    };
+    let mut items = Vec::new();
+    let mut found = false;
+    for item_type in item_type::ALL {
+        let folder = root.join(item_type);
+        if !folder.is_dir() {
+            continue;
+        }
+        found = true;
+        let entries = std::fs::read_dir(&folder).map_err(|e| broken(&folder, e.to_string()))?;
+        let mut paths = Vec::new();
+        for entry in entries {
+            paths.push(entry.map_err(|e| broken(&folder, e.to_string()))?.path());
+        }
+        paths.sort();
+        for path in paths {
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if name.starts_with('.') || !path.is_file() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).map_err(|e| broken(&path, e.to_string()))?;
+            items.push(item(item_type, &name, &text)?);
+        }
+    }
+    if !found {
+        let folders = item_type::ALL.join("`, `");
+        return Err(broken(
+            root,
+            format!("holds no seeds (there should be folders `{folders}`)"),
+        ));
+    }
+    Ok(items)
+}
+
+/// Seeds a store: see [`ConfigStore::seed`].
+pub async fn seed(store: &dyn ConfigStore, items: Vec<Item>) -> Result<SeedReport, Error> {
+    store.seed(items).await
+}
+
+/// What seeding did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SeedReport {
+    /// The store's version afterwards.
+    pub version: u64,
+    /// Items that never were there.
+    pub added: usize,
+    /// Items that only seeding ever wrote, and that have changed.
+    pub updated: usize,
+    pub unchanged: usize,
+    /// Items a person edited, left alone.
+    pub edited: usize,
+    /// Items a person deleted, left alone.
+    pub deleted: usize,
+    /// Items left out because they refer to what a person took away.
+    pub left_out: Vec<Problem>,
+}
+
+impl SeedReport {
+    pub fn changed(&self) -> bool {
+        self.added + self.updated > 0
+    }
+}
+
+impl fmt::Display for SeedReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "version {}: {} added", self.version, self.added)?;
+        write!(
+            f,
+            ", {} updated, {} unchanged",
+            self.updated, self.unchanged
+        )?;
+        for (count, what) in [(self.edited, "edited"), (self.deleted, "deleted")] {
+            if count > 0 {
+                write!(f, ", {count} left as {what} by people")?;
+            }
+        }
+        for problem in &self.left_out {
+            write!(f, "\nleft out: {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An item that seeding is to write.
+pub(crate) struct Wanted {
+    pub(crate) item: Item,
+    /// Whether it never was there.
+    is_new: bool,
+}
+
+impl SeedReport {
+    /// Sorts an item by its newest version; `None` if it is to be left as it is.
+    pub(crate) fn sort(&mut self, newest: Option<&ItemVersion>, item: Item) -> Option<Wanted> {
+        let (count, is_new) = match newest {
+            None => (&mut self.added, Some(true)),
+            Some(newest) if newest.deleted => (&mut self.deleted, None),
+            Some(newest) if newest.item.value == item.value => (&mut self.unchanged, None),
+            Some(newest) if newest.author == AUTHOR => (&mut self.updated, Some(false)),
+            Some(_) => (&mut self.edited, None),
+        };
+        *count += 1;
+        is_new.map(|is_new| Wanted { item, is_new })
+    }
+
+    /// Takes an item back if one of these problems is with it; `false` if it stays.
+    pub(crate) fn leave_out(&mut self, problems: &[Problem], wanted: &Wanted) -> bool {
+        let Item { item_type, key, .. } = &wanted.item;
+        let found = problems
+            .iter()
+            .find(|p| p.item_type == *item_type && p.key == *key);
+        let Some(problem) = found else { return false };
+        *(if wanted.is_new {
+            &mut self.added
+        } else {
+            &mut self.updated
+        }) -= 1;
+        self.left_out.push(problem.clone());
+        true
+    }
+}
+
+/// The item of one file.
+fn item(item_type: &str, name: &str, text: &str) -> Result<Item, Error> {
+    let broken = |reason: String| Error::SeedFile {
+        path: format!("{item_type}/{name}"),
+        reason,
+    };
+    let (key, value) = match name.rsplit_once('.') {
+        Some((key, "json")) => (
+            key,
+            serde_json::from_str(text).map_err(|error| broken(error.to_string()))?,
+        ),
+        Some((key, "md")) if item_type == item_type::PROMPT => (key, prompt(text).map_err(broken)?),
+        _ if item_type == item_type::PROMPT => {
+            return Err(broken("must end in `.md` or `.json`".to_owned()));
+        }
+        _ => return Err(broken("must end in `.json`".to_owned())),
+    };
+    Ok(Item {
+        item_type: item_type.to_owned(),
+        key: key.to_owned(),
+        value,
+    })
+}
+
+/// The prompt item of a Markdown file.
+fn prompt(text: &str) -> Result<Value, String> {
+    let text = text.replace("\r\n", "\n");
+    let mut rest = text.as_str();
+    let mut value = json!({});
+    if let Some(after) = rest.strip_prefix("---\n") {
+        let (front, body) = after
+            .split_once("\n---\n")
+            .ok_or("the front matter has no second `---` line")?;
+        for line in front.lines().filter(|line| !line.trim().is_empty()) {
+            match line.split_once(':') {
+                Some(("response-type", kind)) => value["response-type"] = json!(kind.trim()),
+                _ => {
+                    return Err(format!(
+                        "unknown front matter `{line}` (known: `response-type: json`)"
+                    ));
+                }
+            }
+        }
+        rest = body;
+    }
+    if let Some(after) = rest.trim_start().strip_prefix("<system>") {
+        let (system, body) = after
+            .split_once("</system>")
+            .ok_or("`<system>` is not closed")?;
+        value["system"] = json!(system.trim());
+        rest = body;
+    }
+    value["prompt"] = json!(rest.trim());
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_prompt_file_has_front_matter_system_and_user_text() {
+        let table = [
+            ("Just {{ text }}.\n", json!({"prompt": "Just {{ text }}."})),
+            (
+                "---\nresponse-type: json\n---\n<system>\nBe brief.\n</system>\n\nAsk.\n",
+                json!({"response-type": "json", "system": "Be brief.", "prompt": "Ask."}),
+            ),
+            (
+                "---\r\nresponse-type: text\r\n---\r\nA\r\n---\r\nB",
+                json!({"response-type": "text", "prompt": "A\n---\nB"}),
+            ),
+        ];
+        for (text, value) in table {
+            assert_eq!(item("prompt", "p.md", text).unwrap().value, value);
+        }
+        for text in [
+            "---\nno end",
+            "---\ncolour: red\n---\nx",
+            "<system>\nno end",
+        ] {
+            assert!(item("prompt", "p.md", text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_items_in_the_binary_are_those_of_the_source_tree() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seed-config");
+        let mut here = directory(&root).unwrap();
+        let mut there = embedded().unwrap();
+        for items in [&mut here, &mut there] {
+            items.sort_by(|a, b| (&a.item_type, &a.key).cmp(&(&b.item_type, &b.key)));
+        }
+        assert_eq!(here, there);
+        assert_eq!(crate::validate::items(&there), []);
+        assert_eq!(crate::validate::together(&embedded_snapshot().unwrap()), []);
+    }
+
+    #[test]
+    fn a_directory_gives_the_items_of_its_files_and_names_what_is_wrong() {
+        let root = tempfile::tempdir().unwrap();
+        let error = directory(root.path()).unwrap_err().to_string();
+        assert!(error.contains("`agent-pattern`"), "{error}");
+        for (path, text) in [
+            ("agent-pattern/react.json", "{\"name\": \"react\"}"),
+            ("prompt/a.md", "A"),
+            ("prompt/.hidden", ""),
+            ("dossier/ignored.txt", ""),
+        ] {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let keys: Vec<_> = directory(root.path())
+            .unwrap()
+            .into_iter()
+            .map(|item| item.key)
+            .collect();
+        assert_eq!(keys, ["react", "a"]);
+        fs::write(root.path().join("agent-pattern/broken.json"), "{").unwrap();
+        let error = directory(root.path()).unwrap_err().to_string();
+        assert!(error.contains("agent-pattern/broken.json"), "{error}");
+        fs::remove_file(root.path().join("agent-pattern/broken.json")).unwrap();
+        fs::write(root.path().join("agent-pattern/notes.txt"), "").unwrap();
+        let error = directory(root.path()).unwrap_err().to_string();
+        assert!(error.contains("notes.txt"), "{error}");
+    }
+}

@@ -1,0 +1,546 @@
+//! Checks before anything is stored: each item by its schema and its meaning, and all together.
+
+use crate::error::Problem;
+use crate::{Item, prompts};
+use agentfleet_schema::config::{
+    AgentPattern, AgentTaskType, JoinPolicy, ModelProfile, PromptItem, Snapshot, ToolItem,
+    item_type, tool_kind,
+};
+use agentfleet_schema::json_schema;
+use agentfleet_schema::request::RunLimits;
+use jsonschema::Validator;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+/// The longest type or key.
+const MAX_NAME: usize = 200;
+/// JSON types an argument may have.
+const ARGUMENT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "object", "array"];
+const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
+const RESPONSE_TYPES: &[&str] = &["", "text", "json"];
+
+static VALIDATORS: LazyLock<Vec<(&'static str, Validator)>> = LazyLock::new(|| {
+    let compile = |(name, schema): (&'static str, Value)| {
+        Some((name, jsonschema::validator_for(&schema).ok()?))
+    };
+    json_schema::config_items()
+        .into_iter()
+        .filter_map(compile)
+        .collect()
+});
+
+/// Everything that is wrong with items by themselves.
+pub fn items(items: &[Item]) -> Vec<Problem> {
+    let mut seen = BTreeSet::new();
+    let mut problems = Vec::new();
+    for item in items {
+        let mut check = Check {
+            item,
+            problems: &mut problems,
+        };
+        check.names();
+        if !seen.insert((&item.item_type, &item.key)) {
+            check.problem("", "it is there twice");
+        }
+        check.value();
+    }
+    problems
+}
+
+/// Everything that is wrong between the items of a set: references without their end.
+pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut problem = |item_type: &str, key: &str, field: String, reason: String| {
+        let (item_type, key) = (item_type.to_owned(), key.to_owned());
+        problems.push(Problem {
+            item_type,
+            key,
+            field,
+            reason,
+        });
+    };
+    for (key, task_type) in &set.task_types {
+        for (index, name) in task_type.valid_patterns.iter().enumerate() {
+            if !set.patterns.contains_key(name) {
+                let reason = unknown("pattern", name, set.patterns.keys());
+                problem(
+                    item_type::AGENT_TASK_TYPE,
+                    key,
+                    format!("/valid_patterns/{index}"),
+                    reason,
+                );
+            }
+        }
+    }
+    for (key, tool) in &set.tools {
+        if let (tool_kind::PROMPT, Some(template)) = (tool.kind.as_str(), &tool.template) {
+            if !set.prompts.contains_key(template) {
+                let reason = unknown("prompt", template, set.prompts.keys());
+                problem(item_type::TOOL, key, "/template".to_owned(), reason);
+            }
+        }
+    }
+    problems
+}
+
+struct Check<'a> {
+    item: &'a Item,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn problem(&mut self, field: impl Into<String>, reason: impl Into<String>) {
+        self.problems.push(Problem {
+            item_type: self.item.item_type.clone(),
+            key: self.item.key.clone(),
+            field: field.into(),
+            reason: reason.into(),
+        });
+    }
+
+    fn names(&mut self) {
+        for (what, name) in [("type", &self.item.item_type), ("key", &self.item.key)] {
+            if name.trim() != name
+                || name.is_empty()
+                || name.len() > MAX_NAME
+                || name.contains(char::is_control)
+            {
+                let reason = format!(
+                    "the {what} must have 1 to {MAX_NAME} characters and no blanks around it"
+                );
+                self.problem("", reason);
+            }
+        }
+    }
+
+    fn value(&mut self) {
+        match self.item.item_type.as_str() {
+            item_type::AGENT_PATTERN => self.typed(Self::pattern),
+            item_type::AGENT_TASK_TYPE => self.typed(Self::task_type),
+            item_type::PROMPT => self.typed(Self::prompt),
+            item_type::TOOL => self.typed(Self::tool),
+            item_type::MODEL_PROFILE => self.typed(Self::profile),
+            // Others may keep here what this product does not read.
+            _ => (),
+        }
+    }
+
+    /// Checks the shape, and if it holds, the meaning.
+    fn typed<T: DeserializeOwned>(&mut self, meaning: impl FnOnce(&mut Self, &T)) {
+        let before = self.problems.len();
+        let item = self.item;
+        let validator = VALIDATORS.iter().find(|(name, _)| *name == item.item_type);
+        if let Some((_, validator)) = validator {
+            for error in validator.iter_errors(&item.value) {
+                let field = error.instance_path().as_str().to_owned();
+                self.problem(field, shortened(&error.to_string()));
+            }
+        }
+        if self.problems.len() > before {
+            return;
+        }
+        match serde_json::from_value(item.value.clone()) {
+            Ok(value) => meaning(self, &value),
+            Err(error) => self.problem("", error.to_string()),
+        }
+    }
+
+    fn named(&mut self, name: &str) {
+        if name != self.item.key {
+            let reason = format!("the name `{name}` must equal the key `{}`", self.item.key);
+            self.problem("/name", reason);
+        }
+    }
+
+    fn limits(&mut self, limits: &RunLimits) {
+        let numbers = [
+            ("max_iterations", limits.max_iterations.map(u64::from)),
+            ("max_subagents", limits.max_subagents.map(u64::from)),
+            ("max_tokens", limits.max_tokens),
+            ("subagent_timeout_ms", limits.subagent_timeout_ms),
+            ("run_timeout_ms", limits.run_timeout_ms),
+        ];
+        for (name, number) in numbers {
+            if number == Some(0) {
+                self.problem(format!("/{name}"), "must be at least 1");
+            }
+        }
+    }
+
+    fn pattern(&mut self, pattern: &AgentPattern) {
+        self.named(&pattern.name);
+        self.limits(&pattern.limits);
+    }
+
+    fn task_type(&mut self, task_type: &AgentTaskType) {
+        self.named(&task_type.name);
+        self.limits(&task_type.limits);
+        if task_type.join == JoinPolicy::AtLeast(0) {
+            self.problem("/join", "`at-least` must be at least 1");
+        }
+    }
+
+    fn prompt(&mut self, prompt: &PromptItem) {
+        if prompt.prompt.trim().is_empty() {
+            self.problem("/prompt", "must not be empty");
+        }
+        for (field, source) in [("/prompt", &prompt.prompt), ("/system", &prompt.system)] {
+            if let Err((line, reason)) = prompts::check(&self.item.key, source) {
+                self.problem(field, format!("line {line}: {reason}"));
+            }
+        }
+        self.among("/response-type", &prompt.response_type, RESPONSE_TYPES);
+    }
+
+    fn tool(&mut self, tool: &ToolItem) {
+        self.named(&tool.name);
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if tool.name.len() > 64 || !tool.name.chars().all(plain) {
+            let reason = "models take only letters, digits, `_` and `-`, at most 64 of them";
+            self.problem("/name", reason);
+        }
+        self.among("/type", &tool.kind, tool_kind::ALL);
+        if tool.kind == tool_kind::PROMPT && tool.template.is_none() {
+            self.problem("/template", "a `prompt` tool must name a prompt here");
+        }
+        if tool.kind == tool_kind::HTTP {
+            match &tool.url {
+                Some(url) if url.starts_with("https://") || url.starts_with("http://") => (),
+                Some(_) => self.problem("/url", "must begin with `https://` or `http://`"),
+                None => self.problem("/url", "an `http` tool must have an address here"),
+            }
+        }
+        if let Some(method) = &tool.method {
+            self.among("/method", &method.to_ascii_uppercase(), METHODS);
+        }
+        let mut names = BTreeSet::new();
+        for (index, argument) in tool.arguments.iter().enumerate() {
+            if argument.name.is_empty() || !names.insert(&argument.name) {
+                let reason = "each argument must have a name of its own";
+                self.problem(format!("/arguments/{index}/name"), reason);
+            }
+            self.among(
+                &format!("/arguments/{index}/type"),
+                &argument.kind,
+                ARGUMENT_TYPES,
+            );
+        }
+        if tool.limit == Some(0) {
+            self.problem("/limit", "must be at least 1");
+        }
+        if tool.timeout_ms == Some(0) {
+            self.problem("/timeout-ms", "must be at least 1");
+        }
+    }
+
+    fn profile(&mut self, profile: &ModelProfile) {
+        for (field, price) in [
+            ("/input-price", profile.input_price),
+            ("/output-price", profile.output_price),
+        ] {
+            if price.is_some_and(|price| price < 0.0) {
+                self.problem(field, "a price must not be negative");
+            }
+        }
+        if profile
+            .temperature
+            .is_some_and(|t| !(0.0..=2.0).contains(&t))
+        {
+            self.problem("/temperature", "must be from 0 to 2");
+        }
+        if profile.max_tokens == Some(0) {
+            self.problem("/max-tokens", "must be at least 1");
+        }
+    }
+
+    fn among(&mut self, field: &str, value: &str, known: &[&str]) {
+        if !known.contains(&value) {
+            let known: Vec<_> = known.iter().filter(|one| !one.is_empty()).collect();
+            self.problem(field, unknown("value", value, known));
+        }
+    }
+}
+
+fn unknown<T: std::fmt::Display>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = T>,
+) -> String {
+    let known: Vec<String> = known.into_iter().map(|one| format!("`{one}`")).collect();
+    if known.is_empty() {
+        return format!("unknown {what} `{name}` (there is none)");
+    }
+    format!("unknown {what} `{name}` (available: {})", known.join(", "))
+}
+
+/// A message may quote the whole value; people need its beginning.
+fn shortened(message: &str) -> String {
+    if message.chars().count() <= 240 {
+        return message.to_owned();
+    }
+    let half = |chars: &mut dyn Iterator<Item = char>| chars.take(110).collect::<String>();
+    let tail: String = half(&mut message.chars().rev()).chars().rev().collect();
+    format!("{} ... {tail}", half(&mut message.chars()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn found(item_type: &str, key: &str, value: Value) -> Vec<(String, String)> {
+        let item = Item {
+            item_type: item_type.to_owned(),
+            key: key.to_owned(),
+            value,
+        };
+        items(&[item])
+            .into_iter()
+            .map(|problem| (problem.field, problem.reason))
+            .collect()
+    }
+
+    #[test]
+    fn every_type_has_a_schema() {
+        let names: Vec<_> = VALIDATORS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, item_type::ALL);
+    }
+
+    #[test]
+    fn what_is_right_has_no_problem() {
+        let table = [
+            (
+                "agent-pattern",
+                "react",
+                json!({"name": "react", "max_iterations": 10, "max_depth": 0}),
+            ),
+            (
+                "agent-task-type",
+                "t",
+                json!({"name": "t", "framing": "as a peer calls it", "join": {"at-least": 2}}),
+            ),
+            (
+                "prompt",
+                "own",
+                json!({"prompt": "{{ anything }}", "response-type": "json"}),
+            ),
+            (
+                "tool",
+                "search",
+                json!({"name": "search", "type": "document-search", "unknown": 1}),
+            ),
+            (
+                "tool",
+                "call",
+                json!({"name": "call", "type": "http", "url": "https://x/", "method": "post"}),
+            ),
+            (
+                "model-profile",
+                "agent-react",
+                json!({"model": "m", "input-price": 0, "temperature": 0.2}),
+            ),
+            ("something-else", "any", json!([1, 2, 3])),
+        ];
+        for (item_type, key, value) in table {
+            assert_eq!(found(item_type, key, value), [], "{item_type} {key}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_field_and_reason() {
+        let table = [
+            (
+                "agent-pattern",
+                "a",
+                json!({"name": "b"}),
+                "/name",
+                "must equal the key `a`",
+            ),
+            (
+                "agent-pattern",
+                "a",
+                json!({}),
+                "",
+                "\"name\" is a required property",
+            ),
+            ("agent-pattern", "a", json!("a"), "", "not of type"),
+            (
+                "agent-pattern",
+                "a",
+                json!({"name": "a", "max_iterations": 0}),
+                "/max_iterations",
+                "at least 1",
+            ),
+            (
+                "agent-pattern",
+                "a",
+                json!({"name": "a", "max_iterations": "many"}),
+                "/max_iterations",
+                "not of type",
+            ),
+            (
+                "agent-task-type",
+                "t",
+                json!({"name": "t", "valid_patterns": "react"}),
+                "/valid_patterns",
+                "not of type",
+            ),
+            (
+                "agent-task-type",
+                "t",
+                json!({"name": "t", "join": {"at-least": 0}}),
+                "/join",
+                "at least 1",
+            ),
+            (
+                "agent-task-type",
+                "t",
+                json!({"name": "t", "framing": "a", "framing_prompt": "b"}),
+                "",
+                "duplicate field",
+            ),
+            (
+                "prompt",
+                "p",
+                json!({"prompt": " "}),
+                "/prompt",
+                "must not be empty",
+            ),
+            (
+                "prompt",
+                "p",
+                json!({"prompt": "a\n{% endfor %}"}),
+                "/prompt",
+                "line 2",
+            ),
+            (
+                "prompt",
+                "agent-react",
+                json!({"prompt": "x", "system": "{{ qestion }}"}),
+                "/system",
+                "no variable `qestion`",
+            ),
+            (
+                "prompt",
+                "p",
+                json!({"prompt": "x", "response-type": "xml"}),
+                "/response-type",
+                "available: `text`, `json`",
+            ),
+            (
+                "tool",
+                "t",
+                json!({"name": "t", "type": "serch"}),
+                "/type",
+                "unknown value `serch`",
+            ),
+            (
+                "tool",
+                "a b",
+                json!({"name": "a b", "type": "http", "url": "http://x"}),
+                "/name",
+                "letters",
+            ),
+            (
+                "tool",
+                "t",
+                json!({"name": "t", "type": "http"}),
+                "/url",
+                "must have an address",
+            ),
+            (
+                "tool",
+                "t",
+                json!({"name": "t", "type": "http", "url": "file:///etc"}),
+                "/url",
+                "https",
+            ),
+            (
+                "tool",
+                "t",
+                json!({"name": "t", "type": "http", "url": "https://x", "method": "BREW"}),
+                "/method",
+                "BREW",
+            ),
+            (
+                "tool",
+                "t",
+                json!({"name": "t", "type": "prompt"}),
+                "/template",
+                "must name a prompt",
+            ),
+            (
+                "tool",
+                "t",
+                json!({"name": "t", "type": "prompt", "template": "p", "arguments": [{"name": "a"}, {"name": "a"}]}),
+                "/arguments/1/name",
+                "of its own",
+            ),
+            (
+                "tool",
+                "t",
+                json!({"name": "t", "type": "prompt", "template": "p", "arguments": [{"name": "a", "type": "date"}]}),
+                "/arguments/0/type",
+                "`integer`",
+            ),
+            (
+                "model-profile",
+                "p",
+                json!({"input-price": -1}),
+                "/input-price",
+                "negative",
+            ),
+            (
+                "model-profile",
+                "p",
+                json!({"temperature": 3}),
+                "/temperature",
+                "0 to 2",
+            ),
+            (
+                "tool",
+                "",
+                json!({"name": "", "type": "http", "url": "http://x"}),
+                "",
+                "1 to 200",
+            ),
+            (" x", "k", json!(1), "", "1 to 200"),
+        ];
+        for (item_type, key, value, field, reason) in table {
+            let problems = found(item_type, key, value.clone());
+            assert!(
+                problems
+                    .iter()
+                    .any(|(at, why)| at == field && why.contains(reason)),
+                "{item_type} {value}: {problems:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_same_item_twice_in_one_put_is_refused() {
+        let item = Item {
+            item_type: "x".to_owned(),
+            key: "k".to_owned(),
+            value: json!(1),
+        };
+        let problems = items(&[item.clone(), item]);
+        assert_eq!(problems.len(), 1);
+        assert!(
+            problems
+                .iter()
+                .all(|problem| problem.to_string() == "`x` item `k`: it is there twice")
+        );
+    }
+
+    #[test]
+    fn a_long_value_is_not_quoted_whole() {
+        let problems = found("agent-pattern", "a", json!("x".repeat(5000)));
+        assert!(
+            problems.iter().all(|(_, reason)| reason.len() < 300),
+            "{problems:?}"
+        );
+    }
+}

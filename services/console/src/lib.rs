@@ -1,0 +1,4 @@
+//! Everything the command line shows to people.
+pub mod style;
+pub mod text;
+pub mod trace;

@@ -1,0 +1,536 @@
+//! From triples to a trace.
+//!
+//! A graph may be partial (the run is still going, or the writer lags), repeated, written by a peer,
+//! or wrong. Whatever it says, building ends, each session appears once, and what a session holds
+//! follows from the statements alone, not from their order.
+
+use super::facts::{distinct, name_in, Facts};
+use super::model::{
+    Completion, Conclusion, Confidence, Decision, FanOut, Goal, Instant, Iteration, Observation,
+    Routing, Session, Source, Spent, State, Step, Synthesis, Work,
+};
+use super::order::in_order;
+use super::Trace;
+use agentfleet_schema::vocabulary::{prov, tg, RDFS_LABEL};
+use agentfleet_schema::{uris, CorrelationId, SessionId, Triple};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Levels of sessions below a root; what lies deeper becomes a root of its own. Runs have a handful,
+/// and renderers recurse.
+const MAX_DEPTH: u32 = 64;
+
+impl Trace {
+    /// Reads everything the triples tell about sessions.
+    pub fn from_triples(triples: &[Triple]) -> Self {
+        let triples = distinct(triples);
+        let sessions = {
+            let facts = Facts::new(&triples);
+            let builder = Builder { nodes: nodes_by_session(&facts), facts: &facts };
+            let mut sessions: Vec<Session> =
+                session_uris(&builder).into_iter().map(|uri| builder.session(uri)).collect();
+            link_goals(&mut sessions);
+            as_trees(sessions)
+        };
+        Self { sessions, triples }
+    }
+}
+
+/// The kinds of node that hang on a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Routing,
+    Decision,
+    Iteration,
+    FanOut,
+    Synthesis,
+    Conclusion,
+    Completion,
+}
+
+impl Kind {
+    const BY_CLASS: [(&'static str, Self); 8] = [
+        (tg::ROUTING_DECISION, Self::Routing),
+        (tg::DECISION, Self::Decision),
+        (tg::FAN_OUT, Self::FanOut),
+        (tg::SYNTHESIS, Self::Synthesis),
+        (tg::SUBAGENT_COMPLETION, Self::Completion),
+        (tg::CONCLUSION, Self::Conclusion),
+        (tg::ANALYSIS, Self::Iteration),
+        (tg::TOOL_USE, Self::Iteration),
+    ];
+
+    fn of(facts: &Facts<'_>, uri: &str) -> Option<Self> {
+        Self::BY_CLASS.iter().find(|(class, _)| facts.is_a(uri, class)).map(|(_, kind)| *kind)
+    }
+}
+
+/// Nodes by the session that generated them; a peer's, which may not say so, by their URI.
+fn nodes_by_session<'a>(facts: &Facts<'a>) -> BTreeMap<String, Vec<(&'a str, Kind)>> {
+    let mut nodes: BTreeMap<String, Vec<(&str, Kind)>> = BTreeMap::new();
+    for subject in facts.subjects() {
+        let Some(kind) = Kind::of(facts, subject) else { continue };
+        let session = facts
+            .link(subject, prov::WAS_GENERATED_BY)
+            .or_else(|| uris::session_of(subject).map(|id| uris::session(&id)));
+        if let Some(session) = session.filter(|session| session != subject) {
+            nodes.entry(session).or_default().push((subject, kind));
+        }
+    }
+    nodes
+}
+
+/// Every session that is told of: described, at work, or missed by a synthesis.
+fn session_uris(builder: &Builder<'_>) -> BTreeSet<String> {
+    let facts = builder.facts;
+    let described = facts.subjects().filter(|subject| {
+        facts.is_a(subject, tg::AGENT_QUESTION)
+            || facts.has(subject, tg::ROOT_SESSION_ID)
+            || (facts.has(subject, tg::QUERY) && Kind::of(facts, subject).is_none())
+    });
+    let missed = facts.subjects().flat_map(|subject| facts.links(subject, tg::MISSING));
+    described.chain(missed).map(str::to_owned).chain(builder.nodes.keys().cloned()).collect()
+}
+
+fn session_id(uri: &str) -> SessionId {
+    uris::session_of(uri).unwrap_or_else(|| SessionId::new(uri))
+}
+
+struct Builder<'a> {
+    facts: &'a Facts<'a>,
+    nodes: BTreeMap<String, Vec<(&'a str, Kind)>>,
+}
+
+impl Builder<'_> {
+    fn session(&self, uri: String) -> Session {
+        let facts = self.facts;
+        let nodes = self.nodes.get(&uri).map(Vec::as_slice).unwrap_or_default();
+        let of = |wanted: Kind| {
+            nodes.iter().filter(move |(_, kind)| *kind == wanted).map(|(uri, _)| *uri)
+        };
+        let mut session = Session {
+            id: session_id(&uri),
+            parent: facts.text(&uri, tg::PARENT_SESSION_ID).map(SessionId::from),
+            correlation: facts.text(&uri, tg::PARENT_CORRELATION_ID).map(CorrelationId::from),
+            index: facts.number(&uri, tg::SIBLING_INDEX).and_then(|n| n.try_into().ok()),
+            question: self.question(&uri),
+            goal: facts.text(&uri, tg::SUBAGENT_GOAL),
+            collection: facts.text(&uri, tg::COLLECTION),
+            conversation: facts.text(&uri, tg::CONVERSATION_ID),
+            started_at: self.instant(&uri, prov::STARTED_AT_TIME),
+            ended_at: self.instant(&uri, prov::ENDED_AT_TIME),
+            ..Session::default()
+        };
+        session.config_version =
+            nodes.iter().find_map(|(node, _)| facts.number(node, tg::CONFIG_VERSION));
+        let routing_decisions: BTreeSet<&str> = of(Kind::Routing)
+            .flat_map(|routing| facts.links(routing, prov::WAS_DERIVED_FROM))
+            .filter(|from| facts.is_a(from, tg::DECISION))
+            .collect();
+        session.routing = of(Kind::Routing).next().map(|uri| self.routing(uri, &routing_decisions));
+        session.steps = self.steps(nodes, &routing_decisions);
+        session.conclusion = of(Kind::Conclusion).next().map(|uri| self.conclusion(uri));
+        session.completion = of(Kind::Completion).next().map(|uri| self.completion(uri));
+        session.state = if session.conclusion.is_some() || session.ended_at.is_some() {
+            State::Ended
+        } else if session.started_at.is_some() || !nodes.is_empty() {
+            State::Running
+        } else {
+            State::NotStarted
+        };
+        session.duration_ms = match (session.started_at, session.ended_at) {
+            (Some(from), Some(to)) => u64::try_from(to.0.saturating_sub(from.0)).ok(),
+            _ => None,
+        };
+        session.spent = spent(&session);
+        session.uri = uri;
+        session
+    }
+
+    fn question(&self, session: &str) -> String {
+        let facts = self.facts;
+        let used = || {
+            facts.links(session, prov::USED).find_map(|question| facts.text(question, prov::VALUE))
+        };
+        facts.text(session, tg::QUERY).or_else(used).unwrap_or_default()
+    }
+
+    fn instant(&self, uri: &str, predicate: &str) -> Option<Instant> {
+        self.facts.instant(uri, predicate).map(Instant)
+    }
+
+    fn work(&self, uri: &str) -> Work {
+        let facts = self.facts;
+        Work {
+            at: self.instant(uri, prov::GENERATED_AT_TIME),
+            model: facts.text(uri, tg::LLM_MODEL),
+            input_tokens: facts.number(uri, tg::IN_TOKEN),
+            output_tokens: facts.number(uri, tg::OUT_TOKEN),
+            cost: facts.decimal(uri, tg::COST),
+            model_ms: facts.number(uri, tg::LLM_DURATION_MS),
+            attempt: facts.number(uri, tg::ATTEMPT),
+        }
+    }
+
+    fn routing(&self, uri: &str, decisions: &BTreeSet<&str>) -> Routing {
+        let facts = self.facts;
+        let decisions: Vec<Decision> = in_order(facts, decisions.iter().copied(), &[])
+            .into_iter()
+            .map(|decision| self.decision(decision))
+            .collect();
+        let selected = |subject: &str| {
+            decisions.iter().find(|d| d.subject == subject).map(|d| d.selected.clone())
+        };
+        Routing {
+            uri: uri.to_owned(),
+            task_type: facts
+                .link(uri, tg::TASK_TYPE)
+                .map(|uri| name_in(&uri))
+                .or_else(|| selected("task-type")),
+            pattern: facts
+                .link(uri, tg::SELECTED_PATTERN)
+                .map(|uri| name_in(&uri))
+                .or_else(|| selected("pattern")),
+            decisions,
+            work: self.work(uri),
+        }
+    }
+
+    fn decision(&self, uri: &str) -> Decision {
+        let facts = self.facts;
+        Decision {
+            uri: uri.to_owned(),
+            subject: facts.text(uri, tg::DECISION_SUBJECT).unwrap_or_default(),
+            options: facts.texts(uri, tg::OPTION),
+            narrowed_by: facts.text(uri, tg::NARROWED_BY),
+            signal: facts.text(uri, tg::SIGNAL),
+            selected: facts.text(uri, tg::SELECTED).unwrap_or_default(),
+            decided_by: facts.text(uri, tg::DECIDED_BY),
+            rationale: facts.link(uri, tg::RATIONALE),
+            work: self.work(uri),
+        }
+    }
+
+    fn steps(&self, nodes: &[(&str, Kind)], routing: &BTreeSet<&str>) -> Vec<Step> {
+        let facts = self.facts;
+        let kinds: HashMap<&str, Kind> = nodes
+            .iter()
+            .copied()
+            .filter(|(uri, kind)| match kind {
+                Kind::Decision => !routing.contains(uri),
+                Kind::Iteration | Kind::FanOut | Kind::Synthesis => true,
+                Kind::Routing | Kind::Conclusion | Kind::Completion => false,
+            })
+            .collect();
+        // An iteration derives from the observation before it, so from the iteration before that.
+        let through: Vec<(&str, &str)> = kinds
+            .keys()
+            .flat_map(|uri| facts.links(uri, tg::OBSERVATION).map(move |seen| (seen, *uri)))
+            .collect();
+        in_order(facts, kinds.keys().copied(), &through)
+            .into_iter()
+            .filter_map(|uri| match kinds.get(uri)? {
+                Kind::Decision => Some(Step::Decision(self.decision(uri))),
+                Kind::Iteration => Some(Step::Iteration(self.iteration(uri))),
+                Kind::FanOut => Some(Step::FanOut(self.fan_out(uri))),
+                Kind::Synthesis => Some(Step::Synthesis(self.synthesis(uri))),
+                Kind::Routing | Kind::Conclusion | Kind::Completion => None,
+            })
+            .collect()
+    }
+
+    fn iteration(&self, uri: &str) -> Iteration {
+        let facts = self.facts;
+        let arguments = facts.text(uri, tg::ARGUMENTS).unwrap_or_default();
+        Iteration {
+            uri: uri.to_owned(),
+            number: facts.number(uri, tg::STEP_NUMBER),
+            action: facts.text(uri, tg::ACTION).unwrap_or_default(),
+            arguments: read_arguments(&arguments),
+            candidates: facts.texts(uri, tg::TOOL_CANDIDATE),
+            thought: self.thought(uri),
+            observation: facts.link(uri, tg::OBSERVATION).map(|seen| self.observation(&seen)),
+            work: self.work(uri),
+        }
+    }
+
+    fn thought(&self, of: &str) -> Option<String> {
+        let thought = self.facts.link(of, tg::THOUGHT)?;
+        self.facts.link(&thought, tg::DOCUMENT)
+    }
+
+    fn observation(&self, uri: &str) -> Observation {
+        let facts = self.facts;
+        let error = facts
+            .text(uri, tg::TOOL_ERROR)
+            .or_else(|| facts.is_a(uri, tg::ERROR).then(String::new));
+        Observation {
+            uri: uri.to_owned(),
+            document: facts.link(uri, tg::DOCUMENT),
+            error,
+            tool_ms: facts.number(uri, tg::TOOL_DURATION_MS),
+            sources: facts
+                .links(uri, tg::SOURCE)
+                .map(|source| Source {
+                    uri: source.to_owned(),
+                    title: facts.text(source, RDFS_LABEL),
+                })
+                .collect(),
+        }
+    }
+
+    fn fan_out(&self, uri: &str) -> FanOut {
+        let facts = self.facts;
+        let mut goals: Vec<Goal> = facts
+            .links(uri, tg::SUBAGENT_GOALS)
+            .zip(0..)
+            .map(|(goal, position)| Goal {
+                uri: goal.to_owned(),
+                index: goal
+                    .rsplit('/')
+                    .next()
+                    .and_then(|index| index.parse().ok())
+                    .unwrap_or(position),
+                text: facts.text(goal, RDFS_LABEL).unwrap_or_default(),
+                session: None,
+            })
+            .collect();
+        goals.sort_by(|a, b| (a.index, &a.uri).cmp(&(b.index, &b.uri)));
+        FanOut {
+            uri: uri.to_owned(),
+            correlation: self.correlation(uri),
+            round: facts.number(uri, tg::ROUND),
+            expected: facts.number(uri, tg::EXPECTED_SIBLINGS),
+            join_deadline: self.instant(uri, tg::JOIN_DEADLINE),
+            document: facts.link(uri, tg::DOCUMENT),
+            goals,
+            work: self.work(uri),
+        }
+    }
+
+    fn correlation(&self, uri: &str) -> CorrelationId {
+        self.facts.text(uri, tg::CORRELATION_ID).unwrap_or_default().into()
+    }
+
+    fn synthesis(&self, uri: &str) -> Synthesis {
+        let facts = self.facts;
+        let subagents = facts.links(uri, prov::WAS_DERIVED_FROM).filter(|from| {
+            matches!(Kind::of(facts, from), Some(Kind::Conclusion | Kind::Completion))
+                || (!facts.has(from, prov::WAS_GENERATED_BY)
+                    && (from.ends_with("/answer") || from.ends_with("/completion")))
+        });
+        Synthesis {
+            uri: uri.to_owned(),
+            correlation: self.correlation(uri),
+            cause: facts.text(uri, tg::JOIN_CAUSE),
+            derived_from: subagents.map(str::to_owned).collect(),
+            missing: facts.links(uri, tg::MISSING).map(session_id).collect(),
+            work: self.work(uri),
+        }
+    }
+
+    fn conclusion(&self, uri: &str) -> Conclusion {
+        let facts = self.facts;
+        let mut confidence: Vec<Confidence> =
+            facts.texts(uri, tg::CONFIDENCE).iter().map(|text| read_confidence(text)).collect();
+        confidence.sort_by(|a, b| a.part.cmp(&b.part));
+        Conclusion {
+            uri: uri.to_owned(),
+            answered: !facts.is_a(uri, tg::ERROR),
+            termination: facts.text(uri, tg::TERMINATION_REASON),
+            partial: facts.flag(uri, tg::PARTIAL),
+            error_code: facts.text(uri, tg::ERROR_CODE),
+            document: facts.link(uri, tg::DOCUMENT),
+            thought: self.thought(uri),
+            confidence,
+            work: self.work(uri),
+        }
+    }
+
+    fn completion(&self, uri: &str) -> Completion {
+        let facts = self.facts;
+        Completion {
+            uri: uri.to_owned(),
+            status: facts.text(uri, tg::STATUS).unwrap_or_default(),
+            late: facts.flag(uri, tg::LATE),
+            result: facts.link(uri, tg::RESULT),
+            tokens: facts.number(uri, tg::TOKENS),
+            at: self.instant(uri, prov::GENERATED_AT_TIME),
+        }
+    }
+}
+
+/// The arguments as they were given; a text that is no JSON object is shown as it is.
+fn read_arguments(text: &str) -> BTreeMap<String, String> {
+    if text.is_empty() {
+        return BTreeMap::new();
+    }
+    match serde_json::from_str::<BTreeMap<String, serde_json::Value>>(text) {
+        Ok(map) => map
+            .into_iter()
+            .map(|(name, value)| match value {
+                serde_json::Value::String(text) => (name, text),
+                other => (name, other.to_string()),
+            })
+            .collect(),
+        Err(_) => BTreeMap::from([(String::new(), text.to_owned())]),
+    }
+}
+
+/// `part: 0.80`, or `0.80` of the whole.
+fn read_confidence(text: &str) -> Confidence {
+    let value = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
+    if let Some(value) = value(text) {
+        return Confidence { part: String::new(), value: Some(value) };
+    }
+    match text.rsplit_once(':') {
+        Some((part, number)) if value(number).is_some() => {
+            Confidence { part: part.trim().to_owned(), value: value(number) }
+        }
+        _ => Confidence { part: text.to_owned(), value: None },
+    }
+}
+
+/// What a session itself spent.
+fn spent(session: &Session) -> Spent {
+    let mut total = Spent::default();
+    let mut add = |work: &Work| {
+        total.input_tokens = total.input_tokens.saturating_add(work.input_tokens.unwrap_or(0));
+        total.output_tokens = total.output_tokens.saturating_add(work.output_tokens.unwrap_or(0));
+        total.cost += work.cost.unwrap_or(0.0);
+        total.model_ms = total.model_ms.saturating_add(work.model_ms.unwrap_or(0));
+    };
+    let mut steps = 0;
+    let mut tools = (0_u64, 0_u64);
+    for step in &session.steps {
+        match step {
+            Step::Decision(_) => {}
+            Step::Synthesis(step) => add(&step.work),
+            Step::FanOut(step) => {
+                add(&step.work);
+                steps += 1;
+            }
+            Step::Iteration(step) => {
+                add(&step.work);
+                steps += 1;
+                let seen = step.observation.as_ref();
+                tools.0 += u64::from(seen.is_some());
+                tools.1 = tools.1.saturating_add(seen.and_then(|o| o.tool_ms).unwrap_or(0));
+            }
+        }
+    }
+    if let Some(conclusion) = &session.conclusion {
+        add(&conclusion.work);
+        steps += 1;
+    }
+    if let Some(routing) = &session.routing
+        && !told_twice(session, &routing.work)
+    {
+        add(&routing.work);
+    }
+    total.steps = steps;
+    total.tool_calls = tools.0;
+    total.tool_ms = tools.1;
+    total
+}
+
+/// Whether the usage on the routing is that of the step it was committed with: a run whose pattern
+/// was given is routed and worked in one step, and both nodes state the step's usage.
+fn told_twice(session: &Session, routing: &Work) -> bool {
+    let same = |work: &Work| {
+        work.at == routing.at
+            && work.input_tokens == routing.input_tokens
+            && work.output_tokens == routing.output_tokens
+    };
+    session.conclusion.as_ref().is_some_and(|c| same(&c.work))
+        || session.steps.iter().any(|step| match step {
+            Step::Iteration(step) => same(&step.work),
+            Step::FanOut(step) => same(&step.work),
+            Step::Decision(_) | Step::Synthesis(_) => false,
+        })
+}
+
+/// Tells each goal which session works on it.
+fn link_goals(sessions: &mut [Session]) {
+    let by_place: HashMap<(CorrelationId, u32), SessionId> = sessions
+        .iter()
+        .filter_map(|s| Some(((s.correlation.clone()?, s.index?), s.id.clone())))
+        .collect();
+    for session in sessions {
+        for step in &mut session.steps {
+            let Step::FanOut(fan_out) = step else { continue };
+            for goal in &mut fan_out.goals {
+                let place = (fan_out.correlation.clone(), goal.index);
+                goal.session = by_place.get(&place).filter(|id| **id != session.id).cloned();
+            }
+        }
+    }
+}
+
+/// Sessions as trees: each after its parent, siblings together and in order.
+fn as_trees(sessions: Vec<Session>) -> Vec<Session> {
+    let mut all: BTreeMap<SessionId, Session> = BTreeMap::new();
+    for session in sessions {
+        all.entry(session.id.clone()).or_insert(session);
+    }
+    let below = children(&all);
+    let is_root = |s: &&Session| s.parent.as_ref().is_none_or(|parent| !all.contains_key(parent));
+    let mut roots: Vec<SessionId> = all.values().filter(is_root).map(|s| s.id.clone()).collect();
+    roots.sort_by_key(|id| (all[id].started_at.is_none(), all[id].started_at, id.clone()));
+    // Sessions that are above themselves, or lie too deep, are reached from none of the roots.
+    roots.extend(all.keys().cloned());
+
+    let mut placed: Vec<Session> = Vec::with_capacity(all.len());
+    for root in roots {
+        let mut todo = vec![(root, 0)];
+        while let Some((id, depth)) = todo.pop() {
+            // Taken out once, so placed once.
+            let Some(mut session) = all.remove(&id) else { continue };
+            session.depth = depth;
+            if depth < MAX_DEPTH {
+                let known = below.get(&id).into_iter().flatten();
+                session.children = known.filter(|child| all.contains_key(*child)).cloned().collect();
+                let next = session.children.iter().rev();
+                todo.extend(next.map(|child| (child.clone(), depth + 1)));
+            }
+            placed.push(session);
+        }
+    }
+    sum_up(&mut placed);
+    placed
+}
+
+/// Children by parent: in the order of the parent's fan-outs, then of the siblings.
+fn children(all: &BTreeMap<SessionId, Session>) -> BTreeMap<SessionId, Vec<SessionId>> {
+    let mut below: BTreeMap<SessionId, Vec<SessionId>> = BTreeMap::new();
+    for session in all.values() {
+        if let Some(parent) = session.parent.clone().filter(|parent| *parent != session.id) {
+            below.entry(parent).or_default().push(session.id.clone());
+        }
+    }
+    for (parent, ids) in &mut below {
+        let fan_outs: Vec<&CorrelationId> =
+            all.get(parent).into_iter().flat_map(Session::fan_outs).map(|f| &f.correlation).collect();
+        let round = |session: &Session| {
+            let correlation = session.correlation.as_ref();
+            fan_outs.iter().position(|known| Some(*known) == correlation).unwrap_or(usize::MAX)
+        };
+        ids.sort_by_cached_key(|id| {
+            all.get(id).map(|s| (round(s), s.correlation.clone(), s.index, id.clone()))
+        });
+    }
+    below
+}
+
+/// Adds up what lies below each session. Sessions come after their parents.
+fn sum_up(sessions: &mut [Session]) {
+    let mut sums: HashMap<SessionId, Spent> = HashMap::new();
+    for session in sessions.iter_mut().rev() {
+        session.spent_in_tree = session.spent;
+        for child in &session.children {
+            if let Some(below) = sums.get(child) {
+                session.spent_in_tree.add(below);
+            }
+        }
+        sums.insert(session.id.clone(), session.spent_in_tree);
+    }
+}

@@ -1,0 +1,374 @@
+//! `trace --format mermaid`: a flowchart for documents and issue trackers that draw Mermaid.
+//!
+//! Mermaid refuses more than 500 edges and 50,000 characters unless its host allows more. A trace that
+//! would exceed them is drawn with less in it, and says what it leaves out.
+//!
+//! Texts go in as entity codes wherever a character could mean something to Mermaid: its directives,
+//! comments and style lines are looked for even inside quotes.
+
+use super::model::{FanOut, Session, State, Step};
+use super::Trace;
+use crate::text;
+use agentfleet_schema::SessionId;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+const MAX_CHARACTERS: usize = 45_000;
+const MAX_EDGES: usize = 450;
+const LABEL: usize = 60;
+
+/// How much is drawn.
+#[derive(Clone, Copy)]
+struct Detail {
+    /// Decisions, iterations and syntheses, or whole sessions as one node.
+    steps: bool,
+    /// Most subagents of one fan-out.
+    siblings: usize,
+}
+
+const DETAILS: [Detail; 4] = [
+    Detail { steps: true, siblings: usize::MAX },
+    Detail { steps: false, siblings: usize::MAX },
+    Detail { steps: false, siblings: 40 },
+    Detail { steps: false, siblings: 3 },
+];
+
+pub(super) fn render(trace: &Trace) -> String {
+    let mut smallest = String::new();
+    for detail in DETAILS {
+        let chart = Chart::draw(trace, detail);
+        if chart.edges <= MAX_EDGES && chart.out.len() <= MAX_CHARACTERS {
+            return chart.out;
+        }
+        smallest = chart.out;
+    }
+    smallest
+}
+
+struct Chart<'a> {
+    trace: &'a Trace,
+    by_id: HashMap<&'a SessionId, &'a Session>,
+    detail: Detail,
+    out: String,
+    edges: usize,
+    nodes: usize,
+    classes: Vec<(usize, &'static str)>,
+    drawn: HashSet<&'a SessionId>,
+}
+
+/// The first and the last node of what was drawn.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: usize,
+    last: usize,
+}
+
+impl<'a> Chart<'a> {
+    fn draw(trace: &'a Trace, detail: Detail) -> Self {
+        let mut chart = Self {
+            trace,
+            by_id: trace.by_id(),
+            detail,
+            out: "flowchart TD\n".to_owned(),
+            edges: 0,
+            nodes: 0,
+            classes: Vec::new(),
+            drawn: HashSet::new(),
+        };
+        if trace.is_empty() {
+            chart.node("nothing is known of this run", "([", "])", "open");
+        }
+        for root in chart.trace.roots() {
+            if detail.steps {
+                chart.session(root, 1);
+            } else {
+                chart.brief(root, 1);
+            }
+        }
+        chart.styles();
+        chart
+    }
+
+    fn indent(&mut self, level: usize) {
+        // Depth is bounded, but a hundred spaces help nobody.
+        for _ in 0..level.min(12) {
+            self.out.push_str("  ");
+        }
+    }
+
+    /// Adds a node whose label is put into pieces by line feeds.
+    fn node(&mut self, label: &str, open: &str, close: &str, class: &'static str) -> usize {
+        let id = self.nodes;
+        self.nodes += 1;
+        let lines: Vec<String> = label
+            .split('\n')
+            .map(|line| escape(&text::preview(line, LABEL)))
+            .filter(|line| !line.is_empty())
+            .collect();
+        let label = if lines.is_empty() { "-".to_owned() } else { lines.join("<br/>") };
+        let _ = writeln!(self.out, "n{id}{open}\"{label}\"{close}");
+        if !class.is_empty() {
+            self.classes.push((id, class));
+        }
+        id
+    }
+
+    fn edge(&mut self, from: usize, to: usize, label: &str, dotted: bool) {
+        self.edges += 1;
+        let arrow = if dotted { "-.->" } else { "-->" };
+        let label = if label.is_empty() {
+            String::new()
+        } else {
+            format!("|\"{}\"|", escape(&text::preview(label, LABEL)))
+        };
+        let _ = writeln!(self.out, "  n{from} {arrow}{label} n{to}");
+    }
+
+    /// A session with all its steps, in a frame if it is a subagent's.
+    fn session(&mut self, session: &'a Session, level: usize) -> Ends {
+        self.drawn.insert(&session.id);
+        let framed = session.depth > 0;
+        if framed {
+            self.indent(level);
+            let title = text::preview(session.title(), LABEL);
+            let _ = writeln!(self.out, "subgraph s{}[\"{}\"]", self.nodes, escape(&title));
+        }
+        self.indent(level + 1);
+        let first = self.node(session.title(), "([", "])", "question");
+        let mut last = first;
+        let mut branches: Vec<(&FanOut, Vec<usize>)> = Vec::new();
+        if let Some(routing) = &session.routing {
+            let mut label = routing.pattern.clone().unwrap_or_default();
+            if let Some(task_type) = &routing.task_type {
+                label = format!("{task_type}: {label}");
+            }
+            for decision in &routing.decisions {
+                let _ = write!(label, "\n{}", of_options(&decision.options, &decision.selected));
+            }
+            self.indent(level + 1);
+            let node = self.node(&format!("routing\n{label}"), "{{", "}}", "decision");
+            self.edge(first, node, "", false);
+            last = node;
+        }
+        for step in &session.steps {
+            last = self.step(session, step, last, level, &mut branches);
+        }
+        if let Some(conclusion) = &session.conclusion {
+            let label = match (conclusion.answered, conclusion.partial) {
+                (true, false) => "answer".to_owned(),
+                (true, true) => "partial answer".to_owned(),
+                (false, _) => format!(
+                    "no answer\n{}",
+                    conclusion.error_code.as_deref().or(conclusion.termination.as_deref()).unwrap_or("error")
+                ),
+            };
+            let class = if conclusion.answered { "answer" } else { "error" };
+            self.indent(level + 1);
+            let node = self.node(&label, "([", "])", class);
+            self.edge(last, node, "", false);
+            last = node;
+        } else {
+            self.indent(level + 1);
+            let node = self.node("still running", "([", "])", "open");
+            self.edge(last, node, "", true);
+            last = node;
+        }
+        if framed {
+            self.indent(level);
+            self.out.push_str("end\n");
+        }
+        // Subagents no fan-out accounts for: the graph is partial.
+        let lost: Vec<&'a Session> = self.undrawn(session);
+        for child in lost {
+            let ends = self.session(child, level);
+            self.edge(first, ends.first, "", true);
+        }
+        Ends { first, last }
+    }
+
+    fn step(
+        &mut self,
+        session: &'a Session,
+        step: &'a Step,
+        last: usize,
+        level: usize,
+        branches: &mut Vec<(&'a FanOut, Vec<usize>)>,
+    ) -> usize {
+        match step {
+            Step::Decision(decision) => {
+                let label = format!(
+                    "{}: {}\n{}",
+                    decision.subject,
+                    decision.selected,
+                    of_options(&decision.options, &decision.selected)
+                );
+                self.indent(level + 1);
+                let node = self.node(&label, "{{", "}}", "decision");
+                self.edge(last, node, "", false);
+                node
+            }
+            Step::Iteration(iteration) => {
+                let arguments: Vec<String> =
+                    iteration.arguments.values().map(|value| text::one_line(value)).collect();
+                let failed =
+                    iteration.observation.as_ref().is_some_and(|seen| seen.error.is_some());
+                let class = if failed { "error" } else { "" };
+                let label = format!("{}\n{}", iteration.action, arguments.join(", "));
+                self.indent(level + 1);
+                let node = self.node(&label, "[", "]", class);
+                self.edge(last, node, "", false);
+                node
+            }
+            Step::FanOut(fan_out) => {
+                self.indent(level + 1);
+                let label = format!("fan-out to {}", fan_out.expected.unwrap_or_default());
+                let node = self.node(&label, "[/", "\\]", "fan");
+                self.edge(last, node, "", false);
+                let ends = self.branches(session, fan_out, node, level);
+                branches.push((fan_out, ends));
+                node
+            }
+            Step::Synthesis(synthesis) => {
+                self.indent(level + 1);
+                let cause = synthesis.cause.clone().unwrap_or_default();
+                let node = self.node(&format!("synthesis\n{cause}"), "[\\", "/]", "fan");
+                let mut joined = false;
+                for (fan_out, ends) in branches.iter() {
+                    if fan_out.correlation == synthesis.correlation {
+                        for end in ends {
+                            self.edge(*end, node, "", false);
+                            joined = true;
+                        }
+                    }
+                }
+                self.edge(last, node, "", joined);
+                node
+            }
+        }
+    }
+
+    /// The subagents of a fan-out; answers with the last node of each.
+    fn branches(
+        &mut self,
+        session: &'a Session,
+        fan_out: &'a FanOut,
+        from: usize,
+        level: usize,
+    ) -> Vec<usize> {
+        let mut ends = Vec::new();
+        for goal in &fan_out.goals {
+            let child = goal.session.as_ref().and_then(|id| self.by_id.get(id).copied());
+            let child = child.filter(|child| session.children.contains(&child.id));
+            match child.filter(|child| !self.drawn.contains(&child.id)) {
+                Some(child) => {
+                    let drawn = self.session(child, level + 1);
+                    self.edge(from, drawn.first, "", false);
+                    let late = child.completion.as_ref().is_some_and(|c| c.late);
+                    if !late {
+                        ends.push(drawn.last);
+                    }
+                }
+                None => {
+                    self.indent(level + 1);
+                    let node =
+                        self.node(&format!("{}\nnot started", goal.text), "([", "])", "open");
+                    self.edge(from, node, "", true);
+                }
+            }
+        }
+        ends
+    }
+
+    fn undrawn(&self, session: &'a Session) -> Vec<&'a Session> {
+        let children = session.children.iter().filter_map(|id| self.by_id.get(id).copied());
+        children.filter(|child| !self.drawn.contains(&child.id)).collect()
+    }
+
+    /// A session as one node, and those below it.
+    fn brief(&mut self, session: &'a Session, level: usize) -> usize {
+        let spent = &session.spent;
+        let label = format!(
+            "{}\n{}, {}",
+            session.title(),
+            text::counted(spent.steps, "step"),
+            text::counted(spent.tool_calls, "tool call")
+        );
+        let class = match (&session.conclusion, session.state) {
+            (Some(conclusion), _) if !conclusion.answered => "error",
+            (Some(_), _) | (None, State::Ended) => "answer",
+            (None, State::Running | State::NotStarted) => "open",
+        };
+        self.indent(level);
+        let node = self.node(&label, "([", "])", class);
+        for (position, id) in session.children.iter().enumerate() {
+            if position == self.detail.siblings {
+                let more = session.children.len() - position;
+                self.indent(level + 1);
+                let rest = self.node(&format!("and {more} more"), "([", "])", "open");
+                self.edge(node, rest, "", true);
+                break;
+            }
+            if let Some(child) = self.by_id.get(id).copied() {
+                let below = self.brief(child, level + 1);
+                self.edge(node, below, "", false);
+            }
+        }
+        node
+    }
+
+    fn styles(&mut self) {
+        // Middling fills with their own text colour read on light and on dark pages.
+        for (class, look) in [
+            ("question", "fill:#dbeafe,stroke:#2563eb,color:#111827"),
+            ("decision", "fill:#fef3c7,stroke:#b45309,color:#111827"),
+            ("fan", "fill:#ede9fe,stroke:#7c3aed,color:#111827"),
+            ("answer", "fill:#dcfce7,stroke:#15803d,color:#111827"),
+            ("error", "fill:#fee2e2,stroke:#b91c1c,color:#111827"),
+            ("open", "fill:#f3f4f6,stroke:#6b7280,color:#111827,stroke-dasharray:4 3"),
+        ] {
+            let members: Vec<String> = self
+                .classes
+                .iter()
+                .filter(|(_, of)| *of == class)
+                .map(|(id, _)| format!("n{id}"))
+                .collect();
+            if !members.is_empty() {
+                let _ = writeln!(self.out, "  classDef {class} {look}");
+                let _ = writeln!(self.out, "  class {} {class}", members.join(","));
+            }
+        }
+    }
+}
+
+fn of_options(options: &[String], selected: &str) -> String {
+    let others: Vec<&str> =
+        options.iter().map(String::as_str).filter(|option| *option != selected).collect();
+    if others.is_empty() { String::new() } else { format!("not: {}", others.join(", ")) }
+}
+
+/// Everything but plain words as numeric entity codes.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let plain = c.is_alphanumeric()
+            || matches!(c, ' ' | '.' | ',' | '-' | '_' | '(' | ')' | '/' | '+' | '=' | '!' | '?' | '…');
+        if plain || (!c.is_ascii() && !c.is_control()) {
+            out.push(c);
+        } else {
+            let _ = write!(out, "#{};", u32::from(c));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_something_to_mermaid_becomes_an_entity_code() {
+        assert_eq!(escape("a \"b\" #c; `d`"), "a #34;b#34; #35;c#59; #96;d#96;");
+        assert_eq!(escape("%%{init}%%"), "#37;#37;#123;init#125;#37;#37;");
+        assert_eq!(escape("日本語 🚀 style: x"), "日本語 🚀 style#58; x");
+    }
+}

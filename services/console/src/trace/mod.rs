@@ -1,0 +1,184 @@
+//! The trace of a run: read from provenance triples, shown as text, picture or data.
+//!
+//! [`queries`] fetches the triples, [`Trace::from_triples`] reads them, [`Trace::render`] shows them.
+//! Nothing here touches a store: texts that triples only point to come through a [`Texts`] closure,
+//! and [`Trace::documents`] names them beforehand.
+//!
+//! A new format is a file with a `render`, a variant of [`Format`], and its expected files in
+//! `tests/expected/`.
+
+mod build;
+mod facts;
+mod json;
+mod mermaid;
+pub mod model;
+mod order;
+mod prov_json;
+pub mod queries;
+mod svg;
+mod tree;
+mod turtle;
+
+pub use json::FORMAT as JSON_FORMAT;
+
+use crate::style::Look;
+use agentfleet_schema::{uris, SessionId, Triple};
+use model::{Session, Source, Spent, State, Step};
+use std::collections::{BTreeSet, HashMap};
+use std::str::FromStr;
+
+/// Looks up a document by its URI.
+pub type Texts<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// One or many runs, as the graph tells them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// Each after its parent; a session of depth 0 begins a tree.
+    pub sessions: Vec<Session>,
+    /// The distinct statements it was read from, sorted.
+    pub triples: Vec<Triple>,
+}
+
+/// A way to show a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    #[default]
+    Tree,
+    Mermaid,
+    Svg,
+    Turtle,
+    Json,
+    ProvJson,
+}
+
+impl Format {
+    pub const ALL: [Self; 6] =
+        [Self::Tree, Self::Mermaid, Self::Svg, Self::Turtle, Self::Json, Self::ProvJson];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tree => "tree",
+            Self::Mermaid => "mermaid",
+            Self::Svg => "svg",
+            Self::Turtle => "turtle",
+            Self::Json => "json",
+            Self::ProvJson => "prov-json",
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|format| format.as_str() == text);
+        found.ok_or_else(|| UnknownFormat(text.to_owned()))
+    }
+}
+
+/// A `--format` that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown trace format `{0}` (available: {list})", list = available())]
+pub struct UnknownFormat(String);
+
+fn available() -> String {
+    Format::ALL.map(|format| format!("`{}`", format.as_str())).join(", ")
+}
+
+impl Trace {
+    /// Shows the trace; the text ends with a line feed. `look` matters to the tree only.
+    pub fn render(&self, format: Format, look: Look, texts: Texts<'_>) -> String {
+        match format {
+            Format::Tree => tree::render(self, look, texts),
+            Format::Mermaid => mermaid::render(self),
+            Format::Svg => svg::render(self, texts),
+            Format::Turtle => turtle::render(self),
+            Format::Json => json::render(self),
+            Format::ProvJson => prov_json::render(self),
+        }
+    }
+
+    pub fn session(&self, id: &SessionId) -> Option<&Session> {
+        self.sessions.iter().find(|session| session.id == *id)
+    }
+
+    pub fn roots(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.iter().filter(|session| session.depth == 0)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Whether a root has not ended yet.
+    pub fn is_running(&self) -> bool {
+        self.roots().any(|root| root.state != State::Ended)
+    }
+
+    /// What all of it spent.
+    pub fn totals(&self) -> Spent {
+        let mut sum = Spent::default();
+        for root in self.roots() {
+            sum.add(&root.spent_in_tree);
+        }
+        sum
+    }
+
+    /// Everything results were taken from, each once, by URI.
+    pub fn sources(&self) -> Vec<&Source> {
+        let mut sources: Vec<&Source> =
+            self.sessions.iter().flat_map(Session::sources).collect();
+        sources.sort_by(|a, b| a.uri.cmp(&b.uri));
+        sources.dedup_by(|a, b| a.uri == b.uri);
+        sources
+    }
+
+    /// URIs of the texts a renderer may ask for, so that they can be read at once beforehand.
+    pub fn documents(&self) -> Vec<String> {
+        let mut uris = BTreeSet::new();
+        for session in &self.sessions {
+            let routing = session.routing.iter().flat_map(|r| &r.decisions);
+            uris.extend(routing.filter_map(|d| d.rationale.clone()));
+            for step in &session.steps {
+                match step {
+                    Step::Decision(step) => uris.extend(step.rationale.clone()),
+                    Step::Iteration(step) => {
+                        uris.extend(step.thought.clone());
+                        uris.extend(step.observation.as_ref().and_then(|o| o.document.clone()));
+                    }
+                    Step::FanOut(step) => uris.extend(step.document.clone()),
+                    Step::Synthesis(_) => {}
+                }
+            }
+            if let Some(conclusion) = &session.conclusion {
+                uris.extend(conclusion.document.clone());
+                uris.extend(conclusion.thought.clone());
+            }
+        }
+        uris.into_iter().collect()
+    }
+
+    /// The trace of one session and all below it.
+    pub fn subtree(&self, id: &SessionId) -> Option<Self> {
+        let at = self.sessions.iter().position(|session| session.id == *id)?;
+        let depth = self.sessions[at].depth;
+        let mut sessions = vec![self.sessions[at].clone()];
+        let below = self.sessions[at + 1..].iter().take_while(|s| s.depth > depth);
+        sessions.extend(below.cloned());
+        for session in &mut sessions {
+            session.depth -= depth;
+        }
+        let kept: BTreeSet<&SessionId> = sessions.iter().map(|s| &s.id).collect();
+        let triples = self
+            .triples
+            .iter()
+            .filter(|t| uris::session_of(&t.s.iri).is_none_or(|id| kept.contains(&id)))
+            .cloned()
+            .collect();
+        Some(Self { sessions, triples })
+    }
+
+    fn by_id(&self) -> HashMap<&SessionId, &Session> {
+        self.sessions.iter().map(|session| (&session.id, session)).collect()
+    }
+}

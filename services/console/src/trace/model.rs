@@ -1,0 +1,336 @@
+//! What a trace is made of: the sessions of a run as the provenance graph tells them.
+//!
+//! These types are also the shape of `trace --format json` (see [`super::json`]): a field added here
+//! is added there; none is renamed or removed without a new format version.
+
+use agentfleet_schema::{CorrelationId, Millis, SessionId};
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+
+/// An instant; in JSON as RFC 3339 in UTC with milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(pub Millis);
+
+impl std::fmt::Display for Instant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match chrono::DateTime::from_timestamp_millis(self.0) {
+            Some(at) => write!(f, "{}", at.format("%Y-%m-%dT%H:%M:%S%.3fZ")),
+            None => write!(f, "{} ms since 1970", self.0),
+        }
+    }
+}
+
+impl Serialize for Instant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// The graph names it, and tells nothing more.
+    #[default]
+    NotStarted,
+    Running,
+    Ended,
+}
+
+/// One agent execution.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Session {
+    pub id: SessionId,
+    pub uri: String,
+    /// The session whose fan-out started it.
+    pub parent: Option<SessionId>,
+    /// That fan-out.
+    pub correlation: Option<CorrelationId>,
+    /// Its place among the siblings, from 0.
+    pub index: Option<u32>,
+    /// Sessions between it and its root.
+    pub depth: u32,
+    pub children: Vec<SessionId>,
+    pub state: State,
+    pub question: String,
+    /// The focused goal, on subagents.
+    pub goal: Option<String>,
+    pub collection: Option<String>,
+    pub conversation: Option<String>,
+    pub config_version: Option<u64>,
+    pub started_at: Option<Instant>,
+    pub ended_at: Option<Instant>,
+    pub duration_ms: Option<u64>,
+    pub routing: Option<Routing>,
+    /// What it did after the routing, in order.
+    pub steps: Vec<Step>,
+    pub conclusion: Option<Conclusion>,
+    /// What it told its parent's fan-in, on subagents.
+    pub completion: Option<Completion>,
+    /// Itself.
+    pub spent: Spent,
+    /// Itself and all below it.
+    pub spent_in_tree: Spent,
+}
+
+/// Tokens, money and time of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spent {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// In the currency of the model profile's prices.
+    pub cost: f64,
+    /// Time in models; of parallel sessions it adds up to more than passed.
+    pub model_ms: u64,
+    pub tool_ms: u64,
+    /// Iterations, fan-outs and conclusions.
+    pub steps: u64,
+    pub tool_calls: u64,
+}
+
+impl Spent {
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost += other.cost;
+        self.model_ms = self.model_ms.saturating_add(other.model_ms);
+        self.tool_ms = self.tool_ms.saturating_add(other.tool_ms);
+        self.steps = self.steps.saturating_add(other.steps);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+    }
+}
+
+/// What one node of the graph cost, and when and by which model it was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Work {
+    pub at: Option<Instant>,
+    pub model: Option<String>,
+    pub input_tokens: Option<u64>,
+    pub output_tokens: Option<u64>,
+    pub cost: Option<f64>,
+    pub model_ms: Option<u64>,
+    /// The attempt that won, if not the first.
+    pub attempt: Option<u64>,
+}
+
+/// How task type and pattern were found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Routing {
+    pub uri: String,
+    pub task_type: Option<String>,
+    pub pattern: Option<String>,
+    pub decisions: Vec<Decision>,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// A choice from a configured set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Decision {
+    pub uri: String,
+    pub subject: String,
+    /// Sorted by name: the graph keeps no order.
+    pub options: Vec<String>,
+    pub narrowed_by: Option<String>,
+    pub signal: Option<String>,
+    pub selected: String,
+    /// `model`, `only-option`, `fallback` or `caller`.
+    pub decided_by: Option<String>,
+    /// URI of the document with the chooser's words.
+    pub rationale: Option<String>,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// One thing a session did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Step {
+    Decision(Decision),
+    Iteration(Iteration),
+    FanOut(FanOut),
+    Synthesis(Synthesis),
+}
+
+impl Step {
+    pub fn uri(&self) -> &str {
+        match self {
+            Self::Decision(step) => &step.uri,
+            Self::Iteration(step) => &step.uri,
+            Self::FanOut(step) => &step.uri,
+            Self::Synthesis(step) => &step.uri,
+        }
+    }
+}
+
+/// One think, act, observe cycle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Iteration {
+    pub uri: String,
+    pub number: Option<u64>,
+    pub action: String,
+    pub arguments: BTreeMap<String, String>,
+    /// The tools that were visible, sorted by name.
+    pub candidates: Vec<String>,
+    /// URI of the thought's text.
+    pub thought: Option<String>,
+    pub observation: Option<Observation>,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// What a tool returned.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Observation {
+    pub uri: String,
+    /// URI of its text.
+    pub document: Option<String>,
+    /// Set where the tool failed, or was called wrongly.
+    pub error: Option<String>,
+    pub tool_ms: Option<u64>,
+    pub sources: Vec<Source>,
+}
+
+/// Something a result was taken from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Source {
+    pub uri: String,
+    pub title: Option<String>,
+}
+
+impl Source {
+    /// The title, or where there is none the URI.
+    pub fn name(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.uri)
+    }
+}
+
+/// Subagents that were started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FanOut {
+    pub uri: String,
+    pub correlation: CorrelationId,
+    pub round: Option<u64>,
+    pub expected: Option<u64>,
+    pub join_deadline: Option<Instant>,
+    /// URI of the supervisor's reasoning.
+    pub document: Option<String>,
+    pub goals: Vec<Goal>,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// A subagent's goal, which is a document too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Goal {
+    pub uri: String,
+    pub index: u32,
+    pub text: String,
+    /// The session that works on it, once it has begun.
+    pub session: Option<SessionId>,
+}
+
+/// The end of a wait for subagents.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Synthesis {
+    pub uri: String,
+    pub correlation: CorrelationId,
+    /// What ended the wait: `complete`, `enough` or `deadline`.
+    pub cause: Option<String>,
+    /// Nodes it derives from: answers, and completions of subagents that failed.
+    pub derived_from: Vec<String>,
+    /// Subagents that had no result when it began.
+    pub missing: Vec<SessionId>,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// What a subagent's end told its parent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Completion {
+    pub uri: String,
+    /// `answered`, `error`, `timeout`, `cancelled` or `dead-lettered`.
+    pub status: String,
+    /// It came after the verdict, and had no effect.
+    pub late: bool,
+    pub result: Option<String>,
+    /// Tokens of the subagent and all below it, by its own record.
+    pub tokens: Option<u64>,
+    pub at: Option<Instant>,
+}
+
+/// The end of a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Conclusion {
+    pub uri: String,
+    /// False where it ended in an error.
+    pub answered: bool,
+    pub termination: Option<String>,
+    pub partial: bool,
+    pub error_code: Option<String>,
+    /// URI of the answer's text.
+    pub document: Option<String>,
+    /// URI of the last thought's text.
+    pub thought: Option<String>,
+    pub confidence: Vec<Confidence>,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// How sure an answer is of one of its parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Confidence {
+    /// Empty where it speaks of the whole.
+    pub part: String,
+    /// From 0 to 1.
+    pub value: Option<f64>,
+}
+
+impl Session {
+    /// What it was asked: the goal of a subagent, else the question.
+    pub fn title(&self) -> &str {
+        match &self.goal {
+            Some(goal) if !goal.is_empty() => goal,
+            _ if self.question.is_empty() => self.id.as_str(),
+            _ => &self.question,
+        }
+    }
+
+    pub fn pattern(&self) -> Option<&str> {
+        self.routing.as_ref()?.pattern.as_deref()
+    }
+
+    pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Iteration(iteration) => Some(iteration),
+            Step::Decision(_) | Step::FanOut(_) | Step::Synthesis(_) => None,
+        })
+    }
+
+    pub fn fan_outs(&self) -> impl Iterator<Item = &FanOut> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::FanOut(fan_out) => Some(fan_out),
+            Step::Decision(_) | Step::Iteration(_) | Step::Synthesis(_) => None,
+        })
+    }
+
+    pub fn syntheses(&self) -> impl Iterator<Item = &Synthesis> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Synthesis(synthesis) => Some(synthesis),
+            Step::Decision(_) | Step::Iteration(_) | Step::FanOut(_) => None,
+        })
+    }
+
+    /// What its own tools took their results from, each once.
+    pub fn sources(&self) -> Vec<&Source> {
+        let observations = self.iterations().filter_map(|i| i.observation.as_ref());
+        let mut sources: Vec<&Source> = observations.flat_map(|o| &o.sources).collect();
+        sources.sort();
+        sources.dedup_by(|a, b| a.uri == b.uri);
+        sources
+    }
+}

@@ -1,0 +1,94 @@
+//! The SPARQL that fetches a run from the provenance graph.
+//!
+//! Every pattern begins at a constant and walks along links, so that an engine looks things up and
+//! never scans: sessions of a tree share the literal of `tg:rootSessionId`, their nodes point to them
+//! with `prov:wasGeneratedBy`, and the rest hangs on those nodes. The values are bindings, never
+//! pasted in. The prefixes `prov:`, `tg:`, `rdf:` and `rdfs:` are the graph's own.
+
+use agentfleet_schema::{CorrelationId, SessionId, Term};
+
+/// A query and its constants, as the graph takes them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    pub sparql: String,
+    /// Values of variables by name.
+    pub bindings: Vec<(&'static str, Term)>,
+}
+
+/// The root sessions of whatever `id` names: a root, a subagent's session, or the correlation of a
+/// fan-out. A SELECT of `?root`; no row where the graph knows no such id.
+pub fn roots_of(id: &str) -> Query {
+    let sparql = "\
+SELECT DISTINCT ?root WHERE {
+  { ?session tg:rootSessionId ?id . ?session tg:rootSessionId ?root }
+  UNION
+  { ?sessionUri tg:rootSessionId ?root }
+  UNION
+  { ?child tg:parentCorrelationId ?id . ?child tg:rootSessionId ?root }
+  UNION
+  { ?node tg:correlationId ?id . ?node prov:wasGeneratedBy ?session .
+    ?session tg:rootSessionId ?root }
+}";
+    let session = agentfleet_schema::uris::session(&SessionId::new(id));
+    Query {
+        sparql: sparql.to_owned(),
+        bindings: vec![("id", Term::text(id)), ("sessionUri", Term::iri(session))],
+    }
+}
+
+/// Everything about the tree of a root session. A CONSTRUCT; [`super::Trace::from_triples`] reads it.
+pub fn tree(root: &SessionId) -> Query {
+    Query {
+        sparql: construct("?session tg:rootSessionId ?root ."),
+        bindings: vec![("root", Term::text(root.as_str()))],
+    }
+}
+
+/// Everything about the tree a fan-out belongs to, by its correlation id alone: the siblings, their
+/// parent, and all up to the root and down again. A CONSTRUCT.
+pub fn tree_of_correlation(correlation: &CorrelationId) -> Query {
+    let start = "?fanOut tg:correlationId ?correlation . ?fanOut rdf:type tg:FanOut .
+    ?fanOut prov:wasGeneratedBy ?parent . ?parent tg:rootSessionId ?root .
+    ?session tg:rootSessionId ?root .";
+    Query {
+        sparql: construct(start),
+        bindings: vec![("correlation", Term::text(correlation.as_str()))],
+    }
+}
+
+/// What to look at from each session of a tree: how a node hangs on it, and whether all of the node
+/// is wanted. What a source is comes from loaded knowledge, which may say a lot: its name will do.
+const PARTS: [(&str, bool); 8] = [
+    ("", true),
+    ("?session prov:used ?node .", true),
+    ("?session prov:wasAssociatedWith ?node .", true),
+    ("?node prov:wasGeneratedBy ?session .", true),
+    ("?part prov:wasGeneratedBy ?session . ?part tg:thought ?node .", true),
+    ("?part prov:wasGeneratedBy ?session . ?part tg:subagentGoals ?node .", true),
+    ("?part prov:wasGeneratedBy ?session . ?part prov:wasAttributedTo ?node .", false),
+    ("?part prov:wasGeneratedBy ?session . ?part tg:source ?node .", false),
+];
+
+fn construct(start: &str) -> String {
+    let mut branches = Vec::new();
+    for (link, whole) in PARTS {
+        let node = if link.is_empty() { "?session" } else { "?node" };
+        if whole {
+            branches.push(format!(
+                "  {{ {start}\n    {link}\n    {node} ?predicate ?object .\n    \
+                 BIND({node} AS ?subject) }}"
+            ));
+            continue;
+        }
+        for predicate in ["rdf:type", "rdfs:label"] {
+            branches.push(format!(
+                "  {{ {start}\n    {link}\n    {node} {predicate} ?object .\n    \
+                 BIND({predicate} AS ?predicate) BIND({node} AS ?subject) }}"
+            ));
+        }
+    }
+    format!(
+        "CONSTRUCT {{ ?subject ?predicate ?object }} WHERE {{\n{}\n}}",
+        branches.join("\n  UNION\n")
+    )
+}

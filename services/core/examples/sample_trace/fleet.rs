@@ -1,0 +1,345 @@
+//! A fleet of one thread: what the orchestrator, the aggregator and the undertaker do around the
+//! core, without a queue, a store or a clock of their own.
+
+use crate::script::Script;
+use agentfleet_core::commit::{assemble, Assembled, Commit, Streamed};
+use agentfleet_core::fan_in::{decide, Completion};
+use agentfleet_core::{
+    error, routing, say, FactsQuery, Finish, FleetLimits, Input, Limits, ModelAsk, ModelFailure,
+    Rejection, Reply, Situation, Step, ToolOutcome, ToolUse, Turn,
+};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{
+    Call, CompletionStatus, FanInRecord, FanOutRecord, Publication, Source, Termination,
+};
+use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::vocabulary::{prov, tg, xsd, RDFS_LABEL, RDF_TYPE};
+use agentfleet_schema::{
+    uris, AgentRequest, CorrelationId, Digest, Millis, SessionId, Term, Triple, Triples,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::sync::Arc;
+
+/// When every sample begins: 2026-01-01 in UTC.
+const BEGIN: Millis = 1_767_225_600_000;
+/// What a step takes.
+const TICK: Millis = 250;
+
+pub(crate) type Trace = Result<Vec<Triple>, Box<dyn Error>>;
+
+/// What happens to a delivered request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Work,
+    /// No worker takes it until [`Fleet::release`].
+    Hold,
+    /// Its tree was closed before.
+    Cancel,
+    /// The run's time was used up before.
+    Expire,
+    /// It was delivered too often.
+    DeadLetter,
+}
+
+/// The fleet and everything it has said.
+pub(crate) struct Fleet {
+    script: Box<dyn Script>,
+    snapshot: Arc<Snapshot>,
+    now: Millis,
+    queue: VecDeque<Publication>,
+    held: Vec<Publication>,
+    triples: Vec<Triple>,
+    documents: BTreeMap<String, String>,
+    fan_outs: Vec<FanOutRecord>,
+    verdicts: BTreeMap<(SessionId, u32), FanInRecord>,
+}
+
+impl Fleet {
+    pub(crate) fn new(script: impl Script + 'static) -> Self {
+        Self {
+            snapshot: Arc::new(script.snapshot()),
+            script: Box::new(script),
+            now: BEGIN,
+            queue: VecDeque::new(),
+            held: Vec::new(),
+            triples: Vec::new(),
+            documents: BTreeMap::new(),
+            fan_outs: Vec::new(),
+            verdicts: BTreeMap::new(),
+        }
+    }
+
+    /// Asks, and works until nothing is left to do.
+    pub(crate) fn ask(&mut self, request: &AgentRequest) -> Result<(), Box<dyn Error>> {
+        self.queue.push_back(Publication {
+            topic: topics::AGENT_REQUEST.as_str().to_owned(),
+            properties: [(property::ID.to_owned(), "caller-1".to_owned())].into(),
+            deliver_at: None,
+            body: serde_json::to_string(request)?,
+        });
+        self.work()
+    }
+
+    /// Delivers what was held.
+    pub(crate) fn release(&mut self) -> Result<(), Box<dyn Error>> {
+        self.queue.extend(self.held.drain(..));
+        self.work()
+    }
+
+    /// Lets the join deadline of every open fan-out pass.
+    pub(crate) fn deadline(&mut self) -> Result<(), Box<dyn Error>> {
+        let due = self.fan_outs.iter().map(|f| f.join_deadline).max().unwrap_or(self.now);
+        self.now = self.now.max(due);
+        self.aggregate();
+        self.work()
+    }
+
+    pub(crate) fn told(self) -> Trace {
+        Ok(self.triples)
+    }
+
+    fn work(&mut self) -> Result<(), Box<dyn Error>> {
+        while let Some(delivery) = self.queue.pop_front() {
+            let mut request: AgentRequest = serde_json::from_str(&delivery.body)?;
+            match self.script.fate(&request) {
+                Fate::Hold if !self.held.contains(&delivery) && self.decided(&request).is_none() => {
+                    self.held.push(delivery);
+                }
+                fate => {
+                    self.accept(&mut request);
+                    let (finish, calls) = self.finish(&request, fate)?;
+                    self.commit(request, &delivery, finish, calls)?;
+                    self.aggregate();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&self, request: &mut AgentRequest) {
+        if request.control.root.is_empty() {
+            request.control.root = request.session_id.clone();
+        }
+        if request.control.started_at == 0 {
+            request.control.started_at = self.now;
+        }
+        request.control.config_version.get_or_insert(self.snapshot.version);
+        if request.control.hard_deadline == 0 {
+            request.control.hard_deadline = self.now + 3_600_000;
+        }
+    }
+
+    /// The verdict on a fan-out above a request, if one was reached.
+    fn decided(&self, request: &AgentRequest) -> Option<&FanInRecord> {
+        let mut above = request.control.ancestors.iter();
+        above.find_map(|above| self.verdicts.get(&(above.session.clone(), above.step)))
+    }
+
+    fn finish(
+        &self,
+        request: &AgentRequest,
+        fate: Fate,
+    ) -> Result<(Finish, Vec<Call>), Box<dyn Error>> {
+        let stopped = match fate {
+            Fate::Cancel => {
+                Some(say::cancelled("the run was cancelled by ada", Termination::Cancelled))
+            }
+            Fate::Expire => Some(say::cancelled("its time was used up", Termination::Timeout)),
+            Fate::DeadLetter => Some(say::failed(
+                error::body("dead-letter", "no worker could work this step", ""),
+                Termination::DeadLettered,
+                0,
+            )),
+            Fate::Work | Fate::Hold if self.decided(request).is_some() => Some(say::cancelled(
+                "the fan-out above was concluded without this result",
+                Termination::Cancelled,
+            )),
+            Fate::Work | Fate::Hold => None,
+        };
+        if let Some(finish) = stopped {
+            return Ok((finish, Vec::new()));
+        }
+        let place = |step| (request.session_id.clone(), step);
+        let verdict = request.control.fan_in_step.and_then(|step| self.verdicts.get(&place(step)));
+        let situation = Situation {
+            now: self.now,
+            snapshot: Arc::clone(&self.snapshot),
+            fleet: Arc::new(FleetLimits::default()),
+            native_tools: false,
+            fan_in: verdict.cloned(),
+        };
+        let mut turn = match Turn::parse(request.clone(), situation) {
+            Ok(turn) => turn,
+            Err(Rejection::Invalid(error)) => {
+                return Ok((say::failed(error, Termination::Error, 0), Vec::new()));
+            }
+            Err(Rejection::NotImplementedHere(pattern)) => {
+                return Err(format!("no sample may use the pattern `{pattern}`").into());
+            }
+        };
+        let mut calls = Vec::new();
+        let mut input = Input::Begin;
+        loop {
+            input = match turn.resume(input) {
+                Step::AskModel(ask) => self.ask_model(request, &ask, &mut calls),
+                Step::CallTool(tool_use) => {
+                    Input::ToolReturned(self.call_tool(&tool_use, &mut calls))
+                }
+                Step::FindFacts(FactsQuery::SourcesOf(correlation)) => {
+                    Input::FactsFound(self.sources(&correlation))
+                }
+                Step::ReadDocuments(uris) => Input::DocumentsRead(
+                    uris.iter().map(|uri| self.documents.get(uri).cloned()).collect(),
+                ),
+                Step::Finish(finish) => return Ok((*finish, calls)),
+            };
+        }
+    }
+
+    fn ask_model(&self, request: &AgentRequest, ask: &ModelAsk, calls: &mut Vec<Call>) -> Input {
+        let Some(text) = self.script.reply(ask.operation, request) else {
+            return Input::ModelFailed(ModelFailure {
+                message: "the provider refused the key".into(),
+                hint: "set another key".into(),
+            });
+        };
+        let usage = agentfleet_schema::records::Usage {
+            input_tokens: 120,
+            output_tokens: 1 + text.len() as u64 / 4,
+            cost: 0.000_25,
+        };
+        calls.push(Call::Model {
+            operation: ask.operation.as_str().to_owned(),
+            model: "sample-model".into(),
+            prompt: String::new(),
+            reply: text.clone(),
+            usage,
+            ms: 40,
+        });
+        Input::ModelReplied(Reply { text, usage, ms: 40, ..Reply::default() })
+    }
+
+    fn call_tool(&self, tool_use: &ToolUse, calls: &mut Vec<Call>) -> ToolOutcome {
+        let outcome = ToolOutcome { ms: 7, ..self.script.tool(tool_use) };
+        calls.push(Call::Tool {
+            name: tool_use.tool.name.clone(),
+            arguments: tool_use.arguments.clone(),
+            result: outcome.content.clone(),
+            is_error: outcome.is_error,
+            ms: outcome.ms,
+        });
+        outcome
+    }
+
+    fn commit(
+        &mut self,
+        request: AgentRequest,
+        delivery: &Publication,
+        finish: Finish,
+        calls: Vec<Call>,
+    ) -> Result<(), Box<dyn Error>> {
+        let started_at = self.now;
+        self.now += TICK;
+        let routes = request.pattern.is_empty() && request.history.is_empty();
+        let preset =
+            (request.step == 0 && !routes).then(|| routing::preset(&request, &self.snapshot));
+        let Assembled { record, documents, fan_out } = assemble(Commit {
+            request_digest: Digest::of(delivery.body.as_bytes()),
+            properties: delivery.properties.clone(),
+            nonce: format!("{}/{}", request.session_id, request.step),
+            attempt: 1,
+            config_version: self.snapshot.version,
+            limits: Limits::of(&request, &self.snapshot, &FleetLimits::default()),
+            policy: self.snapshot.task_types.get(&request.task_type).map(|t| t.join).unwrap_or_default(),
+            preset,
+            started_at,
+            now: self.now,
+            finish,
+            calls,
+            streamed: Streamed::default(),
+            request,
+        });
+        self.documents.extend(documents);
+        self.fan_outs.extend(fan_out);
+        for publication in record.publications {
+            if publication.topic == topics::EXPLAINABILITY.as_str() {
+                let told: Triples = serde_json::from_str(&publication.body)?;
+                self.triples.extend(told.triples);
+            } else if publication.topic == topics::AGENT_REQUEST.as_str() {
+                self.queue.push_back(publication);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at every fan-out without a verdict, then marks what came too late for its own.
+    fn aggregate(&mut self) {
+        for fan_out in &self.fan_outs {
+            let place = (fan_out.session.clone(), fan_out.step);
+            let completions = self.completions(&fan_out.correlation);
+            if let Some(verdict) = self.verdicts.get(&place) {
+                for completion in &completions {
+                    if verdict.missing.iter().any(|child| child.session == completion.session) {
+                        let uri = uris::completion(&completion.session);
+                        let late = Term::typed("true", xsd::BOOLEAN);
+                        self.triples.push(Triple::new(&uri, tg::LATE, late));
+                    }
+                }
+            } else if let Some(verdict) = decide(fan_out, &completions, self.now) {
+                self.verdicts.insert(place, verdict);
+                self.queue.push_back(fan_out.synthesis.clone());
+            }
+        }
+    }
+
+    fn completions(&self, correlation: &CorrelationId) -> Vec<Completion> {
+        let of_correlation = self.triples.iter().filter(|t| {
+            t.p.iri == tg::CORRELATION_ID && t.o.value == correlation.as_str()
+        });
+        of_correlation
+            .map(|t| t.s.iri.as_str())
+            .filter(|node| self.is_a(node, tg::SUBAGENT_COMPLETION))
+            .map(|node| Completion {
+                session: self.object(node, tg::SUBAGENT_SESSION_ID).into(),
+                status: CompletionStatus::from_literal(&self.object(node, tg::STATUS)),
+                document: self.object(node, tg::RESULT),
+                tokens: self.object(node, tg::TOKENS).parse().unwrap_or_default(),
+            })
+            .collect()
+    }
+
+    fn is_a(&self, node: &str, class: &str) -> bool {
+        self.triples.iter().any(|t| t.s.iri == node && t.p.iri == RDF_TYPE && t.o.iri == class)
+    }
+
+    /// The one value of a property, as text.
+    fn object(&self, node: &str, property: &str) -> String {
+        let found = self.triples.iter().find(|t| t.s.iri == node && t.p.iri == property);
+        found.map_or_else(String::new, |t| format!("{}{}", t.o.iri, t.o.value))
+    }
+
+    /// Pairs of subagent session and source, as the driver reads them from the graph.
+    fn sources(&self, correlation: &CorrelationId) -> Vec<(String, Source)> {
+        let mut found = Vec::new();
+        for session in self.triples.iter().filter(|t| {
+            t.p.iri == tg::PARENT_CORRELATION_ID && t.o.value == correlation.as_str()
+        }) {
+            let nodes = self.triples.iter().filter(|t| {
+                t.p.iri == prov::WAS_GENERATED_BY && t.o.iri == session.s.iri
+            });
+            for node in nodes {
+                for source in
+                    self.triples.iter().filter(|t| t.s == node.s && t.p.iri == tg::SOURCE)
+                {
+                    let uri = source.o.iri.clone();
+                    let title = self.object(&uri, RDFS_LABEL);
+                    if let Some(session) = uris::session_of(&session.s.iri) {
+                        found.push((session.to_string(), Source { uri, title }));
+                    }
+                }
+            }
+        }
+        found
+    }
+}

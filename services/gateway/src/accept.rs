@@ -1,0 +1,265 @@
+//! Taking a request in, at most once for each session.
+//!
+//! The commit point is the session's `accepted` record, created if absent. It holds the message to
+//! be published, so whoever finds it without its marker can publish it. On the embedded engine
+//! record, message and marker are one transaction. The record also says what the session was asked,
+//! so that the same key or session id with another request is refused instead of mixed up.
+
+use crate::problem::{Code, Problem};
+use crate::state::App;
+use crate::{events, intake, negotiate, session};
+use agentfleet_runtime::{Committed, StepCommit};
+use agentfleet_schema::records::{Publication, StepRecord};
+use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId, keys};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Header that makes a request safe to repeat.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Longest key.
+const MAX_KEY: usize = 255;
+
+/// `sessions/{session}/accepted`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct AcceptedRecord {
+    pub session: SessionId,
+    /// The caller's own id of the request.
+    pub id: String,
+    pub user: String,
+    /// SHA-256 of the request as it is compared: see [`digest`].
+    pub request: Digest,
+    pub accepted_at: Millis,
+    /// Identifies the creator, to settle an ambiguous reply.
+    pub nonce: String,
+    pub publication: Publication,
+}
+
+impl AcceptedRecord {
+    /// What was asked.
+    pub(crate) fn asked(&self) -> Option<AgentRequest> {
+        serde_json::from_str(&self.publication.body).ok()
+    }
+}
+
+/// What `POST /requests` answers with at once.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Accepted")]
+pub(crate) struct AcceptedView {
+    session_id: SessionId,
+    /// Where the result will be.
+    location: String,
+    events: String,
+    /// The same request had been taken in before; it is not run again.
+    repeated: bool,
+}
+
+/// `POST /requests`.
+pub(crate) async fn ask(
+    State(app): State<App>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Problem> {
+    negotiate::require_type(&headers, "application/json")?;
+    let body = body.map_err(|rejection| refused_body(&rejection, app.options.max_body))?;
+    let listens = negotiate::wants_events(&headers);
+    let request = intake::parse(&body, listens)?;
+    let key = idempotency_key(&headers)?;
+    let trace = headers.get(property::TRACEPARENT).and_then(|value| value.to_str().ok());
+    if app.stop.is_cancelled() {
+        return Err(Problem::stopping());
+    }
+    // Before the commit: who is told that there is no room must not have a run going.
+    let open = if listens { Some(app.stream()?) } else { None };
+    let (session, repeated) = take_in(&app, request, key, trace).await?;
+    let location = session::link(&session, "");
+    let mut response = match open {
+        Some(open) => events::stream(&app, &session, 0, None, open),
+        None => {
+            let events = session::link(&session, "/events");
+            let location = location.clone();
+            let body = AcceptedView { session_id: session, location, events, repeated };
+            (StatusCode::ACCEPTED, Json(body)).into_response()
+        }
+    };
+    if let Ok(location) = HeaderValue::from_str(&location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+pub(crate) fn refused_body(rejection: &BytesRejection, limit: usize) -> Problem {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        return Problem::new(
+            Code::RequestTooLarge,
+            format!("the body has more than {limit} bytes, which is the limit"),
+        )
+        .hint("load long material as documents and ask about it");
+    }
+    Problem::new(Code::InvalidRequest, format!("the body could not be read: {rejection}"))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default().trim();
+    if key.is_empty() || key.len() > MAX_KEY || values.next().is_some() {
+        return Err(Problem::new(
+            Code::InvalidRequest,
+            format!("header `Idempotency-Key` must be one text of at most {MAX_KEY} ASCII characters"),
+        )
+        .hint("a UUID will do; keep it until the request was answered"));
+    }
+    Ok(Some(key.to_owned()))
+}
+
+/// Takes a request in, and says whether it had been before.
+async fn take_in(
+    app: &App,
+    mut request: AgentRequest,
+    key: Option<String>,
+    trace: Option<&str>,
+) -> Result<(SessionId, bool), Problem> {
+    let id = match (&key, request.session_id.as_str()) {
+        (Some(key), _) => key.clone(),
+        (None, "") => uuid::Uuid::new_v4().to_string(),
+        (None, session) => session.to_owned(),
+    };
+    if key.is_some() || request.session_id.is_empty() {
+        let derived = SessionId::derive(&["", &request.user, &id]);
+        if !request.session_id.is_empty() && request.session_id != derived {
+            return Err(Problem::new(
+                Code::InvalidRequest,
+                "`$.session_id` and header `Idempotency-Key` both name the session, and differ",
+            )
+            .hint("send one of them: either makes the request safe to repeat"));
+        }
+        request.session_id = derived;
+    }
+    let session = request.session_id.clone();
+    let digest = digest(&request);
+    let _one = app.taking_in(&session).await;
+    if look_up(app, &request, &digest).await? {
+        return Ok((session, true));
+    }
+    intake::check_names(&request, &*app.parts.config.snapshot().await?)?;
+    let record = AcceptedRecord {
+        session: session.clone(),
+        user: request.user.clone(),
+        request: digest.clone(),
+        accepted_at: app.parts.host.now(),
+        nonce: app.parts.host.nonce(),
+        publication: publication(&request, &id, trace),
+        id,
+    };
+    let commit = StepCommit {
+        record: (keys::accepted(&session), serde_json::to_vec(&record).unwrap_or_default()),
+        nonce: record.nonce.clone(),
+        objects: Vec::new(),
+        publications: vec![record.publication],
+        marker: keys::accepted_published(&session),
+    };
+    match app.parts.committer.commit(commit, None).await? {
+        Committed::Won => Ok((session, false)),
+        // Another process was quicker: what it took in decides.
+        Committed::Lost => Ok((session, look_up(app, &request, &digest).await?)),
+    }
+}
+
+/// Whether a session was taken in before, with this very request. Publishes what was taken in and
+/// not published.
+async fn look_up(app: &App, request: &AgentRequest, digest: &Digest) -> Result<bool, Problem> {
+    let session = &request.session_id;
+    let wanted = [
+        keys::tombstone(session),
+        keys::accepted(session),
+        keys::accepted_published(session),
+        keys::outcome(session, 0),
+    ];
+    let found = app.parts.documents.get_many(&wanted).await?;
+    let body = |at: usize| found.get(at).and_then(Option::as_ref);
+    if body(0).is_some() {
+        return Err(Problem::erased(session.as_str()));
+    }
+    if let Some(body) = body(1) {
+        let record: AcceptedRecord = decode(&wanted[1], body)?;
+        if record.request != *digest {
+            return Err(conflict(&record.id, session, &record.request, digest));
+        }
+        if found.get(2).is_none_or(Option::is_none) {
+            let publications = vec![record.publication];
+            app.parts.committer.adopt(publications, wanted[2].clone(), None).await?;
+        }
+        return Ok(true);
+    }
+    if let Some(body) = body(3) {
+        // Asked through another door, which left no record of its own.
+        let record: StepRecord = decode(&wanted[3], body)?;
+        let same = [true, false].into_iter().any(|streaming| {
+            let asked = AgentRequest { streaming, ..request.clone() };
+            record.request == Digest::of(&encode(&asked))
+        });
+        if !same {
+            return Err(conflict(session.as_str(), session, &record.request, digest));
+        }
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+fn conflict(id: &str, session: &SessionId, theirs: &Digest, ours: &Digest) -> Problem {
+    Problem::new(
+        Code::RequestConflict,
+        format!(
+            "`{id}` was used for another request (session `{session}`): that one has the SHA-256 `{theirs}`, this one `{ours}`"
+        ),
+    )
+    .hint(
+        "use another key or session id for another request; to repeat one, send it unchanged (white \
+         space, the order of fields, unknown fields and `streaming` make no difference)",
+    )
+}
+
+/// SHA-256 of a request as the fleet reads it, whether or not somebody listens.
+fn digest(request: &AgentRequest) -> Digest {
+    Digest::of(&encode(&AgentRequest { streaming: false, ..request.clone() }))
+}
+
+/// Wire types are plain data: writing one as JSON cannot fail.
+fn encode(request: &AgentRequest) -> Vec<u8> {
+    serde_json::to_vec(request).unwrap_or_default()
+}
+
+fn publication(request: &AgentRequest, id: &str, trace: Option<&str>) -> Publication {
+    let session = request.session_id.to_string();
+    let mut properties = BTreeMap::from([
+        (property::ID.to_owned(), id.to_owned()),
+        (property::SESSION.to_owned(), session.clone()),
+        (property::STEP.to_owned(), "0".to_owned()),
+        (property::ROOT.to_owned(), session),
+    ]);
+    if let Some(trace) = trace {
+        properties.insert(property::TRACEPARENT.to_owned(), trace.to_owned());
+    }
+    Publication {
+        topic: topics::AGENT_REQUEST.as_str().to_owned(),
+        properties,
+        deliver_at: None,
+        body: serde_json::to_string(request).unwrap_or_default(),
+    }
+}
+
+/// Reads a record.
+pub(crate) fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::internal("reading a record", &format!("`{key}`: {error}")))
+}

@@ -1,0 +1,215 @@
+//! From the body of a request to an `AgentRequest` that may be published, or what is wrong with it.
+//!
+//! What only workers write is dropped (`control`) or refused (a subagent's fields): a caller cannot
+//! pass for a worker, nor for somebody's subagent.
+
+use crate::problem::{Code, Problem};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::{AgentRequest, RunControl};
+use serde_json::Value;
+
+/// Longest question, in bytes; the workers refuse longer ones.
+const MAX_QUESTION: usize = 256 * 1024;
+/// Longest id or name.
+const MAX_NAME: usize = 256;
+
+/// What is there when nothing is configured.
+const ALWAYS_PATTERN: &str = "react";
+const ALWAYS_TASK_TYPE: &str = "general";
+
+/// Reads a body. `streaming` says whether the caller listens, where the body does not say it.
+pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Problem> {
+    let mut value: Value = serde_json::from_slice(body).map_err(|error| {
+        Problem::new(Code::InvalidJson, format!("the body is not JSON: {error}"))
+            .hint("send an `AgentRequest`, such as {\"question\": \"What is known about X?\"}")
+    })?;
+    let Some(fields) = value.as_object_mut() else {
+        return Err(invalid("$", "the body must be a JSON object")
+            .hint("send an `AgentRequest`, such as {\"question\": \"What is known about X?\"}"));
+    };
+    fields.remove("control");
+    let says_streaming = fields.get("streaming").is_some_and(|value| !value.is_null());
+    let mut request: AgentRequest = serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let path = if path == "." { "$".to_owned() } else { format!("$.{path}") };
+        invalid(&path, error.inner()).hint("`GET /openapi.json` has the types of all fields")
+    })?;
+    if !says_streaming {
+        request.streaming = streaming;
+    }
+    request.control = RunControl::default();
+    check(&request)?;
+    Ok(request)
+}
+
+fn invalid(path: &str, what: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::InvalidRequest, format!("`{path}`: {what}"))
+}
+
+fn check(request: &AgentRequest) -> Result<(), Problem> {
+    if request.question.trim().is_empty() {
+        return Err(Problem::new(Code::EmptyQuestion, "`$.question` is missing or empty")
+            .hint("set it to the task in plain text"));
+    }
+    if request.question.len() > MAX_QUESTION {
+        let length = request.question.len();
+        return Err(Problem::new(
+            Code::QuestionTooLong,
+            format!("`$.question` has {length} bytes, the limit is {MAX_QUESTION}"),
+        )
+        .hint("load long material as documents and ask about it"));
+    }
+    let by_workers = [
+        ("correlation_id", !request.correlation_id.is_empty()),
+        ("parent_session_id", !request.parent_session_id.is_empty()),
+        ("subagent_goal", !request.subagent_goal.is_empty()),
+        ("expected_siblings", request.expected_siblings != 0),
+        ("step", request.step != 0),
+    ];
+    if let Some((field, _)) = by_workers.into_iter().find(|(_, set)| *set) {
+        return Err(invalid(&format!("$.{field}"), "only the fleet's workers set this")
+            .hint("leave it out"));
+    }
+    let names = [
+        ("user", request.user.as_str()),
+        ("collection", request.collection.as_str()),
+        ("conversation_id", request.conversation_id.as_str()),
+    ];
+    for (field, name) in names {
+        if name.len() > MAX_NAME || name.chars().any(char::is_control) {
+            let what = format!("must have at most {MAX_NAME} bytes and no control characters");
+            return Err(invalid(&format!("$.{field}"), what));
+        }
+    }
+    let session = request.session_id.as_str();
+    if !session.is_empty() && !is_session_id(session) {
+        return Err(invalid(
+            "$.session_id",
+            "must have at most 128 letters, digits, `-`, `_`, `.`, `~` or `:`, a letter or digit first",
+        )
+        .hint("a UUID will do; leave it out to get one"));
+    }
+    Ok(())
+}
+
+/// A session id a caller may choose: it becomes part of keys, URIs and URLs as it is.
+fn is_session_id(text: &str) -> bool {
+    text.len() <= 128
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~:".contains(&b))
+}
+
+/// Checks what a request names against the config in force.
+pub(crate) fn check_names(request: &AgentRequest, config: &Snapshot) -> Result<(), Problem> {
+    let wanted = request.pattern.as_str();
+    if !wanted.is_empty() && wanted != ALWAYS_PATTERN && !config.patterns.contains_key(wanted) {
+        let known = listed(config.patterns.keys(), ALWAYS_PATTERN);
+        return Err(Problem::new(
+            Code::UnknownPattern,
+            format!("`$.pattern`: unknown pattern `{wanted}` (available: {known})"),
+        )
+        .hint("leave it out to let the router choose"));
+    }
+    let wanted = request.task_type.as_str();
+    if !wanted.is_empty() && wanted != ALWAYS_TASK_TYPE && !config.task_types.contains_key(wanted) {
+        let known = listed(config.task_types.keys(), ALWAYS_TASK_TYPE);
+        return Err(Problem::new(
+            Code::UnknownTaskType,
+            format!("`$.task_type`: unknown task type `{wanted}` (available: {known})"),
+        )
+        .hint("leave it out to let the router choose"));
+    }
+    Ok(())
+}
+
+fn listed<'a>(configured: impl Iterator<Item = &'a String>, always: &'a str) -> String {
+    let mut names: Vec<&str> = configured.map(String::as_str).collect();
+    if !names.contains(&always) {
+        names.push(always);
+    }
+    names.sort_unstable();
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use agentfleet_schema::config::{AgentPattern, AgentTaskType};
+
+    #[test]
+    fn a_tolerable_body_is_read_and_what_is_unknown_is_ignored() {
+        let body = br#"{"question": "why?", "history": null, "group": null, "user": null,
+            "framing_prompt": "think", "colour": 7, "control": {"root": 4, "hard_deadline": 1}}"#;
+        let request = parse(body, true).unwrap();
+        assert_eq!(request.question, "why?");
+        assert_eq!(request.framing, "think");
+        assert_eq!(request.control, RunControl::default());
+        assert_eq!(request.collection.as_str(), "default");
+        assert!(request.streaming);
+        assert!(!parse(br#"{"question": "why?", "streaming": false}"#, true).unwrap().streaming);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_path() {
+        let long = format!(r#"{{"question": "{}"}}"#, "x".repeat(MAX_QUESTION + 1));
+        let table = [
+            ("", Code::InvalidJson, "not JSON"),
+            ("{\"question\": }", Code::InvalidJson, "line 1 column 14"),
+            ("[\"why?\"]", Code::InvalidRequest, "`$`: "),
+            (r#"{"question": 7}"#, Code::InvalidRequest, "`$.question`: invalid type: integer `7`"),
+            (r#"{"question": "q", "group": "a"}"#, Code::InvalidRequest, "`$.group`: "),
+            (
+                r#"{"question": "q", "limits": {"max_depth": "two"}}"#,
+                Code::InvalidRequest,
+                "`$.limits.max_depth`: ",
+            ),
+            (
+                r#"{"question": "q", "history": [{}, {"plan": [{"depends_on": ["x"]}]}]}"#,
+                Code::InvalidRequest,
+                "`$.history[1].plan[0].depends_on[0]`: ",
+            ),
+            (r#"{}"#, Code::EmptyQuestion, "`$.question`"),
+            (r#"{"question": " \n "}"#, Code::EmptyQuestion, "`$.question`"),
+            (&long, Code::QuestionTooLong, "`$.question` has 262145 bytes"),
+            (r#"{"question": "q", "step": 3}"#, Code::InvalidRequest, "`$.step`: "),
+            (
+                r#"{"question": "q", "correlation_id": "c"}"#,
+                Code::InvalidRequest,
+                "`$.correlation_id`: ",
+            ),
+            (
+                r#"{"question": "q", "session_id": "a/steps/0"}"#,
+                Code::InvalidRequest,
+                "`$.session_id`: ",
+            ),
+            (r#"{"question": "q", "user": "a\u0000b"}"#, Code::InvalidRequest, "`$.user`: "),
+        ];
+        for (body, code, text) in table {
+            let problem = parse(body.as_bytes(), false).unwrap_err();
+            assert_eq!(problem.code, code, "{}", problem.message);
+            assert!(problem.message.contains(text), "{}", problem.message);
+        }
+    }
+
+    #[test]
+    fn names_must_be_configured_and_the_refusal_lists_what_is() {
+        let mut config = Snapshot::default();
+        config.patterns.insert("supervisor".into(), AgentPattern::default());
+        config.task_types.insert("research".into(), AgentTaskType::default());
+        let ask = |pattern: &str, task_type: &str| AgentRequest {
+            pattern: pattern.into(),
+            task_type: task_type.into(),
+            ..AgentRequest::default()
+        };
+        for (pattern, task_type) in [("", ""), ("react", "general"), ("supervisor", "research")] {
+            check_names(&ask(pattern, task_type), &config).unwrap();
+        }
+        let problem = check_names(&ask("supervise", ""), &config).unwrap_err();
+        assert_eq!(problem.code, Code::UnknownPattern);
+        assert!(problem.message.contains("(available: `react`, `supervisor`)"));
+        let problem = check_names(&ask("", "analysis"), &config).unwrap_err();
+        assert_eq!(problem.code, Code::UnknownTaskType);
+        assert!(problem.message.contains("(available: `general`, `research`)"));
+    }
+}

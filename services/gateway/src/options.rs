@@ -1,0 +1,62 @@
+//! How a gateway serves.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// Limits and addresses; the defaults suit one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Names by which clients may address the gateway, with or without a port. Empty means:
+    /// `localhost`, `127.0.0.1` and `[::1]` while it listens on the loopback interface, else any.
+    pub allowed_hosts: Vec<String>,
+    /// Largest request body, in bytes.
+    pub max_body: usize,
+    /// How long a request may take to arrive and be answered; streams and queries have their own.
+    pub request_timeout: Duration,
+    /// How long the head of a request may take to arrive, and an idle connection is kept.
+    pub header_timeout: Duration,
+    /// How long a connection is kept whose client takes nothing of what is sent.
+    pub stall_timeout: Duration,
+    /// How long a SPARQL query runs, where its caller says nothing.
+    pub query_timeout: Duration,
+    /// The longest a caller may allow a query.
+    pub max_query_timeout: Duration,
+    /// Rows or triples of one query.
+    pub max_rows: usize,
+    /// Queries that run at once; more wait, up to their timeout.
+    pub max_queries: usize,
+    /// Event streams at once.
+    pub max_streams: usize,
+    /// Connections at once; more wait to be accepted.
+    pub max_connections: usize,
+    /// The longest a caller may wait for the end of a run in one request.
+    pub max_wait: Duration,
+    /// Between two signs of life on a quiet event stream.
+    pub keep_alive: Duration,
+    /// How long requests in flight may take after the gateway was told to stop.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
+            allowed_hosts: Vec::new(),
+            max_body: 1024 * 1024,
+            request_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(60),
+            query_timeout: Duration::from_secs(30),
+            max_query_timeout: Duration::from_secs(300),
+            max_rows: 200_000,
+            max_queries: 8,
+            max_streams: 256,
+            max_connections: 1024,
+            max_wait: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            grace: Duration::from_secs(10),
+        }
+    }
+}

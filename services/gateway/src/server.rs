@@ -1,0 +1,131 @@
+//! Listening, connections, and stopping.
+//!
+//! Stopping: no new connection; event streams end by themselves, because they see the same token;
+//! requests in flight finish within the grace period; what is left is cut off.
+
+use crate::endpoint;
+use crate::error::Error;
+use crate::guard::Hosts;
+use crate::options::Options;
+use crate::patient::Patient;
+use crate::state::{App, Parts};
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Bytes read ahead and written behind, per connection; a request's head must fit.
+const BUFFER: usize = 64 * 1024;
+/// After accepting failed: the system is short of something, and trying at once will not help.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(200);
+
+/// The HTTP door, bound and ready to serve.
+pub struct Gateway {
+    listener: TcpListener,
+    address: SocketAddr,
+    routes: Router,
+    app: App,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Binds the address. Nothing is served before [`Gateway::run`], but clients can connect.
+    pub async fn serve(
+        parts: Parts,
+        options: Options,
+        stop: CancellationToken,
+    ) -> Result<Self, Error> {
+        let wanted = options.listen;
+        let failed = |reason| Error::Listen { address: wanted, reason };
+        let listener = TcpListener::bind(wanted).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        if !address.ip().is_loopback() {
+            tracing::warn!(%address, "the gateway asks nobody who they are, and is not on the loopback interface");
+        }
+        let hosts = Hosts::new(&options.allowed_hosts, address);
+        let app = App::new(parts, options, stop);
+        let routes = endpoint::routes(app.clone(), hosts);
+        Ok(Self { listener, address, routes, app })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How many event streams are open.
+    pub fn open_streams(&self) -> watch::Receiver<usize> {
+        self.app.open_streams()
+    }
+
+    /// Serves until the gateway is told to stop, and returns when the last connection is closed.
+    pub async fn run(self) {
+        let Self { listener, address, routes, app } = self;
+        let options = Arc::clone(&app.options);
+        let connections = Arc::new(Semaphore::new(options.max_connections.max(1)));
+        let graceful = GracefulShutdown::new();
+        let mut tasks = JoinSet::new();
+        tracing::info!(%address, "the gateway listens");
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = app.stop.cancelled() => break,
+                accepted = accept(&listener, &connections) => accepted,
+            };
+            let (stream, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                }
+            };
+            while tasks.try_join_next().is_some() {}
+            let io = TokioIo::new(Patient::new(stream, options.stall_timeout));
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(options.header_timeout)
+                .max_buf_size(BUFFER)
+                .serve_connection(io, TowerToHyperService::new(routes.clone()));
+            let connection = graceful.watch(connection);
+            tasks.spawn(async move {
+                let _permit = permit;
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+            });
+        }
+        drop(listener);
+        if tokio::time::timeout(options.grace, graceful.shutdown()).await.is_err() {
+            tracing::info!(%address, "the grace period is over; what is in flight is cut off");
+        }
+        tasks.shutdown().await;
+        tracing::info!(%address, "the gateway has stopped");
+    }
+}
+
+/// The next connection, once there is room for it.
+async fn accept(
+    listener: &TcpListener,
+    connections: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let permit =
+        Arc::clone(connections).acquire_owned().await.map_err(|_| std::io::ErrorKind::Other)?;
+    let (stream, _) = listener.accept().await?;
+    // Events are small and should not wait for each other.
+    stream.set_nodelay(true)?;
+    Ok((stream, permit))
+}

@@ -1,0 +1,471 @@
+//! What became of a session, read from its records: so a result is found whenever it came, and
+//! after any restart.
+
+use crate::accept::{AcceptedRecord, decode};
+use crate::params::Params;
+use crate::problem::{Code, Problem};
+use crate::seams::Cancelled;
+use crate::state::App;
+use agentfleet_runtime::client::Follow;
+use agentfleet_schema::records::{
+    Activity, Call, ClosedRecord, Concluded, OutcomeKind, StepRecord,
+    Termination,
+};
+use agentfleet_schema::{Millis, SessionId, keys, uris};
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the store holds of a session.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub session: SessionId,
+    pub accepted: Option<AcceptedRecord>,
+    pub closed: Option<ClosedRecord>,
+    pub first: Option<StepRecord>,
+    /// The newest committed step; `first` again if there is one step only.
+    pub newest: Option<StepRecord>,
+    pub steps: usize,
+}
+
+impl Seen {
+    /// The record that ended the session.
+    pub(crate) fn ended(&self) -> Option<&StepRecord> {
+        self.newest.as_ref().filter(|record| record.outcome.is_terminal())
+    }
+
+    /// The root of the session's tree.
+    pub(crate) fn root(&self) -> &SessionId {
+        self.first.as_ref().map_or(&self.session, |record| &record.root)
+    }
+
+    fn is_root(&self) -> bool {
+        self.root() == &self.session
+    }
+
+    /// Refuses a subagent where only a root makes sense.
+    pub(crate) fn require_root(&self, suffix: &str) -> Result<(), Problem> {
+        if self.is_root() {
+            return Ok(());
+        }
+        let (session, root) = (&self.session, self.root());
+        Err(Problem::new(
+            Code::NotARoot,
+            format!("session `{session}` is a subagent of root session `{root}`"),
+        )
+        .hint(format!("use `{}`", link(root, suffix))))
+    }
+}
+
+/// Where a session is found.
+pub(crate) fn link(session: &SessionId, suffix: &str) -> String {
+    let mut path = String::from("/sessions/");
+    for byte in session.as_str().bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path + suffix
+}
+
+/// Reads what there is; a session that nothing is known of is a problem.
+pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem> {
+    let documents = &*app.parts.documents;
+    let prefix = format!("sessions/{session}/steps/");
+    let steps: Vec<u32> = documents
+        .list(&prefix)
+        .await?
+        .iter()
+        .filter_map(|key| key.strip_prefix(&prefix)?.strip_suffix("/outcome")?.parse().ok())
+        .collect();
+    let mut wanted =
+        vec![keys::tombstone(session), keys::accepted(session), keys::closed(session)];
+    let newest = steps.iter().max();
+    if let Some(newest) = newest {
+        wanted.push(keys::outcome(session, 0));
+        wanted.push(keys::outcome(session, *newest));
+    }
+    let found = documents.get_many(&wanted).await?;
+    let body = |at: usize| found.get(at).and_then(Option::as_ref);
+    if body(0).is_some() {
+        return Err(Problem::erased(session.as_str()));
+    }
+    let record = |at: usize| body(at).map(|body| decode::<StepRecord>(&wanted[at], body));
+    let seen = Seen {
+        session: session.clone(),
+        accepted: body(1).map(|body| decode(&wanted[1], body)).transpose()?,
+        closed: body(2).map(|body| decode(&wanted[2], body)).transpose()?,
+        first: record(3).transpose()?,
+        newest: record(4).transpose()?,
+        steps: steps.len(),
+    };
+    if seen.accepted.is_none() && seen.newest.is_none() {
+        return Err(Problem::unknown_session(session.as_str()));
+    }
+    Ok(seen)
+}
+
+/// How a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "SessionState")]
+pub(crate) enum RunState {
+    /// Taken in; no worker has committed a step of it.
+    Queued,
+    Running,
+    /// Waits for a person.
+    Paused,
+    Answered,
+    Failed,
+    Cancelled,
+}
+
+impl RunState {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Queued, Self::Running, Self::Paused, Self::Answered, Self::Failed, Self::Cancelled];
+
+    pub(crate) fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::Running | Self::Paused => false,
+            Self::Answered | Self::Failed | Self::Cancelled => true,
+        }
+    }
+
+    fn of(newest: Option<&StepRecord>) -> Self {
+        let Some(record) = newest else { return Self::Queued };
+        match record.outcome {
+            OutcomeKind::Continue | OutcomeKind::FanOut => Self::Running,
+            OutcomeKind::Pause => Self::Paused,
+            OutcomeKind::Answer => Self::Answered,
+            OutcomeKind::Fail => Self::Failed,
+            // Out of time is nobody's wish.
+            OutcomeKind::Cancelled => match concluded(record).map(|end| end.termination) {
+                Some(Termination::Timeout) => Self::Failed,
+                _ => Self::Cancelled,
+            },
+        }
+    }
+}
+
+fn concluded(record: &StepRecord) -> Option<&Concluded> {
+    match &record.activity {
+        Activity::Concluded(end) => Some(end),
+        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => None,
+    }
+}
+
+/// How a session is, and what became of it. What is not known, or does not apply, is left out.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
+pub(crate) struct View {
+    session_id: SessionId,
+    state: RunState,
+    finished: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    question: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    termination: Option<&'static str>,
+    /// Something is missing from the answer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    confidence: Vec<ConfidenceView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subagents: Vec<SubagentView>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    task_type: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pattern: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    steps: usize,
+    /// Tokens of this session and all below it, so far.
+    tokens: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    user: String,
+    collection: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    conversation_id: String,
+    root_session_id: SessionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_session_id: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closing: Option<ClosingView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_at: Option<String>,
+    links: Links,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SessionError")]
+struct ErrorView {
+    code: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+/// Confidence in one part of an answer, from 0 to 1.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Confidence")]
+struct ConfidenceView {
+    /// Empty for the whole.
+    part: String,
+    confidence: f64,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Subagent")]
+struct SubagentView {
+    session_id: SessionId,
+    goal: String,
+    /// `working` until it is known to have ended; `missing` if nobody waited for it any more.
+    status: &'static str,
+    location: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Closing")]
+struct ClosingView {
+    cause: String,
+    at: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    by: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "SessionLinks")]
+struct Links {
+    #[serde(rename = "self")]
+    this: String,
+    events: String,
+    trace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+}
+
+/// An instant as RFC 3339 in UTC.
+pub(crate) fn instant(at: Millis) -> String {
+    chrono::DateTime::from_timestamp_millis(at)
+        .unwrap_or_default()
+        .to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+}
+
+/// What to show of a session.
+async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
+    let session = &seen.session;
+    let state = RunState::of(seen.newest.as_ref());
+    let asked = seen.accepted.as_ref().and_then(AcceptedRecord::asked);
+    let first = seen.first.as_ref();
+    let newest = seen.newest.as_ref();
+    let routed = first.and_then(|record| record.routed.as_ref());
+    let end = seen.ended().and_then(concluded);
+    let document = uris::answer_document(session);
+    let text = match seen.ended() {
+        Some(_) => app.parts.documents.get(&keys::document(&document)).await?,
+        None => None,
+    };
+    let text = text.map(|body| String::from_utf8_lossy(&body).into_owned());
+    let answered = state == RunState::Answered;
+    let error = match state {
+        RunState::Failed | RunState::Cancelled => Some(error_of(end, text.as_deref())),
+        RunState::Queued | RunState::Running | RunState::Paused | RunState::Answered => None,
+    };
+    let pattern = routed.map(|r| r.pattern.clone()).or(asked.as_ref().map(|r| r.pattern.clone()));
+    let task = routed.map(|r| r.task_type.clone()).or(asked.as_ref().map(|r| r.task_type.clone()));
+    let question =
+        routed.map(|r| r.question.clone()).or(asked.as_ref().map(|r| r.question.clone()));
+    let collection = first
+        .map(|record| record.collection.to_string())
+        .or(asked.as_ref().map(|request| request.collection.to_string()));
+    let conversation = first
+        .map(|record| record.conversation.to_string())
+        .or(asked.as_ref().map(|request| request.conversation_id.to_string()));
+    Ok(View {
+        session_id: session.clone(),
+        state,
+        finished: state.is_final(),
+        question: question.unwrap_or_default(),
+        answer: text.filter(|_| answered),
+        error,
+        termination: end.map(|end| end.termination.as_str()),
+        partial: end.is_some_and(|end| end.partial),
+        confidence: end.map(confidence).unwrap_or_default(),
+        subagents: newest.map(subagents).unwrap_or_default(),
+        task_type: task.unwrap_or_default(),
+        pattern: pattern.unwrap_or_default(),
+        model: newest.and_then(model),
+        steps: seen.steps,
+        tokens: newest.map_or(0, |record| record.tokens_total),
+        user: seen.accepted.as_ref().map(|record| record.user.clone()).unwrap_or_default(),
+        collection: collection.unwrap_or_default(),
+        conversation_id: conversation.unwrap_or_default(),
+        root_session_id: seen.root().clone(),
+        parent_session_id: first.and_then(|r| r.parent.as_ref()).map(|p| p.session.clone()),
+        closing: seen.closed.as_ref().filter(|_| !state.is_final()).map(|closed| ClosingView {
+            cause: closed.cause.clone(),
+            at: instant(closed.at),
+            by: closed.by.clone(),
+        }),
+        accepted_at: seen.accepted.as_ref().map(|record| instant(record.accepted_at)),
+        started_at: first.map(|record| instant(record.started_at)),
+        updated_at: newest.map(|record| instant(record.committed_at)),
+        finished_at: seen.ended().map(|record| instant(record.committed_at)),
+        links: Links {
+            this: link(session, ""),
+            events: link(seen.root(), "/events"),
+            trace: link(session, "/trace"),
+            answer: answered.then(|| crate::document::link(&document)),
+        },
+    })
+}
+
+fn error_of(end: Option<&Concluded>, text: Option<&str>) -> ErrorView {
+    if let Some(error) = end.and_then(|end| end.error.clone()) {
+        return ErrorView { code: error.code, message: error.message, hint: error.hint };
+    }
+    let termination = end.map_or(Termination::Error, |end| end.termination);
+    let message = text.unwrap_or("the session ended without an answer").to_owned();
+    ErrorView { code: termination.as_str().to_owned(), message, hint: None }
+}
+
+fn confidence(end: &Concluded) -> Vec<ConfidenceView> {
+    end.confidence
+        .iter()
+        .map(|one| ConfidenceView { part: one.part.clone(), confidence: one.confidence })
+        .collect()
+}
+
+fn model(record: &StepRecord) -> Option<String> {
+    record.calls.iter().rev().find_map(|call| match call {
+        Call::Model { model, .. } => Some(model.clone()),
+        Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+    })
+}
+
+/// The subagents of the fan-out that waits, or that the end was drawn from.
+fn subagents(newest: &StepRecord) -> Vec<SubagentView> {
+    let subagent = |session: &SessionId, goal: &str, status| SubagentView {
+        session_id: session.clone(),
+        goal: goal.to_owned(),
+        status,
+        location: link(session, ""),
+    };
+    match &newest.activity {
+        Activity::FannedOut(fan_out) => fan_out
+            .children
+            .iter()
+            .map(|child| subagent(&child.session, &child.goal, "working"))
+            .collect(),
+        Activity::Concluded(Concluded { fan_in: Some(fan_in), .. }) => {
+            let members = fan_in.members.iter().map(|member| {
+                subagent(&member.session, &member.goal, member.status.as_str())
+            });
+            let missing = fan_in
+                .missing
+                .iter()
+                .map(|child| subagent(&child.session, &child.goal, "missing"));
+            members.chain(missing).collect()
+        }
+        Activity::None | Activity::Iterated(_) | Activity::Concluded(_) => Vec::new(),
+    }
+}
+
+/// `GET /sessions/{id}`.
+pub(crate) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<View>, Problem> {
+    let params = Params::read(query.as_deref(), &["wait"])?;
+    let wait: u64 = params.number("wait", "a whole number of seconds")?.unwrap_or_default();
+    let most = app.options.max_wait;
+    if Duration::from_secs(wait) > most {
+        return Err(Problem::parameter("wait", format!("at most {} seconds", most.as_secs())));
+    }
+    let session = SessionId::new(id);
+    let mut seen = look(&app, &session).await?;
+    if wait > 0 && seen.ended().is_none() {
+        seen.require_root("?wait=")?;
+        until_ended(&app, &session, Duration::from_secs(wait)).await?;
+        seen = look(&app, &session).await?;
+    }
+    view(&app, &seen).await.map(Json)
+}
+
+/// Waits until a root session's dialog ends, the time is over, or the gateway stops.
+async fn until_ended(app: &App, session: &SessionId, wait: Duration) -> Result<(), Problem> {
+    let (broker, documents) = (Arc::clone(&app.parts.broker), Arc::clone(&app.parts.documents));
+    let mut follow = Follow::new(broker, documents, session.clone(), 0);
+    let ended = async {
+        while !follow.next().await?.response.end_of_dialog {}
+        Ok(())
+    };
+    tokio::select! {
+        biased;
+        () = app.stop.cancelled() => Ok(()),
+        ended = ended => ended,
+        () = tokio::time::sleep(wait) => Ok(()),
+    }
+}
+
+/// `DELETE /sessions/{id}`.
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<CancelView>, Problem> {
+    let params = Params::read(query.as_deref(), &["by"])?;
+    let by = params.one("by")?.unwrap_or("a caller of the HTTP API");
+    if by.len() > 200 || by.chars().any(char::is_control) {
+        return Err(Problem::parameter("by", "at most 200 bytes, and no control characters"));
+    }
+    let session = SessionId::new(id);
+    look(&app, &session).await?.require_root("")?;
+    let cancelled = app.parts.cancel.cancel(&session, by).await;
+    let cancelled = cancelled.map_err(|error| Problem::internal("cancelling", &error))?;
+    let cancel = match cancelled {
+        Cancelled::Now => CancelResult::Cancelled,
+        Cancelled::AlreadyEnded => CancelResult::AlreadyEnded,
+        Cancelled::WhenItStarts => CancelResult::WhenItStarts,
+    };
+    let seen = look(&app, &session).await?;
+    let state = RunState::of(seen.newest.as_ref());
+    Ok(Json(CancelView { location: link(&session, ""), session_id: session, cancel, state }))
+}
+
+/// What `DELETE /sessions/{id}` answers with.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Cancellation")]
+pub(crate) struct CancelView {
+    session_id: SessionId,
+    cancel: CancelResult,
+    state: RunState,
+    location: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum CancelResult {
+    /// The run ended by this request.
+    Cancelled,
+    /// It had ended; its result stands.
+    AlreadyEnded,
+    /// No worker has taken it up: it ends when one does.
+    WhenItStarts,
+}

@@ -1,0 +1,175 @@
+//! Root sessions, newest first, as the graph knows them.
+
+use crate::params::Params;
+use crate::problem::Problem;
+use crate::session::{RunState, link};
+use crate::state::App;
+use agentfleet_graph::{Answer, QueryOptions, Solutions};
+use agentfleet_schema::vocabulary::xsd;
+use agentfleet_schema::{SessionId, Term, uris};
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+const DEFAULT_LIMIT: usize = 20;
+const MAX_LIMIT: usize = 200;
+
+/// `GET /sessions`.
+pub(crate) async fn list(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<SessionList>, Problem> {
+    let known = ["limit", "collection", "conversation", "before"];
+    let params = Params::read(query.as_deref(), &known)?;
+    let limit = params.number("limit", "a whole number")?.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(Problem::parameter("limit", format!("from 1 to {MAX_LIMIT}")));
+    }
+    let (collection, conversation) = (params.one("collection")?, params.one("conversation")?);
+    let before = params.one("before")?.map(cursor).transpose()?;
+
+    let mut bindings = Vec::new();
+    if let Some(collection) = collection {
+        bindings.push(("wanted_collection", Term::text(collection)));
+    }
+    if let Some(conversation) = conversation {
+        bindings.push(("wanted_conversation", Term::text(conversation)));
+    }
+    if let Some((at, session)) = &before {
+        bindings.push(("before", Term::typed(at.as_str(), xsd::DATE_TIME)));
+        bindings.push(("before_session", Term::text(session.as_str())));
+    }
+    let sparql =
+        sparql(limit + 1, collection.is_some(), conversation.is_some(), before.is_some());
+    let options =
+        QueryOptions { timeout: app.options.query_timeout, max_rows: app.options.max_rows };
+    let answer = app.parts.graph.query(&sparql, &bindings, options).await?;
+    let Answer::Solutions(found) = answer else {
+        return Err(Problem::internal("listing the sessions", &"the graph gave no table"));
+    };
+
+    let mut rows: Vec<usize> = Vec::new();
+    for row in 0..found.rows.len() {
+        // A value that lies in two graphs gives two rows.
+        let session = found.text(row, "session");
+        if rows.last().is_none_or(|last| found.text(*last, "session") != session) {
+            rows.push(row);
+        }
+    }
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more);
+    let next = next.map(|last| next_page(&found, *last, limit, collection, conversation));
+    let sessions = rows.iter().filter_map(|row| entry(&found, *row)).collect();
+    Ok(Json(SessionList { sessions, next }))
+}
+
+/// Root sessions, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct SessionList {
+    sessions: Vec<SessionEntry>,
+    /// Where older ones are; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SessionEntry {
+    session_id: SessionId,
+    state: RunState,
+    question: String,
+    collection: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    conversation_id: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pattern: String,
+    started_at: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    finished_at: String,
+    location: String,
+}
+
+/// The query. Nothing of the caller's is in its text but a number.
+fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> String {
+    let mut which = String::new();
+    if collection {
+        which.push_str("?session tg:collection ?wanted_collection . ");
+    }
+    if conversation {
+        which.push_str("?session tg:conversationId ?wanted_conversation . ");
+    }
+    if before {
+        which.push_str(
+            "FILTER(?start < ?before || (?start = ?before && STR(?session) < ?before_session)) ",
+        );
+    }
+    format!(
+        "SELECT DISTINCT ?session ?start ?question ?collection ?conversation ?pattern ?end ?reason ?answered
+         WHERE {{
+           {{ SELECT DISTINCT ?session ?start WHERE {{
+                ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
+                FILTER NOT EXISTS {{ ?session prov:wasInformedBy ?parent }}
+              }} ORDER BY DESC(?start) DESC(STR(?session)) LIMIT {limit} }}
+           OPTIONAL {{ ?session tg:query ?question }}
+           OPTIONAL {{ ?session tg:collection ?collection }}
+           OPTIONAL {{ ?session tg:conversationId ?conversation }}
+           OPTIONAL {{ ?session prov:endedAtTime ?end }}
+           OPTIONAL {{ ?routing prov:wasGeneratedBy ?session ; tg:selectedPattern ?pattern }}
+           OPTIONAL {{ ?answer prov:wasGeneratedBy ?session ; tg:terminationReason ?reason .
+                       BIND(EXISTS {{ ?answer a tg:Answer }} AS ?answered) }}
+         }} ORDER BY DESC(?start) DESC(STR(?session))"
+    )
+}
+
+fn entry(found: &Solutions, row: usize) -> Option<SessionEntry> {
+    let session_id = uris::session_of(found.text(row, "session")?)?;
+    let text = |name: &str| found.text(row, name).unwrap_or_default().to_owned();
+    let state = match (text("reason").as_str(), text("answered").as_str()) {
+        ("", _) => RunState::Running,
+        (_, "true") => RunState::Answered,
+        ("cancelled", _) => RunState::Cancelled,
+        _ => RunState::Failed,
+    };
+    Some(SessionEntry {
+        state,
+        question: text("question"),
+        collection: text("collection"),
+        conversation_id: text("conversation"),
+        pattern: text("pattern").rsplit(':').next().unwrap_or_default().to_owned(),
+        started_at: text("start"),
+        finished_at: text("end"),
+        location: link(&session_id, ""),
+        session_id,
+    })
+}
+
+/// Where the next page begins: after an instant and a session.
+fn cursor(text: &str) -> Result<(String, String), Problem> {
+    text.split_once(',')
+        .filter(|(at, session)| {
+            chrono::DateTime::parse_from_rfc3339(at).is_ok() && !session.is_empty()
+        })
+        .map(|(at, session)| (at.to_owned(), session.to_owned()))
+        .ok_or_else(|| Problem::parameter("before", "take it from `next` of the page before"))
+}
+
+fn next_page(
+    found: &Solutions,
+    last: usize,
+    limit: usize,
+    collection: Option<&str>,
+    conversation: Option<&str>,
+) -> String {
+    let at = found.text(last, "start").unwrap_or_default();
+    let session = found.text(last, "session").unwrap_or_default();
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("limit", &limit.to_string());
+    for (name, value) in [("collection", collection), ("conversation", conversation)] {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    query.append_pair("before", &format!("{at},{session}"));
+    format!("/sessions?{}", query.finish())
+}

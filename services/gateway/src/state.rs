@@ -1,0 +1,102 @@
+//! What the handlers share.
+
+use crate::options::Options;
+use crate::problem::{Code, Problem};
+use crate::seams::{Cancel, Status, TraceRenderer};
+use agentfleet_broker::Broker;
+use agentfleet_config::ConfigStore;
+use agentfleet_documents::Documents;
+use agentfleet_graph::Graph;
+use agentfleet_runtime::{Committer, Host};
+use agentfleet_schema::SessionId;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How many sessions can be taken in at once, within one process.
+const STRIPES: usize = 64;
+
+/// Everything a gateway works with.
+#[derive(Clone)]
+pub struct Parts {
+    pub broker: Arc<dyn Broker>,
+    pub documents: Arc<dyn Documents>,
+    pub committer: Arc<dyn Committer>,
+    pub graph: Arc<dyn Graph>,
+    pub config: Arc<dyn ConfigStore>,
+    pub host: Arc<dyn Host>,
+    pub cancel: Arc<dyn Cancel>,
+    pub status: Arc<dyn Status>,
+    pub traces: Option<Arc<dyn TraceRenderer>>,
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parts").finish_non_exhaustive()
+    }
+}
+
+/// One gateway, as its handlers see it.
+#[derive(Clone, Debug)]
+pub(crate) struct App {
+    pub parts: Parts,
+    pub options: Arc<Options>,
+    /// Cancelled when the gateway should stop.
+    pub stop: CancellationToken,
+    pub queries: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    open_streams: watch::Sender<usize>,
+    taking_in: Arc<Vec<Mutex<()>>>,
+}
+
+impl App {
+    pub(crate) fn new(parts: Parts, options: Options, stop: CancellationToken) -> Self {
+        Self {
+            parts,
+            queries: Arc::new(Semaphore::new(options.max_queries.max(1))),
+            streams: Arc::new(Semaphore::new(options.max_streams.max(1))),
+            options: Arc::new(options),
+            stop,
+            open_streams: watch::Sender::new(0),
+            taking_in: Arc::new((0..STRIPES).map(|_| Mutex::new(())).collect()),
+        }
+    }
+
+    /// Held while a session is taken in, so that two equal requests at once are published once.
+    /// Between processes the commit decides; this only saves the work.
+    pub(crate) async fn taking_in(&self, session: &SessionId) -> Option<MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        session.hash(&mut hasher);
+        let stripe = self.taking_in.get(hasher.finish() as usize % STRIPES)?;
+        Some(stripe.lock().await)
+    }
+
+    /// Room for one more event stream.
+    pub(crate) fn stream(&self) -> Result<OpenStream, Problem> {
+        let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            let most = self.options.max_streams;
+            Problem::new(Code::TooBusy, format!("{most} event streams are open, which is the most"))
+                .hint("try again soon, or poll `GET /sessions/{id}`")
+        })?;
+        self.open_streams.send_modify(|open| *open += 1);
+        Ok(OpenStream { _permit: permit, open: self.open_streams.clone() })
+    }
+
+    pub(crate) fn open_streams(&self) -> watch::Receiver<usize> {
+        self.open_streams.subscribe()
+    }
+}
+
+/// Counts an event stream for as long as it is open.
+#[derive(Debug)]
+pub(crate) struct OpenStream {
+    _permit: OwnedSemaphorePermit,
+    open: watch::Sender<usize>,
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.open.send_modify(|open| *open -= 1);
+    }
+}

@@ -1,0 +1,166 @@
+//! Why: the provenance of a session and of all below it.
+
+use crate::negotiate::{self, Offer};
+use crate::params::Params;
+use crate::problem::{Code, Problem};
+use crate::rdf;
+use crate::sparql::typed;
+use crate::state::App;
+use agentfleet_graph::{Answer, QueryOptions};
+use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL};
+use agentfleet_schema::{SessionId, Term, TermType, Triple, uris};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+/// All that was said about the sessions of a tree: what they generated and used, who worked, and
+/// what hangs on those nodes.
+const TREE: &str = "
+CONSTRUCT { ?node ?p ?o } WHERE {
+  { SELECT DISTINCT ?node WHERE {
+      ?session prov:wasInformedBy* ?top .
+      { ?session prov:startedAtTime ?start . BIND(?session AS ?node) }
+      UNION { ?node prov:wasGeneratedBy ?session }
+      UNION { ?session prov:used|prov:wasAssociatedWith ?node }
+      UNION { ?made prov:wasGeneratedBy ?session .
+              ?made tg:thought|tg:subagentGoals|tg:source|prov:wasAttributedTo ?node }
+  } }
+  ?node ?p ?o
+}";
+
+const JSON: Offer<()> = Offer {
+    form: (),
+    content_type: "application/json",
+    media_types: &["application/json"],
+    names: &["json"],
+};
+
+/// `GET /sessions/{id}/trace`.
+pub(crate) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let params = Params::read(query.as_deref(), &["format"])?;
+    let format = params.one("format")?.map(str::to_ascii_lowercase);
+    let session = SessionId::new(id);
+    if let (Some(renderer), Some(format)) = (&app.parts.traces, &format)
+        && let Some(known) = renderer.formats().iter().find(|known| known.name == *format)
+    {
+        let drawn = renderer.render(&session, format).await;
+        let drawn = drawn.map_err(|error| Problem::internal("drawing the trace", &error))?;
+        let drawn = drawn.ok_or_else(|| Problem::unknown_session(session.as_str()))?;
+        return Ok(typed(drawn, &known.media_type));
+    }
+    let Some(form) = form(format.as_deref(), &headers)? else {
+        return Err(unknown_format(&app, &format.unwrap_or_default()));
+    };
+    let triples = triples(&app, &session).await?;
+    match form {
+        None => {
+            let body = nodes(&session, &triples).to_string().into_bytes();
+            Ok(typed(body, JSON.content_type))
+        }
+        Some(offer) => {
+            let format = offer.form;
+            let answer = Answer::Triples(triples);
+            let body = rdf::write(answer, move |answer| rdf::graph(answer, format)).await?;
+            Ok(typed(body, offer.content_type))
+        }
+    }
+}
+
+/// The form to write: `Some(None)` is JSON, and `None` an unknown name.
+#[allow(clippy::option_option)] // each level says something else, and both are used up in one place
+fn form(
+    name: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<Option<Option<&'static Offer<oxrdfio::RdfFormat>>>, Problem> {
+    let Some(name) = name else {
+        // Plain JSON unless an RDF syntax is asked for by its own name.
+        if negotiate::choose(headers, &[JSON]).is_ok() {
+            return Ok(Some(None));
+        }
+        return negotiate::choose(headers, rdf::GRAPHS).map(|offer| Some(Some(offer)));
+    };
+    if JSON.names.contains(&name) {
+        return Ok(Some(None));
+    }
+    Ok(rdf::GRAPHS.iter().find(|offer| offer.names.contains(&name)).map(Some))
+}
+
+fn unknown_format(app: &App, format: &str) -> Problem {
+    let mut known: Vec<String> = vec!["json".to_owned()];
+    known.extend(rdf::GRAPHS.iter().filter_map(|o| o.names.first()).map(|name| (*name).to_owned()));
+    if let Some(renderer) = &app.parts.traces {
+        known.extend(renderer.formats().into_iter().map(|format| format.name));
+    }
+    known.dedup();
+    let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+    Problem::new(
+        Code::InvalidParameter,
+        format!("parameter `format`: unknown format `{format}` (available: {})", known.join(", ")),
+    )
+}
+
+async fn triples(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem> {
+    let options =
+        QueryOptions { timeout: app.options.query_timeout, max_rows: app.options.max_rows };
+    let top = Term::iri(uris::session(session));
+    let answer = app.parts.graph.query(TREE, &[("top", top)], options).await?;
+    let Answer::Triples(mut triples) = answer else {
+        return Err(Problem::internal("reading the trace", &"the graph gave no triples"));
+    };
+    if triples.is_empty() {
+        // Nothing was told yet, or the session is unknown: its records know which.
+        crate::session::look(app, session).await?;
+    }
+    for triple in &mut triples {
+        triple.g = Some(uris::RETRIEVAL_GRAPH.to_owned());
+    }
+    triples.sort_by(|a, b| key(a).cmp(&key(b)));
+    triples.dedup();
+    Ok(triples)
+}
+
+/// Groups the statements of a node, the same way every time.
+fn key(triple: &Triple) -> (&str, &str, &str, &str) {
+    (&triple.s.iri, &triple.p.iri, &triple.o.iri, &triple.o.value)
+}
+
+/// The trace as a list of nodes, each with its types, its label and its other properties.
+fn nodes(session: &SessionId, triples: &[Triple]) -> Value {
+    let mut nodes: Vec<Value> = Vec::new();
+    for of_node in triples.chunk_by(|a, b| a.s == b.s) {
+        let mut types = Vec::new();
+        let mut label = Value::Null;
+        let mut properties = Map::new();
+        for triple in of_node {
+            let predicate = triple.p.iri.as_str();
+            if predicate == RDF_TYPE {
+                types.push(Value::from(rdf::short(&triple.o.iri)));
+            } else if predicate == RDFS_LABEL && label.is_null() {
+                label = triple.o.value.clone().into();
+            } else {
+                let values = properties.entry(rdf::short(predicate)).or_insert_with(|| json!([]));
+                if let Some(values) = values.as_array_mut() {
+                    values.push(value(&triple.o));
+                }
+            }
+        }
+        let id = of_node.first().map(|triple| triple.s.iri.clone()).unwrap_or_default();
+        nodes.push(json!({ "id": id, "types": types, "label": label, "properties": properties }));
+    }
+    json!({ "session_id": session, "nodes": nodes })
+}
+
+/// A value: a link is an object with its `id`, a literal is text.
+fn value(term: &Term) -> Value {
+    match term.kind {
+        TermType::Iri => json!({ "id": term.iri }),
+        TermType::Blank => json!({ "id": format!("_:{}", term.id) }),
+        TermType::Literal | TermType::Triple => term.value.clone().into(),
+    }
+}

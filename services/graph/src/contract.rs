@@ -1,0 +1,568 @@
+//! What every implementation of [`Graph`] must do, as tests.
+//!
+//! An implementation opens stores through a [`Fixture`] and calls [`graph_contract!`] once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::{Answer, Batch, BindingFault, Error, Graph, QueryOptions, Solutions, TermFault};
+use agentfleet_schema::{Term, TermType, Triple};
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Opens stores for the suite.
+#[async_trait]
+pub trait Fixture: Send + Sync {
+    /// Two handles on one new, empty store, as two processes would have them.
+    async fn pair(&self) -> (Arc<dyn Graph>, Arc<dyn Graph>);
+}
+
+/// Makes a test of each sentence of the contract, for one fixture.
+#[macro_export]
+macro_rules! graph_contract {
+    ($fixture:expr) => {
+        $crate::graph_contract!(@each $fixture,
+            inserting_twice_is_the_same_as_once
+            the_other_handle_sees_an_insert_at_once
+            inserts_at_the_same_time_all_stand
+            the_default_graph_is_the_union_of_all_graphs
+            a_bound_variable_need_not_be_selected
+            a_binding_cannot_change_the_query
+            a_binding_that_does_not_fit_is_refused
+            ask_construct_and_describe_answer
+            known_prefixes_need_no_declaration
+            every_kind_of_term_comes_back
+            one_bad_triple_refuses_the_whole_call
+            a_bad_query_says_where
+            an_update_is_refused_and_changes_nothing
+            a_service_is_refused
+            more_rows_than_allowed_is_an_error
+            a_query_ends_at_its_timeout
+        );
+    };
+    (@each $fixture:expr, $($name:ident)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::contract::$name(&$fixture).await;
+            }
+        )+
+    };
+}
+
+const SUBJECT: &str = "urn:test:s";
+const PREDICATE: &str = "urn:test:p";
+
+fn triple(subject: &str, object: Term, graph: Option<&str>) -> Triple {
+    Triple {
+        s: Term::iri(subject),
+        p: Term::iri(PREDICATE),
+        o: object,
+        g: graph.map(str::to_owned),
+    }
+}
+
+/// A batch as the fleet writes them.
+pub fn batch(key: &str, triples: Vec<Triple>) -> Batch {
+    Batch {
+        key: key.to_owned(),
+        root: "root".to_owned(),
+        collection: "default".to_owned(),
+        conversation: String::new(),
+        triples,
+    }
+}
+
+async fn select(graph: &dyn Graph, sparql: &str, bindings: &[(&str, Term)]) -> Solutions {
+    match graph
+        .query(sparql, bindings, QueryOptions::default())
+        .await
+        .unwrap()
+    {
+        Answer::Solutions(solutions) => solutions,
+        other => panic!("no solutions: {other:?}"),
+    }
+}
+
+async fn ask(graph: &dyn Graph, sparql: &str) -> bool {
+    graph
+        .query(sparql, &[], QueryOptions::default())
+        .await
+        .unwrap()
+        == Answer::Boolean(true)
+}
+
+async fn refused(graph: &dyn Graph, sparql: &str, bindings: &[(&str, Term)]) -> Error {
+    graph
+        .query(sparql, bindings, QueryOptions::default())
+        .await
+        .unwrap_err()
+}
+
+/// How many different objects the test predicate has.
+pub async fn count(graph: &dyn Graph) -> usize {
+    let found = select(
+        graph,
+        "SELECT (COUNT(DISTINCT ?o) AS ?n) { ?s ?p ?o }",
+        &[("p", Term::iri(PREDICATE))],
+    )
+    .await;
+    found.text(0, "n").unwrap().parse().unwrap()
+}
+
+pub async fn inserting_twice_is_the_same_as_once(fixture: &dyn Fixture) {
+    let (graph, other) = fixture.pair().await;
+    let one = batch("k", vec![triple(SUBJECT, Term::text("a"), Some("urn:g"))]);
+    graph.insert(vec![one.clone(), one.clone()]).await.unwrap();
+    graph.insert(vec![one.clone()]).await.unwrap();
+    other.insert(vec![one]).await.unwrap();
+    graph.insert(Vec::new()).await.unwrap();
+    graph
+        .insert(vec![batch("empty", Vec::new())])
+        .await
+        .unwrap();
+    for graph in [graph, other] {
+        let rows = select(&*graph, "SELECT ?o { ?s ?p ?o }", &[]).await.rows;
+        assert_eq!(rows, [[Some(Term::text("a"))]]);
+    }
+}
+
+pub async fn the_other_handle_sees_an_insert_at_once(fixture: &dyn Fixture) {
+    let (one, two) = fixture.pair().await;
+    for round in 0..40 {
+        let (writer, reader) = if round % 2 == 0 {
+            (&one, &two)
+        } else {
+            (&two, &one)
+        };
+        let object = Term::text(format!("round {round}"));
+        let batch = batch(
+            &format!("k{round}"),
+            vec![triple(SUBJECT, object, Some("urn:g"))],
+        );
+        writer.insert(vec![batch]).await.unwrap();
+        assert_eq!(count(&**reader).await, round + 1);
+        assert_eq!(count(&**writer).await, round + 1);
+    }
+}
+
+pub async fn inserts_at_the_same_time_all_stand(fixture: &dyn Fixture) {
+    let (one, two) = fixture.pair().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..32 {
+        let graph = Arc::clone(if n % 2 == 0 { &one } else { &two });
+        tasks.spawn(async move {
+            let own = Term::text(n.to_string());
+            let batch = batch(&format!("k{n}"), vec![triple(SUBJECT, own.clone(), None)]);
+            graph.insert(vec![batch]).await.unwrap();
+            // Everybody sees at least what he wrote himself.
+            let seen = graph
+                .query(
+                    "ASK { ?s ?p ?own }",
+                    &[("own", own)],
+                    QueryOptions::default(),
+                )
+                .await
+                .unwrap();
+            assert_eq!(seen, Answer::Boolean(true));
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(count(&*one).await, 32);
+    assert_eq!(count(&*two).await, 32);
+}
+
+pub async fn the_default_graph_is_the_union_of_all_graphs(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let triples = vec![
+        triple(SUBJECT, Term::text("none"), None),
+        triple(SUBJECT, Term::text("empty"), Some("")),
+        triple(SUBJECT, Term::text("one"), Some("urn:g:1")),
+        triple(SUBJECT, Term::text("two"), Some("urn:g:2")),
+    ];
+    graph.insert(vec![batch("k", triples)]).await.unwrap();
+    assert_eq!(count(&*graph).await, 4);
+    let named = select(
+        &*graph,
+        "SELECT ?g { GRAPH ?g { ?s ?p ?o } } ORDER BY ?g",
+        &[],
+    )
+    .await;
+    assert_eq!(
+        named.rows,
+        [[Some(Term::iri("urn:g:1"))], [Some(Term::iri("urn:g:2"))]]
+    );
+    let from = select(&*graph, "SELECT ?o FROM <urn:g:2> { ?s ?p ?o }", &[]).await;
+    assert_eq!(from.rows, [[Some(Term::text("two"))]]);
+}
+
+pub async fn a_bound_variable_need_not_be_selected(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let number = |n: i32| Term::typed(n.to_string(), "http://www.w3.org/2001/XMLSchema#integer");
+    let triples = (1..=3)
+        .map(|n| triple(&format!("urn:test:s{n}"), number(n), Some("urn:g")))
+        .collect();
+    graph.insert(vec![batch("k", triples)]).await.unwrap();
+    let one = |found: Solutions| found.rows.first().and_then(|row| row[0].clone());
+    let table: [(&str, &str, Term, Option<Term>); 9] = [
+        (
+            "SELECT ?o { ?s ?p ?o }",
+            "s",
+            Term::iri("urn:test:s2"),
+            Some(number(2)),
+        ),
+        (
+            "SELECT ?s { ?s ?p ?o }",
+            "s",
+            Term::iri("urn:test:s2"),
+            Some(Term::iri("urn:test:s2")),
+        ),
+        (
+            "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
+            "s",
+            Term::iri("urn:test:s2"),
+            Some(number(1)),
+        ),
+        (
+            "SELECT (?v + ?o AS ?n) { <urn:test:s3> ?p ?o }",
+            "v",
+            number(4),
+            Some(number(7)),
+        ),
+        (
+            "SELECT ?o { ?s ?p ?o FILTER(?o > ?v) } ORDER BY ?o",
+            "v",
+            number(2),
+            Some(number(3)),
+        ),
+        (
+            "SELECT ?v { ?v ?p ?o } GROUP BY ?v",
+            "v",
+            Term::iri("urn:test:s1"),
+            Some(Term::iri("urn:test:s1")),
+        ),
+        (
+            "SELECT ?o { VALUES ?s { <urn:test:s1> <urn:test:s2> } ?s ?p ?o }",
+            "s",
+            Term::iri("urn:test:s2"),
+            Some(number(2)),
+        ),
+        (
+            "SELECT ?o { VALUES ?s { <urn:test:s1> } ?s ?p ?o }",
+            "s",
+            Term::iri("urn:test:s2"),
+            None,
+        ),
+        // MINUS takes away what agrees on the bound variable.
+        (
+            "SELECT ?o { ?s ?p ?o MINUS { ?s ?q 2 } }",
+            "s",
+            Term::iri("urn:test:s2"),
+            None,
+        ),
+    ];
+    for (sparql, name, value, expected) in table {
+        let found = select(&*graph, sparql, &[(name, value)]).await;
+        assert_eq!(one(found), expected, "{sparql}");
+    }
+}
+
+pub async fn a_binding_cannot_change_the_query(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let secret = batch(
+        "secret",
+        vec![triple("urn:test:secret", Term::text("secret"), None)],
+    );
+    let hostile = [
+        "\" } UNION { ?s ?p ?o } #",
+        "x\" . ?a ?b ?c . FILTER(\"",
+        "'''\\\" } ; DROP ALL",
+        "\n\r\t\u{0}\u{1f}\\u0022 }",
+    ];
+    let mut triples = Vec::new();
+    for text in hostile {
+        triples.push(triple(SUBJECT, Term::text(text), Some("urn:g")));
+    }
+    graph
+        .insert(vec![secret, batch("texts", triples)])
+        .await
+        .unwrap();
+    for text in hostile {
+        let found = select(
+            &*graph,
+            "SELECT ?s ?o { ?s ?p ?o }",
+            &[("o", Term::text(text))],
+        )
+        .await;
+        assert_eq!(
+            found.rows,
+            [[Some(Term::iri(SUBJECT)), Some(Term::text(text))]]
+        );
+    }
+    let iri = Term::iri("urn:x> ?p ?o } #");
+    assert!(matches!(
+        refused(&*graph, "SELECT ?o { ?s ?p ?o }", &[("s", iri)]).await,
+        Error::Binding {
+            fault: BindingFault::Term(TermFault::Iri { .. }),
+            ..
+        }
+    ));
+}
+
+pub async fn a_binding_that_does_not_fit_is_refused(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let iri = Term::iri("urn:x");
+    let blank = Term {
+        kind: TermType::Blank,
+        id: "b".to_owned(),
+        ..Term::default()
+    };
+    let table = [
+        (
+            "ASK { ?s ?p ?o }",
+            "typo",
+            iri.clone(),
+            BindingFault::Unused,
+        ),
+        ("ASK { ?s ?p ?o }", "no name", iri, BindingFault::Name),
+        (
+            "ASK { ?s ?p ?o }",
+            "p",
+            Term::text("x"),
+            BindingFault::NotIri,
+        ),
+        ("ASK { ?s ?p ?o }", "o", blank, BindingFault::Blank),
+    ];
+    for (sparql, name, value, expected) in table {
+        match refused(&*graph, sparql, &[(name, value)]).await {
+            Error::Binding { name: named, fault } => {
+                assert_eq!((named.as_str(), fault), (name, expected));
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+pub async fn ask_construct_and_describe_answer(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let stored = triple(SUBJECT, Term::text("a"), Some("urn:g"));
+    graph
+        .insert(vec![batch("k", vec![stored.clone()])])
+        .await
+        .unwrap();
+    assert!(ask(&*graph, "ASK { ?s ?p \"a\" }").await);
+    assert!(!ask(&*graph, "ASK { ?s ?p \"b\" }").await);
+    let plain = Answer::Triples(vec![Triple { g: None, ..stored }]);
+    for sparql in ["CONSTRUCT WHERE { ?s ?p ?o }", "DESCRIBE <urn:test:s>"] {
+        let answer = graph
+            .query(sparql, &[], QueryOptions::default())
+            .await
+            .unwrap();
+        assert_eq!(answer, plain, "{sparql}");
+    }
+}
+
+pub async fn known_prefixes_need_no_declaration(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let used = Triple {
+        p: Term::iri("http://www.w3.org/ns/prov#used"),
+        ..triple(SUBJECT, Term::iri("https://trustgraph.ai/ns/x"), None)
+    };
+    graph.insert(vec![batch("k", vec![used])]).await.unwrap();
+    assert!(ask(&*graph, "ASK { ?s prov:used tg:x }").await);
+    assert!(!ask(&*graph, "PREFIX tg: <urn:other:> ASK { ?s prov:used tg:x }").await);
+    assert!(
+        ask(
+            &*graph,
+            "ASK { FILTER(rdf:type != rdfs:label && xsd:string != xsd:date) }"
+        )
+        .await
+    );
+}
+
+/// One term of every kind, as it comes back.
+pub fn every_kind() -> Vec<Term> {
+    let tagged = |language: &str| Term {
+        value: "text".to_owned(),
+        language: language.to_owned(),
+        ..Term::default()
+    };
+    let quoted = |object| Term {
+        kind: TermType::Triple,
+        triple: Some(Box::new(triple(SUBJECT, object, None))),
+        ..Term::default()
+    };
+    vec![
+        Term::iri("urn:trustgraph:agent:550e8400-e29b-41d4-a716-446655440000/i1"),
+        Term::iri("http://example.org/ünïcode/%20?q=a&b#frag"),
+        Term {
+            kind: TermType::Blank,
+            id: "b1".to_owned(),
+            ..Term::default()
+        },
+        Term::text(""),
+        Term::text("several\nlines \"quoted\" \\ back\tslash \u{1F600} \u{0}"),
+        Term::typed(
+            "2026-11-21T03:04:05Z",
+            "http://www.w3.org/2001/XMLSchema#dateTime",
+        ),
+        Term::typed("42", "http://www.w3.org/2001/XMLSchema#integer"),
+        Term::typed("0.75", "http://www.w3.org/2001/XMLSchema#decimal"),
+        Term::typed("true", "http://www.w3.org/2001/XMLSchema#boolean"),
+        Term::typed("any form", "urn:own:datatype"),
+        tagged("en"),
+        tagged("de-ch"),
+        tagged("ar--rtl"),
+        quoted(Term::text("inner")),
+        quoted(quoted(Term::typed("1", "urn:own:datatype"))),
+    ]
+}
+
+pub async fn every_kind_of_term_comes_back(fixture: &dyn Fixture) {
+    let (graph, other) = fixture.pair().await;
+    let terms = every_kind();
+    for (index, term) in terms.iter().enumerate() {
+        let statement = triple(&format!("urn:test:s{index}"), term.clone(), Some("urn:g"));
+        graph
+            .insert(vec![batch(&index.to_string(), vec![statement])])
+            .await
+            .unwrap();
+    }
+    for graph in [graph, other] {
+        for (index, term) in terms.iter().enumerate() {
+            let subject = Term::iri(format!("urn:test:s{index}"));
+            let found = select(&*graph, "SELECT ?o { ?s ?p ?o }", &[("s", subject)]).await;
+            assert_eq!(found.rows, [[Some(term.clone())]]);
+        }
+    }
+}
+
+pub async fn one_bad_triple_refuses_the_whole_call(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let good = || triple(SUBJECT, Term::text("good"), None);
+    let bad = [
+        triple("no iri", Term::text("x"), None),
+        triple(SUBJECT, Term::iri("urn:with space"), None),
+        triple(SUBJECT, Term::typed("1", "relative"), None),
+        triple(SUBJECT, Term::text("x"), Some("no graph")),
+        Triple {
+            s: Term::text("literal"),
+            ..good()
+        },
+        Triple {
+            p: Term::text("literal"),
+            ..good()
+        },
+        triple(
+            SUBJECT,
+            Term {
+                kind: TermType::Triple,
+                ..Term::default()
+            },
+            None,
+        ),
+        triple(
+            SUBJECT,
+            Term {
+                language: "not a language".to_owned(),
+                ..Term::default()
+            },
+            None,
+        ),
+    ];
+    for bad in bad {
+        let calls = vec![
+            batch("fine", vec![good()]),
+            batch("bad", vec![good(), bad.clone()]),
+        ];
+        assert!(crate::validate(&calls[0]).is_ok());
+        assert!(crate::validate(&calls[1]).is_err());
+        match graph.insert(calls).await.unwrap_err() {
+            Error::Invalid { batch, index, .. } => assert_eq!((batch.as_str(), index), ("bad", 1)),
+            other => panic!("{bad:?}: {other}"),
+        }
+    }
+    assert!(!ask(&*graph, "ASK { ?s ?p ?o }").await);
+}
+
+pub async fn a_bad_query_says_where(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let error = refused(&*graph, "SELECT ?s {\n  ?s tg:x }", &[]).await;
+    assert!(matches!(error, Error::Syntax { line: 2, .. }), "{error}");
+    assert!(error.to_string().contains("line 2"), "{error}");
+}
+
+pub async fn an_update_is_refused_and_changes_nothing(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    graph
+        .insert(vec![batch(
+            "k",
+            vec![triple(SUBJECT, Term::text("a"), None)],
+        )])
+        .await
+        .unwrap();
+    for update in ["CLEAR ALL", "INSERT DATA { <urn:a> <urn:b> <urn:c> }"] {
+        assert!(matches!(refused(&*graph, update, &[]).await, Error::Update));
+    }
+    assert_eq!(count(&*graph).await, 1);
+}
+
+pub async fn a_service_is_refused(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let sparql = "SELECT * { SERVICE SILENT <http://127.0.0.1:9/> { ?s ?p ?o } }";
+    assert!(matches!(
+        refused(&*graph, sparql, &[]).await,
+        Error::Service(_)
+    ));
+}
+
+pub async fn more_rows_than_allowed_is_an_error(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let triples = (0..10)
+        .map(|n| triple(SUBJECT, Term::text(n.to_string()), None))
+        .collect();
+    graph.insert(vec![batch("k", triples)]).await.unwrap();
+    let most = |max_rows| QueryOptions {
+        max_rows,
+        ..QueryOptions::default()
+    };
+    for sparql in ["SELECT ?o { ?s ?p ?o }", "CONSTRUCT WHERE { ?s ?p ?o }"] {
+        assert!(graph.query(sparql, &[], most(10)).await.is_ok());
+        let error = graph.query(sparql, &[], most(9)).await.unwrap_err();
+        assert!(matches!(error, Error::TooManyRows(9)), "{error}");
+    }
+}
+
+/// Takes days over a few thousand quads.
+pub const ENDLESS: &str = "SELECT (COUNT(*) AS ?n) {
+    ?a ?p ?b . ?c ?p ?d . ?e ?p ?f . ?g ?p ?h FILTER(?b < ?d && ?d < ?f && ?f < ?h && ?h < ?b) }";
+
+/// Enough quads to make [`ENDLESS`] true to its name.
+pub fn many_quads() -> Batch {
+    let object = |n: i32| Term::typed(n.to_string(), "http://www.w3.org/2001/XMLSchema#integer");
+    batch(
+        "many",
+        (0..3000)
+            .map(|n| triple(SUBJECT, object(n), None))
+            .collect(),
+    )
+}
+
+pub async fn a_query_ends_at_its_timeout(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    graph.insert(vec![many_quads()]).await.unwrap();
+    let timeout = Duration::from_millis(200);
+    let options = QueryOptions {
+        timeout,
+        ..QueryOptions::default()
+    };
+    let error = graph.query(ENDLESS, &[], options).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Timeout(given) if given == timeout),
+        "{error}"
+    );
+    // Others are served all the same.
+    assert_eq!(count(&*graph).await, 3000);
+}

@@ -1,0 +1,602 @@
+//! What the embedded graph promises beyond the contract.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::*;
+use crate::contract::{self, Fixture, batch, count, every_kind, many_quads};
+use crate::{QueryOptions, RdfFormat};
+use agentfleet_schema::{TermType, Triple};
+use agentfleet_storage::ManualClock;
+use proptest::prelude::*;
+use std::io::Cursor;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Opens two databases of one directory, which is as far apart as two processes.
+#[derive(Default)]
+struct TwoHandles {
+    directories: Mutex<Vec<TempDir>>,
+}
+
+#[async_trait]
+impl Fixture for TwoHandles {
+    async fn pair(&self) -> (Arc<dyn Graph>, Arc<dyn Graph>) {
+        let directory = TempDir::new().unwrap();
+        let one = open(directory.path(), GraphOptions::default()).await;
+        let two = open(directory.path(), GraphOptions::default()).await;
+        lock(&self.directories).push(directory);
+        (Arc::new(one), Arc::new(two))
+    }
+}
+
+crate::graph_contract!(TwoHandles::default());
+
+async fn open(directory: &Path, options: GraphOptions) -> EmbeddedGraph {
+    let database = Database::open(directory).unwrap();
+    EmbeddedGraph::open(database, options, &|_, _| ())
+        .await
+        .unwrap()
+}
+
+fn statement(object: Term) -> Triple {
+    Triple {
+        s: Term::iri("urn:test:s"),
+        p: Term::iri("urn:test:p"),
+        o: object,
+        g: Some("urn:g".to_owned()),
+    }
+}
+
+fn texts(key: &str, objects: &[&str]) -> Batch {
+    batch(
+        key,
+        objects
+            .iter()
+            .map(|text| statement(Term::text(*text)))
+            .collect(),
+    )
+}
+
+async fn everything(graph: &EmbeddedGraph) -> Vec<String> {
+    let (bytes, _) = graph.dump(Vec::new(), RdfFormat::NQuads).await.unwrap();
+    let mut lines: Vec<String> = String::from_utf8(bytes)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn a_restart_reads_back_what_was_there() {
+    let directory = TempDir::new().unwrap();
+    let before = {
+        let graph = open(directory.path(), GraphOptions::default()).await;
+        let kinds = every_kind().into_iter().map(statement).collect();
+        graph
+            .insert(vec![batch("kinds", kinds), many_quads()])
+            .await
+            .unwrap();
+        everything(&graph).await
+    };
+    let seen = Mutex::new(Vec::new());
+    let database = Database::open(directory.path()).unwrap();
+    let progress = |loaded, total| lock(&seen).push((loaded, total));
+    let graph = EmbeddedGraph::open(database, GraphOptions::default(), &progress)
+        .await
+        .unwrap();
+    assert_eq!(everything(&graph).await, before);
+    let total = 3000 + every_kind().len() as u64;
+    assert_eq!(lock(&seen).last(), Some(&(total, total)));
+    assert_eq!(graph.health().quads, total);
+}
+
+#[tokio::test]
+async fn a_log_of_many_chunks_is_read_whole_and_in_order() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    // Each body is a good part of a chunk.
+    let long = "x".repeat(generation::CHUNK / 3);
+    for n in 0..8 {
+        graph
+            .insert(vec![texts(&n.to_string(), &[&format!("{n}{long}")])])
+            .await
+            .unwrap();
+    }
+    assert_eq!(
+        count(&open(directory.path(), GraphOptions::default()).await).await,
+        8
+    );
+}
+
+#[tokio::test]
+async fn a_batch_of_a_callers_transaction_commits_or_vanishes_with_it() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    let other = open(directory.path(), GraphOptions::default()).await;
+    let database = graph.inner.database.clone();
+    let append = |graph: EmbeddedGraph, batch: Batch, fail: bool| {
+        let database = database.clone();
+        async move {
+            let action = move |unit: &mut Unit<'_>| {
+                let added = graph.append_in(unit, &batch)?;
+                if fail {
+                    Err(StorageError::Closed)
+                } else {
+                    Ok(added)
+                }
+            };
+            database.write(Durability::Durable, action).await
+        }
+    };
+    assert!(
+        append(graph.clone(), texts("a", &["lost"]), true)
+            .await
+            .is_err()
+    );
+    assert!(
+        append(graph.clone(), texts("a", &["kept"]), false)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !append(graph.clone(), texts("a", &["kept"]), false)
+            .await
+            .unwrap()
+    );
+    for graph in [&graph, &other] {
+        assert_eq!(
+            everything(graph).await,
+            [r#"<urn:test:s> <urn:test:p> "kept" <urn:g> ."#]
+        );
+    }
+    let bad = batch("bad", vec![Triple::default()]);
+    let error = append(graph.clone(), bad, false).await.unwrap_err();
+    assert!(
+        matches!(error.reason::<Error>(), Some(Error::Invalid { .. })),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_erasure_takes_what_it_names_from_every_handle() {
+    let directory = TempDir::new().unwrap();
+    let clock = Arc::new(ManualClock::new(1_000));
+    let database = Database::open_with(directory.path(), clock.clone()).unwrap();
+    let graph = EmbeddedGraph::open(database, GraphOptions::default(), &|_, _| ())
+        .await
+        .unwrap();
+    let other = open(directory.path(), GraphOptions::default()).await;
+    let named = |key: &str, root: &str, conversation: &str, collection: &str| Batch {
+        root: root.to_owned(),
+        conversation: conversation.to_owned(),
+        collection: collection.to_owned(),
+        ..texts(key, &[key])
+    };
+    graph
+        .insert(vec![
+            named("by-root", "r1", "c1", "x"),
+            named("by-conversation", "r2", "c2", "x"),
+            named("by-collection", "r3", "", "y"),
+            named("knowledge", "", "", "x"),
+        ])
+        .await
+        .unwrap();
+    clock.advance(Duration::from_secs(10));
+    graph
+        .insert(vec![named("recent", "r4", "", "x")])
+        .await
+        .unwrap();
+    assert_eq!(count(&other).await, 5);
+
+    let table = [
+        (EraseBy::Root("r1".to_owned()), 1, 4),
+        (EraseBy::Root("unknown".to_owned()), 0, 4),
+        // No name is no name, not a wildcard.
+        (EraseBy::Root(String::new()), 0, 4),
+        (EraseBy::Conversation(String::new()), 0, 4),
+        (EraseBy::Conversation("c2".to_owned()), 1, 3),
+        (EraseBy::Collection("y".to_owned()), 1, 2),
+        (EraseBy::Before(1_000), 0, 2),
+        // Loaded knowledge does not age.
+        (EraseBy::Before(11_001), 1, 1),
+        (EraseBy::Collection("x".to_owned()), 1, 0),
+    ];
+    for (by, batches, left) in table {
+        let erased = graph.erase(by.clone()).await.unwrap();
+        assert_eq!(
+            erased,
+            Erased {
+                batches,
+                quads: batches
+            },
+            "{by:?}"
+        );
+        assert_eq!(count(&graph).await, left, "{by:?}");
+        // The other handle reads the log anew by itself.
+        while count(&other).await != left {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(graph.statistics().await.unwrap().quads, 0);
+}
+
+#[tokio::test]
+async fn an_erased_quad_that_another_batch_holds_stays() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    let mine = Batch {
+        root: "mine".to_owned(),
+        ..texts("a", &["shared", "mine"])
+    };
+    let theirs = Batch {
+        root: "theirs".to_owned(),
+        ..texts("b", &["shared", "theirs"])
+    };
+    graph.insert(vec![mine, theirs]).await.unwrap();
+    assert_eq!(count(&graph).await, 3);
+    graph.erase(EraseBy::Root("mine".to_owned())).await.unwrap();
+    assert_eq!(count(&graph).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inserts_go_on_while_the_log_is_read_anew() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    let old = Batch {
+        root: "old".to_owned(),
+        ..texts("old", &["old"])
+    };
+    graph.insert(vec![old, many_quads()]).await.unwrap();
+    let eraser = tokio::spawn({
+        let graph = graph.clone();
+        async move { graph.erase(EraseBy::Root("old".to_owned())).await.unwrap() }
+    });
+    for n in 0..50 {
+        graph
+            .insert(vec![texts(&n.to_string(), &[&format!("new {n}")])])
+            .await
+            .unwrap();
+        assert!(count(&graph).await > 3000 + n);
+    }
+    eraser.await.unwrap();
+    assert_eq!(count(&graph).await, 3050);
+}
+
+#[tokio::test]
+async fn a_full_graph_refuses_says_so_and_still_answers() {
+    let directory = TempDir::new().unwrap();
+    let small = GraphOptions {
+        max_quads: Some(3),
+        ..GraphOptions::default()
+    };
+    let graph = open(directory.path(), small).await;
+    let first = Batch {
+        root: "first".to_owned(),
+        ..texts("a", &["1", "2"])
+    };
+    graph.insert(vec![first.clone()]).await.unwrap();
+    let error = graph
+        .insert(vec![texts("b", &["3", "4"])])
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Full { quads: 4, max: 3 }), "{error}");
+    assert!(error.retry().is_some());
+    assert!(matches!(
+        graph.prepare(&texts("b", &["3", "4"])),
+        Err(Error::Full { .. })
+    ));
+    assert_eq!(count(&graph).await, 2);
+    graph.insert(vec![texts("c", &["3"])]).await.unwrap();
+    assert_eq!(graph.health().level, Level::Full);
+    assert!(graph.health().advice.contains("SPARQL server"));
+    // What is there already is no news, and a redelivery must not fail.
+    graph.insert(vec![first]).await.unwrap();
+
+    // A second process sees no less, and one that has less room refuses to start.
+    let less = GraphOptions {
+        max_quads: Some(2),
+        ..GraphOptions::default()
+    };
+    let database = Database::open(directory.path()).unwrap();
+    let error = EmbeddedGraph::open(database, less, &|_, _| ())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Full { quads: 3, max: 2 }), "{error}");
+
+    graph
+        .erase(EraseBy::Root("first".to_owned()))
+        .await
+        .unwrap();
+    graph.insert(vec![texts("b", &["3", "4"])]).await.unwrap();
+    assert_eq!(count(&graph).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_core_is_free_again_after_a_timeout_and_after_a_caller_that_left() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    graph.insert(vec![many_quads()]).await.unwrap();
+    let mut running = graph.running();
+    let options = |millis| QueryOptions {
+        timeout: Duration::from_millis(millis),
+        ..QueryOptions::default()
+    };
+    let error = graph
+        .query(contract::ENDLESS, &[], options(100))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Timeout(_)), "{error}");
+    running.wait_for(|count| *count == 0).await.unwrap();
+
+    let caller = tokio::spawn({
+        let graph = graph.clone();
+        async move {
+            graph
+                .query(contract::ENDLESS, &[], options(600_000))
+                .await
+                .map(drop)
+        }
+    });
+    running.wait_for(|count| *count == 1).await.unwrap();
+    caller.abort();
+    running.wait_for(|count| *count == 0).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_that_takes_too_much_memory_is_ended() {
+    let directory = TempDir::new().unwrap();
+    let options = GraphOptions {
+        max_query_bytes: Some(64 << 20),
+        ..GraphOptions::default()
+    };
+    let graph = open(directory.path(), options).await;
+    graph.insert(vec![many_quads()]).await.unwrap();
+    // Sorting needs all nine million rows at once.
+    let sparql = "SELECT ?a { ?s ?p ?a . ?t ?p ?b } ORDER BY ?a ?b";
+    let options = QueryOptions {
+        timeout: Duration::from_secs(600),
+        ..QueryOptions::default()
+    };
+    let error = graph.query(sparql, &[], options).await.unwrap_err();
+    assert!(matches!(error, Error::TooMuchMemory(64)), "{error}");
+    graph.running().wait_for(|count| *count == 0).await.unwrap();
+}
+
+/// A stack that runs out ends the process, so this test ends in a pass or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_deepest_queries_allowed_fit_on_the_stack() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    let mut most = 0;
+    for n in [10, 45, 70, 140, 300, 490] {
+        for sparql in crate::sparql::nested(n) {
+            // On a worker, as in the fleet: its stack is smaller than that of the main thread.
+            let graph = graph.clone();
+            let query = async move {
+                let options = QueryOptions {
+                    max_rows: 1,
+                    ..QueryOptions::default()
+                };
+                graph.query(&sparql, &[], options).await
+            };
+            match tokio::spawn(query).await.unwrap() {
+                Ok(_) | Err(Error::TooManyRows(_)) => most = most.max(n),
+                Err(Error::QueryTooLarge { .. } | Error::Syntax { .. }) => (),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert!(most > 300, "{most}");
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_named() {
+    let directory = TempDir::new().unwrap();
+    let database = Database::open(directory.path()).unwrap();
+    database.migrate("graph", log::TABLES).unwrap();
+    let action = |unit: &mut Unit<'_>| {
+        unit.tx().execute_batch(
+            "INSERT INTO graph_log(digest, root, collection, conversation, at, n, body)
+             VALUES (x'00', '', '', '', 0, 1, x'FF00')",
+        )?;
+        Ok(())
+    };
+    database.write(Durability::Durable, action).await.unwrap();
+    let error = EmbeddedGraph::open(database, GraphOptions::default(), &|_, _| ())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Damaged { seq: 1, .. }), "{error}");
+}
+
+fn load_options(format: RdfFormat, key: &str) -> LoadOptions {
+    LoadOptions {
+        format,
+        key: key.to_owned(),
+        collection: "docs".to_owned(),
+        graph: Some("urn:docs".to_owned()),
+        base: None,
+        keep_labels: false,
+    }
+}
+
+#[tokio::test]
+async fn a_dump_loads_into_an_equal_graph() {
+    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let graph = open(from.path(), GraphOptions::default()).await;
+    let kinds = every_kind().into_iter().map(statement).collect();
+    graph
+        .insert(vec![batch("kinds", kinds), many_quads()])
+        .await
+        .unwrap();
+    for format in [RdfFormat::NQuads, RdfFormat::TriG] {
+        let (dump, quads) = graph.dump(Vec::new(), format).await.unwrap();
+        assert_eq!(quads, 3000 + every_kind().len() as u64);
+        let copy = open(to.path(), GraphOptions::default()).await;
+        let options = LoadOptions {
+            graph: None,
+            keep_labels: true,
+            ..load_options(format, "dump")
+        };
+        let loaded = copy
+            .load(Cursor::new(dump), options, &|_| ())
+            .await
+            .unwrap();
+        assert_eq!(loaded.quads, quads);
+        assert_eq!(everything(&copy).await, everything(&graph).await);
+    }
+    let error = graph.dump(Vec::new(), RdfFormat::Turtle).await.unwrap_err();
+    assert!(matches!(error, Error::OneGraphFormat("Turtle")), "{error}");
+}
+
+#[tokio::test]
+async fn loading_the_same_file_again_stores_nothing_new() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    let turtle = "@prefix : <urn:x:> . [] :knows [ :name \"A\" ] . _:b :name \"B\" .";
+    let load = |key: &'static str| {
+        let graph = graph.clone();
+        async move {
+            let options = load_options(RdfFormat::Turtle, key);
+            graph
+                .load(Cursor::new(turtle), options, &|_| ())
+                .await
+                .unwrap()
+        }
+    };
+    assert_eq!(
+        load("one").await,
+        Loaded {
+            quads: 3,
+            batches: 1
+        }
+    );
+    let first = everything(&graph).await;
+    load("one").await;
+    assert_eq!(everything(&graph).await, first);
+    // The same labels in another file are other nodes.
+    load("two").await;
+    assert_eq!(everything(&graph).await.len(), 6);
+    assert!(
+        first.iter().all(|line| line.contains("<urn:docs>")),
+        "{first:?}"
+    );
+    assert_eq!(
+        graph.statistics().await.unwrap().collections,
+        [("docs".to_owned(), 6)]
+    );
+}
+
+#[tokio::test]
+async fn a_file_with_an_error_says_where_and_what_was_kept() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    let text = "<urn:a> <urn:b> <urn:c> .\n<urn:a> <urn:b> oops .\n";
+    let options = load_options(RdfFormat::NTriples, "broken");
+    let error = graph
+        .load(Cursor::new(text), options, &|_| ())
+        .await
+        .unwrap_err();
+    match &error {
+        Error::Parse {
+            reason, quads: 1, ..
+        } => assert!(reason.contains("line 2"), "{reason}"),
+        other => panic!("{other}"),
+    }
+}
+
+fn any_term() -> impl Strategy<Value = Term> {
+    let text = "\\PC{0,20}|[\\x00-\\x7f]{0,8}|.{0,8}";
+    let iri = prop_oneof![
+        "urn:[a-z]{2,5}:[A-Za-z0-9:_.~/-]{1,20}".prop_map(Term::iri),
+        "https://[a-z]{1,8}\\.example/[a-zà-ÿ0-9%]{0,3}".prop_filter_map("escape", |iri| {
+            (!iri.contains('%')).then(|| Term::iri(iri))
+        }),
+    ];
+    let blank = "[a-z][A-Za-z0-9_]{0,8}".prop_map(|id| Term {
+        kind: TermType::Blank,
+        id,
+        ..Term::default()
+    });
+    let typed = (text, "urn:datatype:[a-z]{1,8}")
+        .prop_map(|(value, datatype)| Term::typed(value, &datatype));
+    let tagged =
+        (text, "[a-z]{2,3}(-[a-z]{2})?(--(ltr|rtl))?").prop_map(|(value, language)| Term {
+            value,
+            language,
+            ..Term::default()
+        });
+    let number = any::<i64>().prop_map(|number| {
+        Term::typed(
+            number.to_string(),
+            "http://www.w3.org/2001/XMLSchema#integer",
+        )
+    });
+    let leaf = prop_oneof![
+        iri.clone(),
+        blank.clone(),
+        text.prop_map(Term::text),
+        typed,
+        tagged,
+        number
+    ];
+    leaf.prop_recursive(3, 8, 2, move |inner| {
+        (prop_oneof![iri.clone(), blank.clone()], iri.clone(), inner).prop_map(|(s, p, o)| Term {
+            kind: TermType::Triple,
+            triple: Some(Box::new(Triple { s, p, o, g: None })),
+            ..Term::default()
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_term_comes_back_from_memory_and_from_the_log(
+        terms in prop::collection::vec(any_term(), 1..20),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let directory = TempDir::new().unwrap();
+            let graph = open(directory.path(), GraphOptions::default()).await;
+            let triples = terms.iter().enumerate().map(|(index, term)| Triple {
+                s: Term::iri(format!("urn:s:{index}")),
+                ..statement(term.clone())
+            });
+            graph.insert(vec![batch("k", triples.collect())]).await.unwrap();
+            let reread = open(directory.path(), GraphOptions::default()).await;
+            for graph in [graph, reread] {
+                for (index, term) in terms.iter().enumerate() {
+                    let found = graph
+                        .query(
+                            "SELECT ?o { ?s ?p ?o }",
+                            &[("s", Term::iri(format!("urn:s:{index}")))],
+                            QueryOptions::default(),
+                        )
+                        .await
+                        .unwrap();
+                    let Answer::Solutions(found) = found else { panic!("{found:?}") };
+                    assert_eq!(found.rows, [[Some(term.clone())]]);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn no_term_makes_the_check_panic(value in "\\PC{0,12}", other in "\\PC{0,12}", kind in 0..4) {
+        let kind = [TermType::Iri, TermType::Blank, TermType::Literal, TermType::Triple]
+            [usize::try_from(kind).unwrap()];
+        let term = Term {
+            kind,
+            iri: value.clone(),
+            id: value.clone(),
+            language: other.clone(),
+            datatype: value.clone(),
+            value,
+            triple: None,
+        };
+        let _ = crate::validate(&batch("k", vec![statement(term)]));
+    }
+}

@@ -1,0 +1,100 @@
+//! The model used where there is none: no language model, and it says so.
+//!
+//! It ranks options by shared words, splits questions along the parts they enumerate, searches with
+//! the tools on offer and quotes what it finds, each quotation with its source. It reads
+//! [`ModelRequest::inputs`] and past tool calls; the rendered prompt is for models that read prose.
+//!
+//! Invariants: the same request gives the same reply; every statement about the matter is a
+//! quotation; where nothing was found it says so; it never claims to have reasoned.
+
+use crate::error::Error;
+use crate::{Capabilities, ChatModel, ModelReply, ModelRequest, TextSink};
+use agentfleet_schema::Operation;
+use async_trait::async_trait;
+use serde_json::json;
+
+mod decompose;
+mod dimensions;
+mod extract;
+mod goal;
+mod inputs;
+mod observation;
+mod quotes;
+mod rank;
+mod react;
+mod route;
+mod sentences;
+mod synthesise;
+mod terms;
+mod toolbox;
+
+/// Words sent before others get a turn.
+const WORDS_AT_A_TIME: usize = 16;
+
+/// The offline model.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Offline;
+
+impl Offline {
+    pub fn new() -> Self {
+        Self
+    }
+
+    /// The reply to a request; a pure function of it.
+    fn reply(request: &ModelRequest) -> String {
+        let inputs = &request.inputs;
+        match request.operation {
+            Operation::ClassifyTaskType => route::task_type(inputs).to_string(),
+            Operation::SelectPattern => route::pattern(inputs).to_string(),
+            Operation::Decompose => decompose::goals(inputs).to_string(),
+            Operation::React => react::turn(request),
+            Operation::Review => review(),
+            Operation::Synthesise => synthesise::answer(inputs),
+            Operation::Complete | Operation::Prompt => extract::reply(request),
+        }
+    }
+}
+
+/// Whether more should be found out is a judgement, so the answer is always: no.
+fn review() -> String {
+    json!({
+        "decision": "answer",
+        "signal": "no language model is at work, and gaps cannot be judged by counting",
+        "rationale": "The results are put together as they are; what is missing is named.",
+        "goals": [],
+    })
+    .to_string()
+}
+
+#[async_trait]
+impl ChatModel for Offline {
+    fn describe(&self) -> String {
+        "offline".to_owned()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            native_tools: false,
+            reasons: false,
+        }
+    }
+
+    async fn chat(&self, request: ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {
+        let text = Self::reply(&request);
+        // Word by word, and letting others speak in between: lanes are seen working side by side.
+        for (count, word) in text.split_inclusive(char::is_whitespace).enumerate() {
+            sink.text(word);
+            if count % WORDS_AT_A_TIME == WORDS_AT_A_TIME - 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(ModelReply {
+            text,
+            model: "offline".to_owned(),
+            ..ModelReply::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

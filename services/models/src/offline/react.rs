@@ -1,0 +1,224 @@
+//! One ReACT turn without reasoning: search, search elsewhere if that found little, read the best
+//! source in full if only an excerpt is at hand, then quote.
+
+use super::goal::Goal;
+use super::inputs::{PastCall, ToolInfo, flag, number, past_calls, text, tools};
+use super::observation::{Form, Origin, Passage, is_failure, passages};
+use super::quotes::{CONFIDENCE_NOTE, Found, counted, find};
+use super::toolbox::{fetcher, searchers};
+use crate::ModelRequest;
+use serde_json::json;
+use std::fmt::Write as _;
+
+/// Searches made before settling for what there is.
+const MOST_SEARCHES: usize = 3;
+/// Fewer quotations than this, or from fewer sources, call for another search.
+const ENOUGH_QUOTES: usize = 3;
+const ENOUGH_SOURCES: usize = 2;
+
+/// The turn's reply in the text format.
+pub(super) fn turn(request: &ModelRequest) -> String {
+    let inputs = &request.inputs;
+    let goal = match text(inputs, "goal") {
+        "" => text(inputs, "question"),
+        goal => goal,
+    };
+    let goal = Goal::parse(goal);
+    let calls = past_calls(request);
+    let tools = tools(request);
+    let found = find(
+        &goal,
+        &evidence(&calls, text(inputs, "parent_context"), &goal),
+    );
+    let last = flag(inputs, "last") || number(inputs, "iterations_left").is_some_and(|n| n <= 1);
+    if !last && let Some(action) = next_call(&goal, &tools, &calls, &found) {
+        return action;
+    }
+    answer(&goal, &tools, &calls, &found)
+}
+
+/// Everything there is to quote from.
+fn evidence(calls: &[PastCall], context: &str, goal: &Goal) -> Vec<Passage> {
+    let mut all: Vec<Passage> = calls.iter().flat_map(passages).collect();
+    let context = context.trim();
+    // A parent that hands down its question has handed down nothing new.
+    if !context.is_empty() && !goal.question.contains(context) && !context.contains(&goal.question)
+    {
+        let origin = Origin {
+            title: "Context of the parent".to_owned(),
+            uri: String::new(),
+        };
+        all.push(Passage {
+            origin,
+            text: context.to_owned(),
+            form: Form::Text,
+        });
+    }
+    all
+}
+
+fn next_call(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) -> Option<String> {
+    let searchers = searchers(tools, goal);
+    let searched = calls
+        .iter()
+        .filter(|c| searchers.iter().any(|s| s.tool.name == c.tool))
+        .count();
+    let little =
+        !found.on_topic || found.quotes.len() < ENOUGH_QUOTES || found.sources() < ENOUGH_SOURCES;
+    let untried = searchers
+        .iter()
+        .find(|s| calls.iter().all(|c| c.tool != s.tool.name));
+    if let Some(searcher) =
+        untried.filter(|_| searched < MOST_SEARCHES && (little || searched == 0))
+    {
+        let (argument, value) = searcher.arguments(goal);
+        let thought = match calls.last() {
+            None => format!(
+                "I search for the words of the goal, {} first.",
+                if goal.head.is_empty() {
+                    "its names".to_owned()
+                } else {
+                    format!("\"{}\"", goal.head)
+                }
+            ),
+            Some(call) => format!(
+                "So far {} from {}, last from `{}`. I look elsewhere too.",
+                counted(found.quotes.len(), "quotation"),
+                counted(found.sources(), "source"),
+                call.tool,
+            ),
+        };
+        return Some(action(&thought, &searcher.tool.name, &argument, &value));
+    }
+    let fetcher = fetcher(tools)?;
+    let fetched_before = calls.iter().any(|c| c.tool == fetcher.tool.name);
+    let best = found.excerpt.as_ref()?;
+    if fetched_before || best.origin.uri.is_empty() {
+        return None;
+    }
+    let thought = format!(
+        "The passage from {} is an excerpt. I read the whole.",
+        best.origin.shown()
+    );
+    Some(action(
+        &thought,
+        &fetcher.tool.name,
+        fetcher.argument,
+        &best.origin.uri,
+    ))
+}
+
+fn action(thought: &str, tool: &str, argument: &str, value: &str) -> String {
+    format!(
+        "Thought: {thought}\nAction: {tool}\nArgs: {}",
+        json!({ argument: value })
+    )
+}
+
+fn answer(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) -> String {
+    let thought = format!(
+        "{} read, {} kept.",
+        counted(found.read, "passage"),
+        counted(found.quotes.len(), "quotation")
+    );
+    let mut parts: Vec<String> = vec![opening(goal, tools, calls, found)];
+    parts.extend(found.quotes.iter().map(super::quotes::Quote::block));
+    let looked = looked(calls);
+    if !looked.is_empty() {
+        parts.push(format!(
+            "Looked in {}.{}",
+            looked.join("; "),
+            left_out(goal, found)
+        ));
+    }
+    parts.push(format!("{}\n{CONFIDENCE_NOTE}", found.confidence_line()));
+    format!("Thought: {thought}\nFinal Answer: {}", parts.join("\n\n"))
+}
+
+fn opening(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) -> String {
+    let title = goal.title();
+    if found.quotes.is_empty() {
+        let why = match (calls.is_empty(), tools.is_empty()) {
+            (true, true) => " No tool is on offer to look with.",
+            (true, false) => {
+                " No search was made: no tool on offer takes a free text, or no step was left."
+            }
+            (false, _) => "",
+        };
+        return format!("Nothing was found on \"{title}\".{why}");
+    }
+    let sources = counted(found.sources(), "source");
+    let quoted = counted(found.quotes.len(), "quotation");
+    if found.on_topic {
+        format!(
+            "On \"{title}\": {quoted} from {sources}, picked by the words shared with the goal and \
+             not interpreted, since no language model is at work."
+        )
+    } else {
+        format!(
+            "Nothing that was found mentions \"{title}\" itself. The closest: {quoted} from \
+             {sources} that share other words of the goal, not interpreted, since no language model \
+             is at work."
+        )
+    }
+}
+
+/// Each call and what it gave.
+fn looked(calls: &[PastCall]) -> Vec<String> {
+    calls
+        .iter()
+        .map(|call| {
+            let asked: Vec<String> = call
+                .arguments
+                .iter()
+                .map(|(_, value)| format!("\"{value}\""))
+                .collect();
+            let gave = match passages(call).len() {
+                0 if call.observation.trim().to_lowercase().starts_with("error") => {
+                    "an error".to_owned()
+                }
+                0 if is_failure(&call.observation) || call.observation.trim().is_empty() => {
+                    "nothing".to_owned()
+                }
+                count => counted(count, "passage"),
+            };
+            let asked = if asked.is_empty() {
+                String::new()
+            } else {
+                format!(" for {}", asked.join(", "))
+            };
+            format!("`{}`{asked}: {gave}", call.tool)
+        })
+        .collect()
+}
+
+fn left_out(goal: &Goal, found: &Found) -> String {
+    let mut told = String::new();
+    if found.about_others > 0 {
+        let verb = if found.about_others == 1 {
+            "does"
+        } else {
+            "do"
+        };
+        let _ = write!(
+            told,
+            " Left out: {} that {verb} not name {}.",
+            counted(found.about_others, "passage"),
+            goal.names()
+        );
+    }
+    if found.unrelated > 0 {
+        let verb = if found.unrelated == 1 { "does" } else { "do" };
+        let what = if found.on_topic && goal.has_head() {
+            format!("mention \"{}\"", goal.head)
+        } else {
+            "share a telling word with the goal".to_owned()
+        };
+        let _ = write!(
+            told,
+            " Set aside: {} that {verb} not {what}.",
+            counted(found.unrelated, "passage")
+        );
+    }
+    told
+}

@@ -1,0 +1,297 @@
+//! One rule: when it applies, and what it says.
+
+use super::Gate;
+use crate::error::Error;
+use crate::{ModelReply, TextSink, ToolCall};
+use agentfleet_schema::Operation;
+use agentfleet_schema::records::Usage;
+use regex::Regex;
+use serde_json::Value;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A rule of a script, built step by step: conditions first, then what it says.
+#[derive(Clone, Debug, Default)]
+pub struct Rule {
+    operation: Option<Operation>,
+    contains: Vec<String>,
+    matches: Option<Regex>,
+    steps: Option<usize>,
+    times: Option<u64>,
+    says: Says,
+    pieces: Pieces,
+    pause: Duration,
+    gate: Option<(Gate, usize)>,
+    usage: Usage,
+}
+
+#[derive(Clone, Debug)]
+enum Says {
+    Reply {
+        text: String,
+        tool_calls: Vec<ToolCall>,
+    },
+    Fails {
+        message: String,
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Default for Says {
+    fn default() -> Self {
+        Self::Reply {
+            text: String::new(),
+            tool_calls: Vec::new(),
+        }
+    }
+}
+
+/// How a text reaches the sink.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Pieces {
+    /// In one piece: nothing is split or copied.
+    #[default]
+    Whole,
+    Words,
+    Given(Vec<String>),
+}
+
+impl Rule {
+    /// A rule for every operation.
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// A rule for one operation.
+    pub fn on(operation: Operation) -> Self {
+        Self {
+            operation: Some(operation),
+            ..Self::default()
+        }
+    }
+
+    /// Applies where the rendered messages contain this text. Several must all be there.
+    #[must_use]
+    pub fn containing(mut self, text: impl Into<String>) -> Self {
+        self.contains.push(text.into());
+        self
+    }
+
+    /// Applies where the rendered messages match this pattern.
+    #[must_use]
+    pub fn matching(mut self, pattern: Regex) -> Self {
+        self.matches = Some(pattern);
+        self
+    }
+
+    /// Applies where the agent has taken this many steps. Reads the inputs only: cheaper than text.
+    #[must_use]
+    pub fn after_steps(mut self, steps: usize) -> Self {
+        self.steps = Some(steps);
+        self
+    }
+
+    /// Applies this many times, counted over all sessions, and then no more.
+    #[must_use]
+    pub fn times(mut self, times: u64) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Says this.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        let tool_calls = match self.says {
+            Says::Reply { tool_calls, .. } => tool_calls,
+            Says::Fails { .. } => Vec::new(),
+        };
+        self.says = Says::Reply {
+            text: text.into(),
+            tool_calls,
+        };
+        self
+    }
+
+    /// Calls a tool natively, after what the rule says.
+    #[must_use]
+    pub fn tool_call(mut self, id: &str, name: &str, arguments: Value) -> Self {
+        let call = ToolCall {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments,
+        };
+        match &mut self.says {
+            Says::Reply { tool_calls, .. } => tool_calls.push(call),
+            Says::Fails { .. } => {
+                self.says = Says::Reply {
+                    text: String::new(),
+                    tool_calls: vec![call],
+                };
+            }
+        }
+        self
+    }
+
+    /// Fails; `retry_after` says that another try may help.
+    #[must_use]
+    pub fn fail(mut self, message: impl Into<String>, retry_after: Option<Duration>) -> Self {
+        self.says = Says::Fails {
+            message: message.into(),
+            retry_after,
+        };
+        self
+    }
+
+    /// Sends the text word by word.
+    #[must_use]
+    pub fn word_by_word(mut self) -> Self {
+        self.pieces = Pieces::Words;
+        self
+    }
+
+    /// Says these pieces, one after the other.
+    #[must_use]
+    pub fn in_pieces<S: Into<String>>(self, pieces: impl IntoIterator<Item = S>) -> Self {
+        let pieces: Vec<String> = pieces.into_iter().map(Into::into).collect();
+        let mut rule = self.text(pieces.concat());
+        rule.pieces = Pieces::Given(pieces);
+        rule
+    }
+
+    /// Waits this long between pieces, for demonstrations.
+    #[must_use]
+    pub fn pausing(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Holds the reply at a gate after this many pieces; 0 holds all of it.
+    #[must_use]
+    pub fn held_at(mut self, gate: &Gate, after_pieces: usize) -> Self {
+        self.gate = Some((gate.clone(), after_pieces));
+        self
+    }
+
+    /// Reports these tokens.
+    #[must_use]
+    pub fn costing(mut self, input_tokens: u64, output_tokens: u64) -> Self {
+        self.usage = Usage {
+            input_tokens,
+            output_tokens,
+            cost: 0.0,
+        };
+        self
+    }
+
+    pub(super) fn is_for(&self, operation: Operation) -> bool {
+        self.operation.is_none_or(|mine| mine == operation)
+    }
+
+    pub(super) fn fits_steps(&self, inputs: &Value) -> bool {
+        self.steps.is_none_or(|wanted| {
+            wanted
+                == inputs
+                    .get("history")
+                    .and_then(Value::as_array)
+                    .map_or(0, Vec::len)
+        })
+    }
+
+    pub(super) fn reads_text(&self) -> bool {
+        !self.contains.is_empty() || self.matches.is_some()
+    }
+
+    pub(super) fn fits_text(&self, text: &str) -> bool {
+        self.contains
+            .iter()
+            .all(|part| text.contains(part.as_str()))
+            && self
+                .matches
+                .as_ref()
+                .is_none_or(|pattern| pattern.is_match(text))
+    }
+
+    /// Uses the rule once more, unless it is used up.
+    pub(super) fn take_one(&self, used: &AtomicU64) -> bool {
+        let Some(times) = self.times else {
+            used.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < times).then_some(n + 1)
+        })
+        .is_ok()
+    }
+
+    /// Says it.
+    pub(super) async fn answer(&self, sink: &dyn TextSink) -> Result<ModelReply, Error> {
+        match &self.says {
+            Says::Fails {
+                message,
+                retry_after,
+            } => {
+                self.hold(0).await;
+                Err(Error::Scripted {
+                    message: message.clone(),
+                    retry_after: *retry_after,
+                })
+            }
+            Says::Reply { text, tool_calls } => {
+                self.say(text, sink).await;
+                Ok(ModelReply {
+                    text: text.clone(),
+                    tool_calls: tool_calls.clone(),
+                    usage: self.usage,
+                    model: "scripted".to_owned(),
+                })
+            }
+        }
+    }
+
+    async fn say(&self, text: &str, sink: &dyn TextSink) {
+        match &self.pieces {
+            Pieces::Whole => {
+                self.hold(0).await;
+                if !text.is_empty() {
+                    sink.text(text);
+                }
+                self.hold(1).await;
+            }
+            Pieces::Words => {
+                self.say_each(text.split_inclusive(char::is_whitespace), sink)
+                    .await;
+            }
+            Pieces::Given(pieces) => self.say_each(pieces.iter().map(String::as_str), sink).await,
+        }
+    }
+
+    async fn say_each<'a>(
+        &self,
+        pieces: impl Iterator<Item = &'a str> + Send,
+        sink: &dyn TextSink,
+    ) {
+        let mut said = 0;
+        for piece in pieces {
+            self.hold(said).await;
+            if said > 0 && !self.pause.is_zero() {
+                tokio::time::sleep(self.pause).await;
+            }
+            sink.text(piece);
+            said += 1;
+        }
+        self.hold(said).await;
+    }
+
+    /// Waits at the gate if it stands here.
+    async fn hold(&self, said: usize) {
+        if let Some((gate, after)) = &self.gate
+            && *after == said
+        {
+            gate.pass().await;
+        }
+    }
+
+    pub(super) fn set_pieces(&mut self, pieces: Pieces) {
+        self.pieces = pieces;
+    }
+}

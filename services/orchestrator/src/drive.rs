@@ -1,0 +1,197 @@
+//! The only driver: carries out each order of a turn and feeds the result back, until it ends.
+
+use crate::calls::Caller;
+use crate::error::Stop;
+use crate::stream::Stream;
+use crate::{model, Options, Parts};
+use agentfleet_core::commit::Streamed;
+use agentfleet_core::{FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn};
+use agentfleet_graph::{Answer, QueryOptions};
+use agentfleet_models::{Discard, Retry};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{Call, Source, Usage};
+use agentfleet_schema::vocabulary::{prov, tg, RDFS_LABEL};
+use agentfleet_schema::{keys, uris, AgentRequest, Digest, Term};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Works one turn.
+pub(crate) struct Driver<'a> {
+    pub parts: &'a Parts,
+    pub options: &'a Options,
+    pub request: &'a AgentRequest,
+    pub properties: &'a BTreeMap<String, String>,
+    pub snapshot: &'a Arc<Snapshot>,
+    pub nonce: &'a str,
+    /// Whether this is the last try: a fault then ends the step instead of stopping it.
+    pub last_attempt: bool,
+    pub calls: Vec<Call>,
+    pub streamed: Streamed,
+    pub side_effects: u32,
+}
+
+impl Driver<'_> {
+    pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Finish, Stop> {
+        let mut input = Input::Begin;
+        loop {
+            input = match turn.resume(input) {
+                Step::AskModel(ask) => self.ask_model(&ask).await?,
+                Step::CallTool(tool_use) => self.call_tool(*tool_use).await?,
+                Step::FindFacts(query) => self.find_facts(&query).await?,
+                Step::ReadDocuments(uris) => self.read_documents(uris).await?,
+                Step::Finish(finish) => return Ok(*finish),
+            };
+        }
+    }
+
+    async fn ask_model(&mut self, ask: &ModelAsk) -> Result<Input, Stop> {
+        let request = match model::request(ask, self.snapshot, self.options, &*self.parts.tools) {
+            Ok(request) => request,
+            Err(reason) => {
+                return Ok(Input::ModelFailed(ModelFailure {
+                    message: reason,
+                    hint: "correct the prompt with `agentfleet config put`".into(),
+                }));
+            }
+        };
+        let prompt = model::prompt_text(&request);
+        let started = self.parts.host.now();
+        let chat = &*self.parts.model;
+        let replied = if ask.stream == StreamAs::Nothing || !self.request.streaming {
+            chat.chat(request, &Discard).await
+        } else {
+            let stream = Stream {
+                broker: &*self.parts.broker,
+                request: self.request,
+                properties: self.properties,
+                nonce: self.nonce,
+                kind: ask.stream,
+            };
+            stream
+                .run(&mut self.streamed, |sink| async move { chat.chat(request, &*sink).await })
+                .await
+        };
+        let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
+        match replied {
+            Ok(reply) => {
+                let profile = model::profile(self.snapshot, ask.operation);
+                let usage = model::priced(reply.usage, &profile);
+                self.calls.push(Call::Model {
+                    operation: ask.operation.as_str().to_owned(),
+                    model: reply.model.clone(),
+                    prompt,
+                    reply: model::reply_text(&reply),
+                    usage,
+                    ms,
+                });
+                Ok(Input::ModelReplied(model::reply(&reply, usage, ms)))
+            }
+            Err(error) => match error.retry() {
+                Retry::After(after) if !self.last_attempt => {
+                    Err(Stop::Retry { reason: error.to_string(), after })
+                }
+                Retry::After(_) => Ok(Input::ModelFailed(ModelFailure {
+                    message: format!("gave up after {} tries: {error}", self.options.max_attempts),
+                    hint: "ask again when the model can be reached".into(),
+                })),
+                Retry::No => Ok(Input::ModelFailed(ModelFailure {
+                    message: error.to_string(),
+                    hint: String::new(),
+                })),
+            },
+        }
+    }
+
+    async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Input, Stop> {
+        let number = self.side_effects;
+        if tool_use.tool.side_effects {
+            self.side_effects += 1;
+        }
+        let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
+        let started = self.parts.host.now();
+        let caller = Caller {
+            parts: self.parts,
+            options: self.options,
+            request: self.request,
+            snapshot: self.snapshot,
+            nonce: self.nonce,
+            number,
+        };
+        let called = caller.call(tool_use).await?;
+        let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
+        let result = called.result;
+        let usage = result.usage;
+        if usage != Usage::default() {
+            self.calls.push(Call::Model {
+                operation: "tool".into(),
+                model: self.parts.model.describe(),
+                prompt: String::new(),
+                reply: String::new(),
+                usage,
+                ms: 0,
+            });
+        }
+        self.calls.push(Call::Tool {
+            name: called.ran.0.clone(),
+            arguments: called.ran.1.clone(),
+            result: result.content.clone(),
+            is_error: result.is_error,
+            ms,
+        });
+        let instead = (called.ran != asked).then_some(called.ran);
+        Ok(Input::ToolReturned(ToolOutcome {
+            content: result.content,
+            is_error: result.is_error,
+            sources: result.sources,
+            ms,
+            usage,
+            instead,
+        }))
+    }
+
+    async fn find_facts(&mut self, query: &FactsQuery) -> Result<Input, Stop> {
+        match query {
+            FactsQuery::SourcesOf(correlation) => {
+                let sparql = format!(
+                    "SELECT DISTINCT ?session ?source ?title WHERE {{ \
+                       ?session <{}> ?correlation . \
+                       ?found <{}> ?session ; <{}> ?source . \
+                       OPTIONAL {{ ?source <{RDFS_LABEL}> ?title }} }}",
+                    tg::PARENT_CORRELATION_ID,
+                    prov::WAS_GENERATED_BY,
+                    tg::SOURCE,
+                );
+                let bindings = [("correlation", Term::text(correlation.as_str()))];
+                let answer =
+                    self.parts.graph.query(&sparql, &bindings, QueryOptions::default()).await?;
+                let Answer::Solutions(found) = answer else {
+                    return Ok(Input::FactsFound(Vec::new()));
+                };
+                let mut sources = Vec::new();
+                for row in 0..found.rows.len() {
+                    let text = |name| found.text(row, name).unwrap_or_default().to_owned();
+                    if let Some(session) = uris::session_of(&text("session")) {
+                        let source = Source { uri: text("source"), title: text("title") };
+                        sources.push((session.to_string(), source));
+                    }
+                }
+                sources.sort_by(|a, b| (&a.0, &a.1.uri).cmp(&(&b.0, &b.1.uri)));
+                self.calls.push(Call::Facts { query: sparql, rows: sources.len() as u64 });
+                Ok(Input::FactsFound(sources))
+            }
+        }
+    }
+
+    async fn read_documents(&mut self, uris: Vec<String>) -> Result<Input, Stop> {
+        let keys: Vec<String> = uris.iter().map(|uri| keys::document(uri)).collect();
+        let bodies = self.parts.documents.get_many(&keys).await?;
+        let mut texts = Vec::with_capacity(uris.len());
+        for (uri, body) in uris.into_iter().zip(bodies) {
+            let text = body.map(|body| String::from_utf8_lossy(&body).into_owned());
+            let digest = Digest::of(text.as_deref().unwrap_or_default().as_bytes());
+            self.calls.push(Call::Document { uri, digest });
+            texts.push(text);
+        }
+        Ok(Input::DocumentsRead(texts))
+    }
+}

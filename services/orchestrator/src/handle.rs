@@ -1,0 +1,366 @@
+//! The step protocol: look up, check, work, commit, publish, acknowledge.
+
+use crate::drive::Driver;
+use crate::error::Stop;
+use crate::intake::{self, Intake};
+use crate::{Options, Parts};
+use agentfleet_broker::{Delivery, Outgoing, MAX_PAYLOAD};
+use agentfleet_core::commit::{assemble, Assembled, Commit, Streamed};
+use agentfleet_core::{error, routing, say, Finish, Limits, Rejection, Situation, Turn};
+use agentfleet_documents::Created;
+use agentfleet_runtime::{Committed, Disposition, Handler, StepCommit};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{
+    ClosedRecord, FanInRecord, StepRecord, Termination,
+};
+use agentfleet_schema::{keys, AgentRequest, Millis};
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a message waits for a worker that knows its pattern.
+const NEWER_WORKER: Duration = Duration::from_secs(30);
+
+/// A stateless worker of `agent-request`.
+#[derive(Clone, Debug)]
+pub struct Orchestrator {
+    parts: Parts,
+    options: Options,
+}
+
+/// What the store knows of a step before it is worked.
+struct Found {
+    tombstone: bool,
+    outcome: Option<Arc<[u8]>>,
+    published: bool,
+    closed: Option<ClosedRecord>,
+    /// A fan-out above this session has its verdict: nobody waits for this work.
+    decided_above: bool,
+    fan_in: Option<FanInRecord>,
+}
+
+/// `.../attempts/{k}`, where the broker cannot count deliveries.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct AttemptRecord {
+    nonce: String,
+    lease_until: Millis,
+}
+
+#[async_trait]
+impl Handler for Orchestrator {
+    async fn handle(&self, delivery: &Delivery) -> Disposition {
+        match self.step(delivery).await {
+            Ok(disposition) => disposition,
+            Err(Stop::Retry { reason, after }) => {
+                tracing::warn!(message = %delivery.message_id, %reason, ?after, "will try again");
+                Disposition::RetryAfter(after)
+            }
+            Err(Stop::Postpone { reason, after }) => {
+                tracing::info!(message = %delivery.message_id, %reason, ?after, "put back");
+                self.postpone(delivery, after).await
+            }
+        }
+    }
+}
+
+impl Orchestrator {
+    pub fn new(parts: Parts, options: Options) -> Self {
+        Self { parts, options }
+    }
+
+    async fn step(&self, delivery: &Delivery) -> Result<Disposition, Stop> {
+        let Intake { mut request, digest } = match intake::read(delivery) {
+            Ok(intake) => intake,
+            Err(reason) => return Ok(Disposition::DeadLetter(reason)),
+        };
+        let found = self.look_up(&request).await?;
+        if found.tombstone || (found.outcome.is_some() && found.published) {
+            return Ok(Disposition::Ack);
+        }
+        if let Some(record) = &found.outcome {
+            return self.adopt(&request, record, delivery).await;
+        }
+        let now = self.parts.host.now();
+        let snapshot = match request.control.config_version {
+            Some(version) => self.parts.config.snapshot_at(version).await?,
+            None => self.parts.config.snapshot().await?,
+        };
+        intake::accept(&mut request, &snapshot, &self.options.limits, now);
+        let nonce = self.parts.host.nonce();
+        let attempt = match delivery.deliveries {
+            Some(count) => count,
+            None => self.record_attempt(&request, &nonce).await?,
+        };
+        let mut driver = Driver {
+            parts: &self.parts,
+            options: &self.options,
+            request: &request,
+            properties: &delivery.properties,
+            snapshot: &snapshot,
+            nonce: &nonce,
+            last_attempt: attempt >= self.options.max_attempts,
+            calls: Vec::new(),
+            streamed: Streamed::default(),
+            side_effects: 0,
+        };
+        let finish = if let Some(finish) = self.stopped(&found, &request, attempt, now) {
+            finish
+        } else {
+            let situation = Situation {
+                now,
+                snapshot: Arc::clone(&snapshot),
+                fleet: Arc::new(self.options.limits.clone()),
+                native_tools: self.parts.model.capabilities().native_tools,
+                fan_in: found.fan_in,
+            };
+            match Turn::parse(request.clone(), situation) {
+                Ok(turn) => match driver.run(turn).await {
+                    Ok(finish) => finish,
+                    Err(Stop::Retry { reason, .. }) if driver.last_attempt => say::failed(
+                        error::body(
+                            "gave-up",
+                            format!("gave up after {attempt} tries: {reason}"),
+                            "ask again when the cause is gone",
+                        ),
+                        Termination::Error,
+                        0,
+                    ),
+                    Err(stop) => return Err(stop),
+                },
+                Err(Rejection::Invalid(error)) => say::failed(error, Termination::Error, 0),
+                Err(rejection @ Rejection::NotImplementedHere(_)) => {
+                    return Err(Stop::Postpone {
+                        reason: rejection.to_string(),
+                        after: NEWER_WORKER,
+                    });
+                }
+            }
+        };
+        let (calls, streamed) = (driver.calls, driver.streamed);
+        let limits = Limits::of(&request, &snapshot, &self.options.limits);
+        let commit = Commit {
+            preset: preset(&request, &snapshot),
+            policy: snapshot.task_types.get(&request.task_type).map(|t| t.join).unwrap_or_default(),
+            request: request.clone(),
+            request_digest: digest,
+            properties: delivery.properties.clone(),
+            nonce,
+            attempt,
+            config_version: snapshot.version,
+            limits,
+            started_at: now,
+            now: self.parts.host.now(),
+            finish,
+            calls,
+            streamed,
+        };
+        self.commit(commit, delivery).await
+    }
+
+    /// One round trip for everything the protocol asks about a step before work.
+    async fn look_up(&self, request: &AgentRequest) -> Result<Found, Stop> {
+        let (session, step, root) = (&request.session_id, request.step, request.root());
+        let mut wanted = vec![
+            keys::tombstone(root),
+            keys::outcome(session, step),
+            keys::published(session, step),
+            keys::closed(root),
+        ];
+        let fan_in = request.control.fan_in_step.map(|fan_out| keys::fan_in(session, fan_out));
+        let above = wanted.len() + usize::from(fan_in.is_some());
+        wanted.extend(fan_in.clone());
+        wanted.extend(
+            request.control.ancestors.iter().map(|above| keys::fan_in(&above.session, above.step)),
+        );
+        let bodies = self.parts.documents.get_many(&wanted).await?;
+        let body = |at: usize| bodies.get(at).and_then(Option::as_ref);
+        Ok(Found {
+            tombstone: body(0).is_some(),
+            outcome: body(1).cloned(),
+            published: body(2).is_some(),
+            closed: body(3).map(|body| decode(&wanted[3], body)).transpose()?,
+            fan_in: match (&fan_in, body(4)) {
+                (Some(key), Some(body)) => Some(decode(key, body)?),
+                _ => None,
+            },
+            decided_above: bodies.iter().skip(above).any(Option::is_some),
+        })
+    }
+
+    /// Whether nothing may start for this request any more (BG-1), and how the step then ends.
+    fn stopped(
+        &self,
+        found: &Found,
+        request: &AgentRequest,
+        attempt: u32,
+        now: Millis,
+    ) -> Option<Finish> {
+        if let Some(closed) = &found.closed {
+            let termination = match closed.cause.as_str() {
+                "deadline" => Termination::Timeout,
+                _ => Termination::Cancelled,
+            };
+            return Some(say::cancelled(&format!("the run was ended ({})", closed.cause), termination));
+        }
+        if found.decided_above {
+            return Some(say::cancelled(
+                "the fan-out above was concluded without this result",
+                Termination::Cancelled,
+            ));
+        }
+        if now >= request.control.hard_deadline {
+            return Some(say::cancelled("its time was used up", Termination::Timeout));
+        }
+        (attempt > self.options.max_attempts).then(|| {
+            say::failed(
+                error::body(
+                    "gave-up",
+                    format!("gave up after {} tries, none of which came to its end", attempt - 1),
+                    "the log of the workers says what stopped them",
+                ),
+                Termination::Error,
+                0,
+            )
+        })
+    }
+
+    /// Notes the attempt before work, and keeps out of another's way.
+    async fn record_attempt(&self, request: &AgentRequest, nonce: &str) -> Result<u32, Stop> {
+        let documents = &*self.parts.documents;
+        let (session, step) = (&request.session_id, request.step);
+        let prefix = format!("{}attempts/", keys::step(session, step));
+        let mut count = documents.list(&prefix).await?.len() as u32;
+        if count > 0 {
+            let key = keys::attempt(session, step, count);
+            if let Some(body) = documents.get(&key).await? {
+                let live: AttemptRecord = decode(&key, &body)?;
+                let left = live.lease_until - self.parts.host.now();
+                if left > 0 {
+                    return Err(Stop::Postpone {
+                        reason: "another attempt is at work".into(),
+                        after: Duration::from_millis(left.unsigned_abs()),
+                    });
+                }
+            }
+        }
+        let record = AttemptRecord {
+            nonce: nonce.to_owned(),
+            lease_until: self.parts.host.now() + self.options.lease.as_millis() as Millis,
+        };
+        let body = serde_json::to_vec(&record).unwrap_or_default();
+        loop {
+            count += 1;
+            let key = keys::attempt(session, step, count);
+            if documents.create(&key, body.clone()).await? == Created::New {
+                return Ok(count);
+            }
+        }
+    }
+
+    async fn commit(&self, commit: Commit, delivery: &Delivery) -> Result<Disposition, Stop> {
+        let mut assembled = assemble(commit.clone());
+        if let Some(size) = oversized(&assembled) {
+            // Checked before the commit: afterwards it could only be tried for ever.
+            let error = error::body(
+                "step-too-large",
+                format!("the step would publish a message of {size} bytes, the limit is {MAX_PAYLOAD}"),
+                "ask for less at a time, or lower the number of subagents",
+            );
+            let finish = say::failed(error, Termination::Error, 0);
+            assembled = assemble(Commit { finish, streamed: Streamed::default(), ..commit.clone() });
+        }
+        let (session, step) = (&commit.request.session_id, commit.request.step);
+        let Assembled { record, documents, fan_out } = assembled;
+        let mut objects: Vec<(String, Vec<u8>)> = documents
+            .into_iter()
+            .map(|(uri, text)| (keys::document(&uri), text.into_bytes()))
+            .collect();
+        if let Some(fan_out) = fan_out {
+            let body = serde_json::to_vec(&fan_out).unwrap_or_default();
+            objects.push((keys::fan_out(session, step), body));
+        }
+        let outcome = keys::outcome(session, step);
+        let body = serde_json::to_vec(&record).unwrap_or_default();
+        let committed = self
+            .parts
+            .committer
+            .commit(
+                StepCommit {
+                    record: (outcome.clone(), body),
+                    nonce: commit.nonce,
+                    objects,
+                    publications: record.publications,
+                    marker: keys::published(session, step),
+                },
+                Some(delivery),
+            )
+            .await?;
+        match committed {
+            Committed::Won => Ok(Disposition::Settled),
+            Committed::Lost => match self.parts.documents.get(&outcome).await? {
+                Some(theirs) => self.adopt(&commit.request, &theirs, delivery).await,
+                None => Err(Stop::Retry {
+                    reason: format!("record `{outcome}` was taken but cannot be read"),
+                    after: Duration::from_secs(1),
+                }),
+            },
+        }
+    }
+
+    /// Publishes what somebody committed, if nobody has, and acknowledges.
+    async fn adopt(
+        &self,
+        request: &AgentRequest,
+        record: &[u8],
+        delivery: &Delivery,
+    ) -> Result<Disposition, Stop> {
+        let (session, step) = (&request.session_id, request.step);
+        let marker = keys::published(session, step);
+        if self.parts.documents.get(&marker).await?.is_some() {
+            return Ok(Disposition::Ack);
+        }
+        let record: StepRecord = decode(&keys::outcome(session, step), record)?;
+        self.parts.committer.adopt(record.publications, marker, Some(delivery)).await?;
+        Ok(Disposition::Settled)
+    }
+
+    /// Puts a message back as a new, delayed one: waiting for others must not use up its tries.
+    async fn postpone(&self, delivery: &Delivery, after: Duration) -> Disposition {
+        let again = Outgoing {
+            topic: delivery.topic.clone(),
+            payload: delivery.payload.to_vec(),
+            properties: delivery.properties.clone(),
+            deliver_at: Some(self.parts.host.now() + after.as_millis() as Millis),
+            durability: agentfleet_broker::Durability::Durable,
+        };
+        match self.parts.broker.publish(vec![again]).await {
+            Ok(()) => Disposition::Ack,
+            Err(error) => {
+                tracing::warn!(%error, "cannot put a message back");
+                Disposition::RetryAfter(after)
+            }
+        }
+    }
+}
+
+/// The routing of a run that came with its pattern, on its first step.
+fn preset(request: &AgentRequest, snapshot: &Snapshot) -> Option<agentfleet_schema::records::Routed> {
+    let routes = request.pattern.is_empty() && request.history.is_empty();
+    (request.step == 0 && !routes).then(|| routing::preset(request, snapshot))
+}
+
+fn oversized(assembled: &Assembled) -> Option<usize> {
+    let synthesis = assembled.fan_out.iter().map(|f| f.synthesis.body.len());
+    let largest = assembled.record.publications.iter().map(|p| p.body.len()).chain(synthesis).max();
+    largest.filter(|size| *size > MAX_PAYLOAD)
+}
+
+fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Stop> {
+    serde_json::from_slice(body).map_err(|error| Stop::Retry {
+        reason: format!("record `{key}` cannot be read: {error}"),
+        after: Duration::from_secs(30),
+    })
+}

@@ -1,0 +1,163 @@
+//! From what the core asks to what a model is sent: rendered prompt, native transcript, tools,
+//! profile and price.
+
+use crate::Options;
+use agentfleet_core::{ModelAsk, Reply};
+use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec};
+use agentfleet_schema::config::{ModelProfile, Snapshot};
+use agentfleet_schema::records::Usage;
+use agentfleet_schema::tolerant::text_of;
+use agentfleet_schema::{AgentStep, Operation};
+use agentfleet_tools::Tools;
+use serde_json::{json, Value};
+
+/// Builds the call. `Err` says which prompt could not be rendered, and why.
+pub(crate) fn request(
+    ask: &ModelAsk,
+    snapshot: &Snapshot,
+    options: &Options,
+    tools: &dyn Tools,
+) -> Result<ModelRequest, String> {
+    let id = ask.operation.as_str();
+    let rendered = {
+        let from = if snapshot.prompts.contains_key(id) {
+            snapshot
+        } else {
+            &options.default_prompts
+        };
+        let Some(item) = from.prompts.get(id) else {
+            return Err(format!("there is no prompt `{id}`: seed the config"));
+        };
+        agentfleet_config::prompts::render(id, item, &ask.variables)
+            .map_err(|error| error.to_string())?
+    };
+    let mut messages = Vec::new();
+    if !rendered.system.is_empty() {
+        messages.push(Message::System(rendered.system));
+    }
+    messages.push(Message::User(rendered.prompt));
+    for (step, n) in ask.transcript.iter().zip(1..) {
+        shown(step, n, &mut messages);
+    }
+    let profile = profile(snapshot, ask.operation);
+    Ok(ModelRequest {
+        operation: ask.operation,
+        messages,
+        tools: ask
+            .tools
+            .iter()
+            .map(|tool| ToolSpec {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameters: tools.parameters(tool),
+            })
+            .collect(),
+        schema: ask.schema.clone(),
+        inputs: ask.variables.clone(),
+        model: profile.model,
+        temperature: profile.temperature,
+        max_tokens: profile.max_tokens,
+        timeout: options.model_timeout,
+    })
+}
+
+/// A step of the history as a native call and its result; what was no call, as plain turns.
+fn shown(step: &AgentStep, n: usize, messages: &mut Vec<Message>) {
+    let is_call = matches!(step.step_type.as_str(), "" | "react") && !step.action.starts_with("__");
+    if is_call {
+        let id = format!("call-{n}");
+        messages.push(Message::ToolCall {
+            id: id.clone(),
+            name: step.action.clone(),
+            arguments: json!(step.arguments),
+            thought: step.thought.clone(),
+        });
+        messages.push(Message::ToolResult {
+            id,
+            name: step.action.clone(),
+            content: step.observation.clone(),
+        });
+    } else {
+        if !step.thought.is_empty() {
+            messages.push(Message::Assistant(step.thought.clone()));
+        }
+        if !step.observation.is_empty() {
+            messages.push(Message::User(step.observation.clone()));
+        }
+    }
+}
+
+/// The profile of an operation, else `default`, else empty.
+pub(crate) fn profile(snapshot: &Snapshot, operation: Operation) -> ModelProfile {
+    let profiles = &snapshot.profiles;
+    profiles
+        .get(operation.as_str())
+        .or_else(|| profiles.get("default"))
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// What the tokens of a reply cost under a profile.
+pub(crate) fn priced(usage: Usage, profile: &ModelProfile) -> Usage {
+    let million = 1_000_000.0;
+    let cost = usage.input_tokens as f64 * profile.input_price.unwrap_or_default() / million
+        + usage.output_tokens as f64 * profile.output_price.unwrap_or_default() / million;
+    Usage { cost: usage.cost + cost, ..usage }
+}
+
+/// The reply as the core reads it.
+pub(crate) fn reply(reply: &ModelReply, usage: Usage, ms: u64) -> Reply {
+    Reply {
+        text: reply.text.clone(),
+        tool_calls: reply
+            .tool_calls
+            .iter()
+            .map(|call| {
+                let arguments = match &call.arguments {
+                    Value::Object(map) => map
+                        .iter()
+                        .map(|(name, value)| (name.clone(), text_of(value.clone())))
+                        .collect(),
+                    _ => std::collections::BTreeMap::new(),
+                };
+                (call.name.clone(), arguments)
+            })
+            .collect(),
+        usage,
+        ms,
+    }
+}
+
+/// The rendered messages as the record keeps them.
+pub(crate) fn prompt_text(request: &ModelRequest) -> String {
+    let mut text = String::new();
+    for message in &request.messages {
+        let (role, content) = match message {
+            Message::System(content) => ("system", content.clone()),
+            Message::User(content) => ("user", content.clone()),
+            Message::Assistant(content) => ("assistant", content.clone()),
+            Message::ToolCall { name, arguments, thought, .. } => {
+                ("tool call", format!("{thought}\n{name} {arguments}"))
+            }
+            Message::ToolResult { name, content, .. } => {
+                ("tool result", format!("{name}\n{content}"))
+            }
+        };
+        text.push_str(&format!("[{role}]\n{content}\n\n"));
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// The reply as the record keeps it.
+pub(crate) fn reply_text(reply: &ModelReply) -> String {
+    if reply.tool_calls.is_empty() {
+        return reply.text.clone();
+    }
+    let calls: Vec<Value> = reply
+        .tool_calls
+        .iter()
+        .map(|call| json!({"name": call.name, "arguments": call.arguments}))
+        .collect();
+    json!({"text": reply.text, "tool_calls": calls}).to_string()
+}

@@ -1,0 +1,161 @@
+//! Chunks for whoever watches, while the model talks.
+//!
+//! They go out before anything is committed, under a message id of this attempt, and may be lost:
+//! the whole text comes with the record. What is still unsent when the model ends is not sent as a
+//! chunk at all, so an instant reply costs no extra message.
+
+use agentfleet_broker::{Broker, Durability, Outgoing};
+use agentfleet_core::commit::Streamed;
+use agentfleet_core::react_format::{Part, Splitter};
+use agentfleet_core::StreamAs;
+use agentfleet_models::TextSink;
+use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::{AgentRequest, AgentResponse, MessageId, MessageType};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Mutex;
+use tokio::sync::mpsc;
+
+/// Streams one model reply.
+pub(crate) struct Stream<'a> {
+    pub broker: &'a dyn Broker,
+    pub request: &'a AgentRequest,
+    pub properties: &'a BTreeMap<String, String>,
+    pub nonce: &'a str,
+    pub kind: StreamAs,
+}
+
+/// Receives the model's text on its own task and hands it on without waiting.
+struct Sink {
+    pieces: Mutex<Option<mpsc::UnboundedSender<String>>>,
+}
+
+impl TextSink for Sink {
+    fn text(&self, piece: &str) {
+        if let Ok(guard) = self.pieces.lock()
+            && let Some(sender) = guard.as_ref()
+        {
+            // The receiver outlives the call; without one nobody watches.
+            drop(sender.send(piece.to_owned()));
+        }
+    }
+}
+
+impl Stream<'_> {
+    /// Runs `chat` with a sink, publishing what arrives while it runs. Pieces that arrive while a
+    /// chunk is being published go out together in the next one.
+    pub(crate) async fn run<'c, T, F, C>(&self, streamed: &mut Streamed, chat: C) -> T
+    where
+        C: FnOnce(std::sync::Arc<dyn TextSink>) -> F,
+        F: Future<Output = T> + 'c,
+    {
+        let (sender, mut pieces) = mpsc::unbounded_channel();
+        let sink = std::sync::Arc::new(Sink { pieces: Mutex::new(Some(sender)) });
+        let chat = chat(sink);
+        tokio::pin!(chat);
+        let mut splitter = Splitter::default();
+        loop {
+            let first = tokio::select! {
+                biased;
+                result = &mut chat => return result,
+                Some(first) = pieces.recv() => first,
+            };
+            let mut text = first;
+            while let Ok(more) = pieces.try_recv() {
+                text.push_str(&more);
+            }
+            let parts = match self.kind {
+                StreamAs::Nothing => continue,
+                StreamAs::React => splitter.push(&text),
+                StreamAs::Answer => vec![(Part::Answer, text)],
+            };
+            let chunks = self.chunks(parts, streamed);
+            if chunks.is_empty() {
+                continue;
+            }
+            let publishing = self.broker.publish(chunks);
+            tokio::pin!(publishing);
+            // The reply may end meanwhile; what was counted as streamed is still sent.
+            tokio::select! {
+                biased;
+                sent = &mut publishing => lost(sent),
+                result = &mut chat => {
+                    lost(publishing.await);
+                    return result;
+                }
+            }
+        }
+    }
+
+    fn chunks(&self, parts: Vec<(Part, String)>, streamed: &mut Streamed) -> Vec<Outgoing> {
+        let mut chunks: Vec<(Part, String)> = Vec::new();
+        for (part, text) in parts {
+            match chunks.last_mut() {
+                Some((last, so_far)) if *last == part => so_far.push_str(&text),
+                _ => chunks.push((part, text)),
+            }
+        }
+        chunks
+            .into_iter()
+            .map(|(part, text)| {
+                let (kind, name, so_far, count) = match part {
+                    Part::Thought => (
+                        MessageType::Thought,
+                        "thought",
+                        &mut streamed.thought,
+                        &mut streamed.thought_chunks,
+                    ),
+                    Part::Answer => (
+                        MessageType::Answer,
+                        "answer",
+                        &mut streamed.answer,
+                        &mut streamed.answer_chunks,
+                    ),
+                };
+                so_far.push_str(&text);
+                let seq = *count;
+                *count += 1;
+                self.chunk(kind, name, seq, text)
+            })
+            .collect()
+    }
+
+    fn chunk(&self, kind: MessageType, name: &str, seq: u32, content: String) -> Outgoing {
+        let request = self.request;
+        let response = AgentResponse {
+            message_type: kind,
+            content,
+            message_id: MessageId::of_attempt(self.nonce, name),
+            session_id: request.session_id.clone(),
+            root_session_id: request.root().clone(),
+            parent_session_id: request.parent_session_id.clone(),
+            conversation_id: request.conversation_id.clone(),
+            step: Some(request.step),
+            seq: Some(seq),
+            ..AgentResponse::default()
+        };
+        let mut properties = BTreeMap::new();
+        for name in [property::ID, property::REPLY_TO, property::TRACEPARENT] {
+            if let Some(value) = self.properties.get(name) {
+                properties.insert(name.to_owned(), value.clone());
+            }
+        }
+        properties.insert(property::SESSION.into(), request.session_id.to_string());
+        properties.insert(property::ROOT.into(), request.root().to_string());
+        Outgoing {
+            topic: topics::AGENT_RESPONSE,
+            // Wire types are plain data: writing one as JSON cannot fail.
+            payload: serde_json::to_vec(&response).unwrap_or_default(),
+            properties,
+            deliver_at: None,
+            durability: Durability::Process,
+        }
+    }
+}
+
+fn lost(sent: Result<(), agentfleet_broker::Error>) {
+    if let Err(error) = sent {
+        // The record carries the whole text; a watcher misses only the early sight of it.
+        tracing::debug!(%error, "a chunk was not published");
+    }
+}

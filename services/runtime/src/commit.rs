@@ -1,0 +1,219 @@
+//! Committing: the record is created if absent, and whoever creates it publishes from it.
+//!
+//! On the embedded engine record, documents, publications, marker and acknowledgement are one
+//! transaction. Elsewhere they are a sequence in which every prefix is safe: documents, record,
+//! publications, marker, acknowledgement. A crash in between leaves a record without its marker,
+//! and the redelivered message finds it and publishes again.
+
+use crate::Error;
+use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing};
+use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
+use agentfleet_schema::records::Publication;
+use agentfleet_schema::topics::Topic;
+use agentfleet_storage::Database;
+use async_trait::async_trait;
+use std::sync::Arc;
+
+/// What is committed as one.
+#[derive(Clone, Debug)]
+pub struct StepCommit {
+    /// The commit point: created if absent.
+    pub record: (String, Vec<u8>),
+    /// The attempt's nonce, as it stands in the record.
+    pub nonce: String,
+    /// Created if absent, before the record refers to them.
+    pub objects: Vec<(String, Vec<u8>)>,
+    pub publications: Vec<Publication>,
+    /// Written after the publications, before the acknowledgement.
+    pub marker: String,
+}
+
+/// Who committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// This commit; its delivery is acknowledged.
+    Won,
+    /// Somebody else's record was there; nothing was published, the delivery is still open.
+    Lost,
+}
+
+/// Makes a step's effects one thing.
+#[async_trait]
+pub trait Committer: Send + Sync + 'static {
+    async fn commit(
+        &self,
+        commit: StepCommit,
+        delivery: Option<&Delivery>,
+    ) -> Result<Committed, Error>;
+
+    /// Publishes what a record says, marks it, and acknowledges: for whoever finds a record
+    /// without its marker.
+    async fn adopt(
+        &self,
+        publications: Vec<Publication>,
+        marker: String,
+        delivery: Option<&Delivery>,
+    ) -> Result<(), Error>;
+}
+
+/// A publication as the broker takes it.
+pub fn outgoing(publication: Publication) -> Outgoing {
+    Outgoing {
+        topic: Topic::named(publication.topic),
+        payload: publication.body.into_bytes(),
+        properties: publication.properties,
+        deliver_at: publication.deliver_at,
+        durability: Durability::Durable,
+    }
+}
+
+/// One transaction of the embedded engine.
+#[derive(Clone, Debug)]
+pub struct EmbeddedCommitter {
+    database: Database,
+    broker: EmbeddedBroker,
+    documents: EmbeddedDocuments,
+}
+
+impl EmbeddedCommitter {
+    /// All three must be of the same data directory.
+    pub fn new(database: Database, broker: EmbeddedBroker, documents: EmbeddedDocuments) -> Self {
+        Self { database, broker, documents }
+    }
+}
+
+#[async_trait]
+impl Committer for EmbeddedCommitter {
+    async fn commit(
+        &self,
+        commit: StepCommit,
+        delivery: Option<&Delivery>,
+    ) -> Result<Committed, Error> {
+        let (broker, documents) = (self.broker.clone(), self.documents.clone());
+        let delivery = delivery.cloned();
+        let committed = self
+            .database
+            .write(agentfleet_storage::Durability::Durable, move |unit| {
+                let (key, record) = &commit.record;
+                if documents.create_in(unit, key, record)? == Created::Exists {
+                    return Ok(Committed::Lost);
+                }
+                for (key, body) in &commit.objects {
+                    documents.create_in(unit, key, body)?;
+                }
+                documents.create_in(unit, &commit.marker, b"")?;
+                let messages: Vec<Outgoing> =
+                    commit.publications.into_iter().map(outgoing).collect();
+                broker.publish_in(unit, &messages)?;
+                if let Some(delivery) = &delivery {
+                    broker.ack_in(unit, delivery)?;
+                }
+                Ok(Committed::Won)
+            })
+            .await?;
+        Ok(committed)
+    }
+
+    async fn adopt(
+        &self,
+        publications: Vec<Publication>,
+        marker: String,
+        delivery: Option<&Delivery>,
+    ) -> Result<(), Error> {
+        let (broker, documents) = (self.broker.clone(), self.documents.clone());
+        let delivery = delivery.cloned();
+        self.database
+            .write(agentfleet_storage::Durability::Durable, move |unit| {
+                if documents.create_in(unit, &marker, b"")? == Created::New {
+                    let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
+                    broker.publish_in(unit, &messages)?;
+                }
+                if let Some(delivery) = &delivery {
+                    broker.ack_in(unit, delivery)?;
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+}
+
+/// A sequence over any broker and any documents store.
+#[derive(Clone)]
+pub struct SequentialCommitter {
+    broker: Arc<dyn Broker>,
+    documents: Arc<dyn Documents>,
+}
+
+impl std::fmt::Debug for SequentialCommitter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SequentialCommitter").finish_non_exhaustive()
+    }
+}
+
+impl SequentialCommitter {
+    pub fn new(broker: Arc<dyn Broker>, documents: Arc<dyn Documents>) -> Self {
+        Self { broker, documents }
+    }
+
+    /// Creates the record; an ambiguous reply is settled by reading back.
+    async fn create_record(&self, key: &str, record: &[u8], nonce: &str) -> Result<bool, Error> {
+        loop {
+            if self.documents.create(key, record.to_vec()).await? == Created::New {
+                return Ok(true);
+            }
+            // Some stores answer "exists" although nothing was stored, or after this very
+            // create succeeded and its reply was lost: what is there decides.
+            match self.documents.get(key).await? {
+                Some(there) => return Ok(is_own(&there, nonce)),
+                None => tracing::warn!(key, "a record was reported to exist but is not there"),
+            }
+        }
+    }
+}
+
+/// Whether a stored record carries this nonce.
+fn is_own(record: &[u8], nonce: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Nonce {
+        #[serde(default)]
+        nonce: String,
+    }
+    serde_json::from_slice::<Nonce>(record).is_ok_and(|there| there.nonce == nonce)
+}
+
+#[async_trait]
+impl Committer for SequentialCommitter {
+    async fn commit(
+        &self,
+        commit: StepCommit,
+        delivery: Option<&Delivery>,
+    ) -> Result<Committed, Error> {
+        let (key, record) = &commit.record;
+        for (key, body) in &commit.objects {
+            self.documents.create(key, body.clone()).await?;
+        }
+        if !self.create_record(key, record, &commit.nonce).await? {
+            return Ok(Committed::Lost);
+        }
+        self.adopt(commit.publications, commit.marker, delivery).await?;
+        Ok(Committed::Won)
+    }
+
+    async fn adopt(
+        &self,
+        publications: Vec<Publication>,
+        marker: String,
+        delivery: Option<&Delivery>,
+    ) -> Result<(), Error> {
+        // In order, each with its receipt: triples and deadlines are there before any child.
+        for publication in publications {
+            self.broker.publish(vec![outgoing(publication)]).await?;
+        }
+        self.documents.create(&marker, Vec::new()).await?;
+        if let Some(delivery) = delivery {
+            self.broker.ack(delivery).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! The consume loop, and the one place that says what becomes of a delivery.
+//!
+//! Draining: stop receiving, let what is in flight finish within the grace period, hand back the
+//! rest. Nothing is lost by it (DR-1): what was not committed is delivered again.
+
+use crate::Error;
+use agentfleet_broker::{Broker, Consumer, Delivery, Subscription};
+use async_trait::async_trait;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// What becomes of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Acknowledged as part of a commit; nothing is left to do.
+    Settled,
+    Ack,
+    /// Try again later; counts as a delivery.
+    RetryAfter(Duration),
+    /// Nobody can work it: the undertaker ends its step and parks it.
+    DeadLetter(String),
+}
+
+/// Works one delivery at a time.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    async fn handle(&self, delivery: &Delivery) -> Disposition;
+}
+
+/// Works deliveries together; all of them share the fate of the batch, unless it names others.
+#[async_trait]
+pub trait BatchHandler: Send + Sync + 'static {
+    /// One disposition for each delivery, in order.
+    async fn handle(&self, deliveries: &[Delivery]) -> Vec<Disposition>;
+}
+
+/// How long a worker may take to finish when it is asked to stop.
+#[derive(Clone, Debug)]
+pub struct Drain {
+    /// Cancelled when the worker should stop receiving.
+    pub stop: CancellationToken,
+    pub grace: Duration,
+}
+
+/// Serves a subscription until `drain.stop`, with up to `concurrency` deliveries in flight.
+pub async fn serve(
+    broker: Arc<dyn Broker>,
+    subscription: Subscription,
+    handler: Arc<dyn Handler>,
+    concurrency: usize,
+    drain: Drain,
+) -> Result<(), Error> {
+    let lease = subscription.lease;
+    let name = subscription.name.clone();
+    let mut consumer = open(&*broker, &subscription, &drain).await?;
+    let mut in_flight = JoinSet::new();
+    loop {
+        while in_flight.len() >= concurrency.max(1) {
+            in_flight.join_next().await;
+        }
+        while in_flight.try_join_next().is_some() {}
+        let room = concurrency.max(1) - in_flight.len();
+        let received = tokio::select! {
+            biased;
+            () = drain.stop.cancelled() => break,
+            received = consumer.receive(room) => received,
+        };
+        let deliveries = match received {
+            Ok(deliveries) => deliveries,
+            Err(error) => {
+                tracing::warn!(subscription = %name, %error, "receiving failed; reopening");
+                if pause(&drain, Duration::from_secs(1)).await {
+                    break;
+                }
+                consumer = open(&*broker, &subscription, &drain).await?;
+                continue;
+            }
+        };
+        for delivery in deliveries {
+            let (broker, handler) = (Arc::clone(&broker), Arc::clone(&handler));
+            in_flight.spawn(async move { work(&*broker, &*handler, delivery, lease).await });
+        }
+    }
+    drop(consumer);
+    let finished = async { while in_flight.join_next().await.is_some() {} };
+    if tokio::time::timeout(drain.grace, finished).await.is_err() {
+        tracing::info!(
+            subscription = %name,
+            handed_back = in_flight.len(),
+            "the grace period is over; what is in flight is handed back"
+        );
+        in_flight.shutdown().await;
+    }
+    Ok(())
+}
+
+async fn open(
+    broker: &dyn Broker,
+    subscription: &Subscription,
+    drain: &Drain,
+) -> Result<Box<dyn Consumer>, Error> {
+    loop {
+        match broker.subscribe(subscription.clone()).await {
+            Ok(consumer) => return Ok(consumer),
+            Err(error) => {
+                tracing::warn!(subscription = %subscription.name, %error, "cannot subscribe");
+                if pause(drain, Duration::from_secs(1)).await {
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+}
+
+/// Waits; `true` if the worker was asked to stop meanwhile.
+async fn pause(drain: &Drain, time: Duration) -> bool {
+    tokio::select! {
+        () = drain.stop.cancelled() => true,
+        () = tokio::time::sleep(time) => false,
+    }
+}
+
+/// Works one delivery while its lease is kept, then settles it.
+async fn work(broker: &dyn Broker, handler: &dyn Handler, delivery: Delivery, lease: Duration) {
+    let disposition = {
+        let working = handler.handle(&delivery);
+        tokio::pin!(working);
+        loop {
+            tokio::select! {
+                disposition = &mut working => break disposition,
+                () = tokio::time::sleep(lease / 3) => {
+                    if let Err(error) = broker.extend(&delivery).await {
+                        tracing::warn!(message = %delivery.message_id, %error, "cannot keep the lease");
+                    }
+                }
+            }
+        }
+    };
+    settle(broker, &delivery, disposition).await;
+}
+
+async fn settle(broker: &dyn Broker, delivery: &Delivery, disposition: Disposition) {
+    let settled = match &disposition {
+        Disposition::Settled => return,
+        Disposition::Ack => broker.ack(delivery).await,
+        Disposition::RetryAfter(delay) => broker.nack(delivery, *delay).await,
+        Disposition::DeadLetter(reason) => {
+            tracing::error!(message = %delivery.message_id, topic = %delivery.topic, %reason, "dead letter");
+            broker.dead_letter(delivery, reason).await
+        }
+    };
+    if let Err(error) = settled {
+        // The lease runs out and the message comes again; every handler can take that.
+        tracing::warn!(message = %delivery.message_id, ?disposition, %error, "cannot settle");
+    }
+}
+
+/// Serves a subscription in batches of up to `max`, one batch at a time.
+pub async fn serve_batches(
+    broker: Arc<dyn Broker>,
+    subscription: Subscription,
+    handler: Arc<dyn BatchHandler>,
+    max: usize,
+    drain: Drain,
+) -> Result<(), Error> {
+    let name = subscription.name.clone();
+    let mut consumer = open(&*broker, &subscription, &drain).await?;
+    loop {
+        let received = tokio::select! {
+            biased;
+            () = drain.stop.cancelled() => return Ok(()),
+            received = consumer.receive(max) => received,
+        };
+        match received {
+            Ok(deliveries) => {
+                let dispositions = handler.handle(&deliveries).await;
+                let mut acks = Vec::new();
+                for (delivery, disposition) in deliveries.iter().zip(dispositions) {
+                    if disposition == Disposition::Ack {
+                        acks.push(broker.ack(delivery));
+                    } else {
+                        settle(&*broker, delivery, disposition).await;
+                    }
+                }
+                // Together, so that they share a transaction.
+                for settled in futures::future::join_all(acks).await {
+                    if let Err(error) = settled {
+                        tracing::warn!(subscription = %name, %error, "cannot acknowledge");
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(subscription = %name, %error, "receiving failed; reopening");
+                if pause(&drain, Duration::from_secs(1)).await {
+                    return Ok(());
+                }
+                consumer = open(&*broker, &subscription, &drain).await?;
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `document-search`: the passages of loaded documents that match a query best.
+//!
+//! Each is written as `[n] Title > Heading (uri)`, a line break and its text; blank lines stand
+//! between passages and nowhere else.
+
+use super::{Call, ToolKind, nothing};
+use crate::library::Library;
+use crate::{Error, ToolResult, arguments};
+use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::records::Source;
+use async_trait::async_trait;
+
+const LIMIT: usize = 5;
+
+pub(crate) struct DocumentSearch {
+    library: Library,
+}
+
+impl DocumentSearch {
+    pub(crate) fn new(library: Library) -> Self {
+        Self { library }
+    }
+}
+
+#[async_trait]
+impl ToolKind for DocumentSearch {
+    fn name(&self) -> &'static str {
+        "document-search"
+    }
+
+    fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
+        vec![arguments::text("query", "words to look for in the loaded documents")]
+    }
+
+    async fn call(&self, call: Call) -> Result<ToolResult, Error> {
+        let query = call.arguments.text("query");
+        let hits = self.library.search(&call.collection, query, call.limit(LIMIT)).await?;
+        if hits.is_empty() {
+            let content = nothing(&self.library, &call.collection, "passages", query).await?;
+            return Ok(ToolResult { content, ..ToolResult::default() });
+        }
+        let mut passages = Vec::with_capacity(hits.len());
+        let mut sources: Vec<Source> = Vec::new();
+        for (at, hit) in hits.into_iter().enumerate() {
+            let place = match hit.heading.as_str() {
+                "" => hit.title.clone(),
+                heading => format!("{} > {heading}", hit.title),
+            };
+            passages.push(format!("[{}] {place} ({})\n{}", at + 1, hit.uri, hit.text));
+            if !sources.iter().any(|source| source.uri == hit.uri) {
+                sources.push(Source { uri: hit.uri, title: hit.title });
+            }
+        }
+        Ok(ToolResult { content: passages.join("\n\n"), sources, ..ToolResult::default() })
+    }
+}

@@ -1,0 +1,302 @@
+//! `http`: a call to a web service whose address and method the tool's item gives.
+//!
+//! Arguments travel as a JSON body with POST, PUT and PATCH, else in the query. Each call carries
+//! `Idempotency-Key`, the same on every try, so that a service can drop repeats. GET and HEAD have
+//! no side effects unless the item says so; all other methods have. See `http_address` for what may
+//! be reached. Anything but a success is an error result that quotes the service.
+
+use super::http_address::Guarded;
+use super::{Call, ToolKind};
+use crate::arguments::Arguments;
+use crate::library;
+use crate::{Error, ToolResult};
+use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::records::Source;
+use async_trait::async_trait;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use reqwest::{Client, ClientBuilder, Method, Response, Url};
+use serde_json::Value;
+use std::error::Error as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most bytes of an answer that are read.
+const MAX_ANSWER: usize = 1024 * 1024;
+/// Most characters quoted of an answer that is no success.
+const MAX_QUOTED: usize = 1_000;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) struct Http {
+    /// Uses the proxy of the environment, if one is set.
+    client: Client,
+    /// For services on this machine, which no proxy can reach.
+    direct: Client,
+}
+
+impl Http {
+    pub(crate) fn new() -> Result<Self, Error> {
+        // TLS needs a provider for the whole process; whoever comes first sets the same one.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        Ok(Self {
+            client: client().build().map_err(Error::Http)?,
+            direct: client().no_proxy().build().map_err(Error::Http)?,
+        })
+    }
+
+    async fn send(&self, call: &Call, target: &Target) -> Result<Response, reqwest::Error> {
+        let client = if is_loopback(&target.url) { &self.direct } else { &self.client };
+        let mut url = target.url.clone();
+        let mut body = None;
+        if target.sends_body() {
+            body = Some(call.arguments.to_value());
+        } else {
+            add_query(&mut url, &call.arguments);
+        }
+        let mut request = client
+            .request(target.method.clone(), url)
+            .timeout(call.timeout)
+            .header("Idempotency-Key", &call.context.idempotency_key)
+            .header(ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1");
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        request.send().await
+    }
+}
+
+fn client() -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("agentfleet/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .dns_resolver(Arc::new(Guarded))
+}
+
+#[async_trait]
+impl ToolKind for Http {
+    fn name(&self) -> &'static str {
+        "http"
+    }
+
+    fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
+        tool.arguments.clone()
+    }
+
+    fn has_side_effects(&self, tool: &ToolItem) -> bool {
+        match method(tool) {
+            Ok(Method::GET | Method::HEAD) => tool.side_effects,
+            _ => true,
+        }
+    }
+
+    async fn call(&self, call: Call) -> Result<ToolResult, Error> {
+        let target = match Target::of(&call.tool) {
+            Ok(target) => target,
+            Err(reason) => return Ok(ToolResult::error(reason)),
+        };
+        let host = target.url.host_str().unwrap_or_default().to_owned();
+        let response = match self.send(&call, &target).await {
+            Ok(response) => response,
+            Err(error) => {
+                return Ok(ToolResult::error(format!("no answer from `{host}`: {}", cause(&error))));
+            }
+        };
+        match answer(response, &host).await {
+            Ok(content) => {
+                let sources =
+                    vec![Source { uri: target.url.to_string(), title: call.tool.name.clone() }];
+                Ok(ToolResult { content, sources, ..ToolResult::default() })
+            }
+            Err(reason) => Ok(ToolResult::error(reason)),
+        }
+    }
+}
+
+/// Where a tool's calls go.
+struct Target {
+    url: Url,
+    method: Method,
+}
+
+impl Target {
+    fn of(tool: &ToolItem) -> Result<Self, String> {
+        let Some(url) = tool.url.as_deref().filter(|url| !url.is_empty()) else {
+            return Err(format!("tool `{}` has no `url`", tool.name));
+        };
+        let parsed = Url::parse(url)
+            .map_err(|error| format!("tool `{}` has the bad `url` `{url}`: {error}", tool.name))?;
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return Err(format!(
+                "tool `{}` has the `url` `{url}`, which is neither `http` nor `https`",
+                tool.name
+            ));
+        }
+        Ok(Self { url: parsed, method: method(tool)? })
+    }
+
+    fn sends_body(&self) -> bool {
+        matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
+    }
+}
+
+fn method(tool: &ToolItem) -> Result<Method, String> {
+    let name = tool.method.as_deref().unwrap_or_default().to_ascii_uppercase();
+    match name.as_str() {
+        "" | "GET" => Ok(Method::GET),
+        "HEAD" => Ok(Method::HEAD),
+        "POST" => Ok(Method::POST),
+        "PUT" => Ok(Method::PUT),
+        "PATCH" => Ok(Method::PATCH),
+        "DELETE" => Ok(Method::DELETE),
+        _ => Err(format!(
+            "tool `{}` has the unknown `method` `{name}` (known: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`)",
+            tool.name
+        )),
+    }
+}
+
+fn add_query(url: &mut Url, arguments: &Arguments) {
+    if arguments.iter().next().is_none() {
+        return;
+    }
+    let mut pairs = url.query_pairs_mut();
+    for (name, value) in arguments.iter() {
+        match value {
+            Value::String(text) => pairs.append_pair(name, text),
+            other => pairs.append_pair(name, &other.to_string()),
+        };
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The text of a successful answer, or what is wrong with it.
+async fn answer(response: Response, host: &str) -> Result<String, String> {
+    let status = response.status();
+    if status.is_redirection() {
+        let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+        return Err(format!(
+            "`{host}` redirects to `{}`, which is not followed; the tool's `url` must be the final address",
+            to.unwrap_or("nowhere")
+        ));
+    }
+    let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
+    let (bytes, is_cut) = read(response, MAX_ANSWER)
+        .await
+        .map_err(|error| format!("the answer of `{host}` broke off: {}", cause(&error)))?;
+    if !is_text(&media_type, &bytes, is_cut) {
+        return Err(format!("`{host}` answered with `{media_type}`, which is not text"));
+    }
+    let mut text = decoded(&bytes, &media_type);
+    if media_type.starts_with("text/html") {
+        text = library::html_text(&text);
+    }
+    if !status.is_success() {
+        let quoted: String = text.chars().take(MAX_QUOTED).collect();
+        return Err(format!("`{host}` answered {status}: {}", quoted.trim()).trim_end().to_owned());
+    }
+    if is_cut {
+        text.push_str(&format!("\n\n[the answer was cut after {MAX_ANSWER} bytes]"));
+    }
+    Ok(text)
+}
+
+/// The first bytes of an answer, and whether there were more.
+async fn read(mut response: Response, most: usize) -> Result<(Vec<u8>, bool), reqwest::Error> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        let room = most - bytes.len();
+        if chunk.len() > room {
+            bytes.extend_from_slice(&chunk[..room]);
+            return Ok((bytes, true));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok((bytes, false))
+}
+
+fn is_text(media_type: &str, bytes: &[u8], is_cut: bool) -> bool {
+    if media_type.starts_with("text/")
+        || ["json", "xml", "csv", "yaml", "turtle", "urlencoded"].iter().any(|t| media_type.contains(t))
+    {
+        return true;
+    }
+    // Many services send no type, or a wrong one; bytes that read as text are text.
+    let valid = match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => is_cut && error.error_len().is_none(),
+    };
+    valid && !bytes.contains(&0)
+}
+
+fn decoded(bytes: &[u8], media_type: &str) -> String {
+    let label = media_type.split_once("charset=").map(|(_, rest)| rest);
+    let label = label.and_then(|rest| rest.split(';').next()).map(|l| l.trim().trim_matches('"'));
+    let encoding = label.and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
+    encoding.unwrap_or(encoding_rs::UTF_8).decode(bytes).0.into_owned()
+}
+
+/// The innermost reason, which is the one that tells a person something. The address is left out:
+/// it may carry a key.
+fn cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "it took too long".to_owned();
+    }
+    let mut reason = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        reason = inner.to_string();
+        source = inner.source();
+    }
+    reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(method: Option<&str>, url: Option<&str>, side_effects: bool) -> ToolItem {
+        ToolItem {
+            name: "t".into(),
+            method: method.map(Into::into),
+            url: url.map(Into::into),
+            side_effects,
+            ..ToolItem::default()
+        }
+    }
+
+    #[test]
+    fn only_reading_methods_have_no_side_effects_unless_the_item_says_so() {
+        let http = Http::new();
+        let Ok(http) = http else { unreachable!() };
+        for (method, declared, expected) in [
+            (None, false, false),
+            (Some("get"), false, false),
+            (Some("HEAD"), false, false),
+            (Some("GET"), true, true),
+            (Some("POST"), false, true),
+            (Some("DELETE"), false, true),
+            (Some("BREW"), false, true),
+        ] {
+            assert_eq!(http.has_side_effects(&tool(method, None, declared)), expected, "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_item_is_named() {
+        for (method, url, expected) in [
+            (None, None, "tool `t` has no `url`"),
+            (None, Some("nowhere"), "tool `t` has the bad `url` `nowhere`"),
+            (None, Some("file:///etc/passwd"), "neither `http` nor `https`"),
+            (Some("BREW"), Some("http://e.org"), "unknown `method` `BREW`"),
+        ] {
+            let reason = Target::of(&tool(method, url, false)).err().unwrap_or_default();
+            assert!(reason.contains(expected), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! One file for each kind of tool. A new kind is a file here and a line in `registry.rs`.
+
+mod document_fetch;
+mod document_search;
+mod http;
+mod http_address;
+mod knowledge_query;
+mod model;
+mod prompt;
+mod text_completion;
+
+pub(crate) use document_fetch::DocumentFetch;
+pub(crate) use document_search::DocumentSearch;
+pub(crate) use http::Http;
+pub(crate) use knowledge_query::KnowledgeQuery;
+pub use model::{PromptRenderer, RenderedPrompt};
+pub(crate) use prompt::Prompt;
+pub(crate) use text_completion::TextCompletion;
+
+use crate::arguments::Arguments;
+use crate::library::Library;
+use crate::{CallContext, Error, ToolResult};
+use agentfleet_schema::CollectionName;
+use agentfleet_schema::config::{ToolArgument, ToolItem};
+use async_trait::async_trait;
+use std::time::Duration;
+
+/// A call whose arguments were checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) tool: ToolItem,
+    pub(crate) arguments: Arguments,
+    /// The only collection the call may see.
+    pub(crate) collection: CollectionName,
+    pub(crate) context: CallContext,
+    /// How long the call may take in all.
+    pub(crate) timeout: Duration,
+}
+
+impl Call {
+    /// Most results to return.
+    fn limit(&self, otherwise: usize) -> usize {
+        let asked = self.tool.limit.and_then(|limit| usize::try_from(limit).ok());
+        asked.unwrap_or(otherwise).clamp(1, 1_000)
+    }
+}
+
+/// A kind of tool.
+#[async_trait]
+pub(crate) trait ToolKind: Send + Sync + 'static {
+    /// The `type` of its config items.
+    fn name(&self) -> &'static str;
+
+    /// The arguments of a tool of this kind.
+    fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument>;
+
+    /// Whether a call may change something outside.
+    fn has_side_effects(&self, tool: &ToolItem) -> bool {
+        tool.side_effects
+    }
+
+    /// Makes the call. What goes wrong in it is a result; an error is a fault of the stores.
+    async fn call(&self, call: Call) -> Result<ToolResult, Error>;
+}
+
+/// Says that a collection holds nothing, or nothing that matches, and what there is instead.
+/// `what` are the things looked for, such as `passages`.
+async fn nothing(
+    library: &Library,
+    collection: &CollectionName,
+    what: &str,
+    asked: &str,
+) -> Result<String, Error> {
+    let collections = library.collections().await?;
+    if collections.is_empty() {
+        return Ok("No documents have been loaded yet, into any collection.".to_owned());
+    }
+    let text = if collections.iter().any(|known| known.name == collection.as_str()) {
+        format!("No {what} of collection `{collection}` match `{asked}`.")
+    } else {
+        format!("No documents have been loaded into collection `{collection}`.")
+    };
+    let counted = |known: &crate::library::Collection| match known.documents {
+        1 => format!("`{}` (1 document)", known.name),
+        count => format!("`{}` ({count} documents)", known.name),
+    };
+    let names: Vec<String> = collections.iter().map(counted).collect();
+    Ok(format!("{text} These collections exist: {}.", names.join(", ")))
+}

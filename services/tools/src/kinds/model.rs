@@ -1,0 +1,74 @@
+//! What the kinds that ask a model share: rendering a prompt, the profile of an operation, the call
+//! and its price.
+
+use super::Call;
+use crate::{Error, ToolResult};
+use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation, Retry};
+use agentfleet_schema::config::{ModelProfile, PromptItem};
+use agentfleet_schema::records::Usage;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A prompt with its variables filled in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RenderedPrompt {
+    /// May be empty: then there is no system message.
+    pub system: String,
+    pub user: String,
+}
+
+/// Renders a prompt item with variables (a JSON object), or says in a sentence why it cannot.
+pub type PromptRenderer =
+    Arc<dyn Fn(&PromptItem, &Value) -> Result<RenderedPrompt, String> + Send + Sync>;
+
+/// Asks the model. Failures that may pass are errors, so that the step is tried again; others are
+/// told to the agent.
+pub(super) async fn ask(
+    model: &dyn ChatModel,
+    call: &Call,
+    operation: Operation,
+    profile_key: &str,
+    prompt: RenderedPrompt,
+    inputs: Value,
+) -> Result<ToolResult, Error> {
+    let profiles = &call.context.config.profiles;
+    let profile = profiles.get(profile_key).or_else(|| profiles.get(operation.as_str()));
+    let profile = profile.cloned().unwrap_or_default();
+    let mut messages = Vec::with_capacity(2);
+    if !prompt.system.trim().is_empty() {
+        messages.push(Message::System(prompt.system));
+    }
+    messages.push(Message::User(prompt.user));
+    let request = ModelRequest {
+        operation,
+        messages,
+        tools: Vec::new(),
+        schema: None,
+        inputs,
+        model: profile.model.clone(),
+        temperature: profile.temperature,
+        max_tokens: profile.max_tokens,
+        timeout: call.timeout,
+    };
+    match model.chat(request, &Discard).await {
+        Ok(reply) => Ok(ToolResult {
+            content: reply.text.trim().to_owned(),
+            usage: priced(reply.usage, &profile),
+            ..ToolResult::default()
+        }),
+        Err(error) if error.retry() == Retry::No => Ok(ToolResult::error(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Puts the profile's price on tokens, unless the provider named one.
+fn priced(mut usage: Usage, profile: &ModelProfile) -> Usage {
+    if usage.cost == 0.0 {
+        let price = |tokens: u64, million: Option<f64>| {
+            tokens as f64 / 1_000_000.0 * million.unwrap_or_default()
+        };
+        usage.cost = price(usage.input_tokens, profile.input_price)
+            + price(usage.output_tokens, profile.output_price);
+    }
+    usage
+}

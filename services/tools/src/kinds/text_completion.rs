@@ -1,0 +1,50 @@
+//! `text-completion`: a question to the model alone, without documents or tools.
+//!
+//! The prompt item `question` frames it where there is one; else the question is sent as it is.
+
+use super::model::{PromptRenderer, RenderedPrompt, ask};
+use super::{Call, ToolKind};
+use crate::{Error, ToolResult, arguments};
+use agentfleet_models::{ChatModel, Operation};
+use agentfleet_schema::config::{ToolArgument, ToolItem};
+use async_trait::async_trait;
+use serde_json::json;
+use std::sync::Arc;
+
+pub(crate) struct TextCompletion {
+    model: Arc<dyn ChatModel>,
+    render: PromptRenderer,
+}
+
+impl TextCompletion {
+    pub(crate) fn new(model: Arc<dyn ChatModel>, render: PromptRenderer) -> Self {
+        Self { model, render }
+    }
+}
+
+#[async_trait]
+impl ToolKind for TextCompletion {
+    fn name(&self) -> &'static str {
+        "text-completion"
+    }
+
+    fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
+        vec![arguments::text("question", "what to ask the model")]
+    }
+
+    async fn call(&self, call: Call) -> Result<ToolResult, Error> {
+        let question = call.arguments.text("question");
+        let inputs = json!({ "question": question });
+        let key = Operation::Complete.as_str();
+        let prompt = match call.context.config.prompts.get(key) {
+            Some(item) => match (self.render)(item, &inputs) {
+                Ok(prompt) => prompt,
+                Err(reason) => {
+                    return Ok(ToolResult::error(format!("prompt `{key}`: {reason}")));
+                }
+            },
+            None => RenderedPrompt { system: String::new(), user: question.to_owned() },
+        };
+        ask(&*self.model, &call, Operation::Complete, key, prompt, inputs).await
+    }
+}

@@ -1,0 +1,228 @@
+//! Finding passages and entities of one collection.
+//!
+//! Candidates are ranked by BM25, in which a word of a heading counts more than one of the text;
+//! then each is weighted by the share of the question's terms it holds, so that a passage about
+//! everything that was asked beats one that repeats a single term. Passages of a few words count a
+//! little less, since they match easily and say little. The fourth and later passages of a document
+//! count less than those of others, because a synthesis needs more than one witness.
+
+use super::store::{self, Index};
+use super::terms;
+use agentfleet_storage::Error as StorageError;
+use rusqlite::{Connection, OptionalExtension as _};
+use std::collections::{HashMap, HashSet};
+
+/// Candidates that are weighted for each result asked for, and at least.
+const CANDIDATES: usize = 8;
+const MIN_CANDIDATES: usize = 40;
+/// Passages of one document that count in full, and what later ones count.
+const PER_DOCUMENT: usize = 3;
+const LATER: f64 = 0.6;
+/// Words from which on a passage counts in full, and the least that one counts.
+const SUBSTANTIAL: f64 = 50.0;
+const SLIGHT: f64 = 0.75;
+
+/// A passage that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The document.
+    pub uri: String,
+    pub title: String,
+    /// Headings above the passage, joined by ` > `; may be empty.
+    pub heading: String,
+    pub text: String,
+    /// The passage's place in its document, from 0.
+    pub ordinal: u32,
+    /// Higher is better; comparable within one search only.
+    pub score: f64,
+}
+
+/// An entity that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entity {
+    pub uri: String,
+    pub label: String,
+    /// The document that describes it.
+    pub document: String,
+    pub document_title: String,
+    pub score: f64,
+}
+
+pub(crate) fn passages(
+    connection: &Connection,
+    collection: &str,
+    query: &str,
+    limit: usize,
+) -> Result<Vec<Hit>, StorageError> {
+    let found = ranked(connection, collection, query, limit, Index::Text)?;
+    let mut of_document: HashMap<String, usize> = HashMap::new();
+    let mut hits: Vec<Hit> = found
+        .into_iter()
+        .map(|row| {
+            let seen = of_document.entry(row.uri.clone()).or_default();
+            *seen += 1;
+            let weight = if *seen > PER_DOCUMENT { LATER } else { 1.0 };
+            Hit {
+                uri: row.uri,
+                title: row.title,
+                heading: row.heading,
+                text: row.text,
+                ordinal: u32::try_from(row.ordinal).unwrap_or(u32::MAX),
+                score: row.score * weight,
+            }
+        })
+        .collect();
+    hits.sort_by(|a, b| b.score.total_cmp(&a.score));
+    hits.truncate(limit);
+    Ok(hits)
+}
+
+pub(crate) fn entities(
+    connection: &Connection,
+    collection: &str,
+    query: &str,
+    limit: usize,
+) -> Result<Vec<Entity>, StorageError> {
+    let found = ranked(connection, collection, query, limit, Index::Entities)?;
+    let mut seen = HashSet::new();
+    Ok(found
+        .into_iter()
+        .filter_map(|row| {
+            let uri = row.entity?;
+            seen.insert(uri.clone()).then_some(Entity {
+                uri,
+                label: row.heading,
+                document: row.uri,
+                document_title: row.title,
+                score: row.score,
+            })
+        })
+        .take(limit)
+        .collect())
+}
+
+/// The names of entities, by IRI.
+pub(crate) fn labels(
+    connection: &Connection,
+    collection: &str,
+    iris: Vec<String>,
+) -> Result<HashMap<String, String>, StorageError> {
+    let Some(collection) = store::collection(connection, collection)? else {
+        return Ok(HashMap::new());
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT p.entity, p.heading FROM library_passages p JOIN library_sources s ON s.id = p.source
+         WHERE p.entity IN (SELECT value FROM json_each(?1)) AND s.collection = ?2 AND s.state = 1
+         ORDER BY p.source DESC, p.ordinal DESC",
+    )?;
+    let iris = serde_json::Value::from(iris).to_string();
+    let rows = statement.query_map((iris, collection), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    // Of several descriptions the first that was loaded names the entity.
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+#[derive(Debug)]
+struct Row {
+    uri: String,
+    title: String,
+    heading: String,
+    text: String,
+    ordinal: i64,
+    entity: Option<String>,
+    score: f64,
+}
+
+fn ranked(
+    connection: &Connection,
+    collection: &str,
+    query: &str,
+    limit: usize,
+    index: Index,
+) -> Result<Vec<Row>, StorageError> {
+    let terms = terms::terms(query);
+    let Some(collection) = store::collection(connection, collection)? else {
+        return Ok(Vec::new());
+    };
+    if terms.is_empty() || limit == 0 {
+        return Ok(Vec::new());
+    }
+    let table = index.table(collection);
+    let wanted = limit.saturating_mul(CANDIDATES).max(MIN_CANDIDATES);
+    // Passages of versions that are on their way in or out are found too and left out here; ask
+    // for more while they crowd out the visible ones.
+    let mut most = wanted;
+    let candidates = loop {
+        let (found, visible) = candidates(connection, &table, &terms, most)?;
+        if visible.len() >= limit || found < most || most >= wanted.saturating_mul(64) {
+            break visible;
+        }
+        most = most.saturating_mul(4);
+    };
+    let mut rows = Vec::with_capacity(candidates.len());
+    for (id, bm25) in candidates {
+        if let Some(mut row) = row(connection, id)? {
+            let whole = format!("{} {} {}", row.title, row.heading, row.text);
+            // What matched in a way that is not seen here is at least one of the terms.
+            let covered = terms::covered(&terms, &whole).max(1);
+            row.score = bm25 * (0.5 + 0.5 * covered as f64 / terms.len() as f64);
+            if index == Index::Text {
+                let words = row.text.split_whitespace().count() as f64;
+                row.score *= SLIGHT + (1.0 - SLIGHT) * (words / SUBSTANTIAL).min(1.0);
+            }
+            rows.push(row);
+        }
+    }
+    rows.sort_by(|a, b| {
+        b.score.total_cmp(&a.score).then_with(|| a.uri.cmp(&b.uri)).then(a.ordinal.cmp(&b.ordinal))
+    });
+    Ok(rows)
+}
+
+/// How many rows matched, up to `most`, and those of them that are visible, with their BM25.
+fn candidates(
+    connection: &Connection,
+    table: &str,
+    terms: &[String],
+    most: usize,
+) -> Result<(usize, Vec<(i64, f64)>), StorageError> {
+    // `rank` is more negative for better matches.
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT f.rowid, -f.rank, coalesce(s.state = 1, 0)
+         FROM (SELECT rowid, rank FROM {table} WHERE {table} MATCH ?1 ORDER BY rank LIMIT ?2) f
+         LEFT JOIN library_passages p ON p.id = f.rowid
+         LEFT JOIN library_sources s ON s.id = p.source"
+    ))?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let rows = statement.query_map((terms::any_of(terms), most), |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, f64>(1)?, row.get::<_, bool>(2)?))
+    })?;
+    let mut found = 0;
+    let mut visible = Vec::new();
+    for row in rows {
+        let (id, bm25, is_visible) = row?;
+        found += 1;
+        if is_visible {
+            visible.push((id, bm25));
+        }
+    }
+    Ok((found, visible))
+}
+
+fn row(connection: &Connection, id: i64) -> Result<Option<Row>, StorageError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.uri, s.title, p.heading, p.text, p.ordinal, p.entity
+         FROM library_passages p JOIN library_sources s ON s.id = p.source WHERE p.id = ?1",
+    )?;
+    let row = statement.query_row([id], |row| {
+        Ok(Row {
+            uri: row.get(0)?,
+            title: row.get(1)?,
+            heading: row.get(2)?,
+            text: row.get(3)?,
+            ordinal: row.get(4)?,
+            entity: row.get(5)?,
+            score: 0.0,
+        })
+    });
+    Ok(row.optional()?)
+}

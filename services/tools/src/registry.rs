@@ -1,0 +1,202 @@
+//! The kinds of tools there are, and how any of them is called.
+//!
+//! A call is checked before it starts, runs in a task of its own within the tool's time, and always
+//! comes to a result: what goes wrong inside, panics included, is told to the agent.
+
+use crate::arguments::{self, Arguments};
+use crate::kinds::{
+    Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, PromptRenderer,
+    TextCompletion, ToolKind,
+};
+use crate::library::Library;
+use crate::{Error, ToolCall, ToolResult, Tools};
+use agentfleet_graph::Graph;
+use agentfleet_models::ChatModel;
+use agentfleet_schema::CollectionName;
+use agentfleet_schema::config::ToolItem;
+use async_trait::async_trait;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
+
+/// Longest a call may take where the tool does not say.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the tools work with.
+#[derive(Clone)]
+pub struct ToolboxParts {
+    pub library: Library,
+    pub graph: Arc<dyn Graph>,
+    pub model: Arc<dyn ChatModel>,
+    /// Renders prompt items in a sandbox.
+    pub render: PromptRenderer,
+}
+
+impl std::fmt::Debug for ToolboxParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolboxParts").field("model", &self.model.describe()).finish_non_exhaustive()
+    }
+}
+
+/// All kinds of tools, by the name config items use.
+pub struct Toolbox {
+    kinds: BTreeMap<&'static str, Arc<dyn ToolKind>>,
+}
+
+impl std::fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Toolbox").field("kinds", &self.kinds.keys()).finish()
+    }
+}
+
+impl Toolbox {
+    /// Every kind this program has. One line each.
+    pub fn new(parts: ToolboxParts) -> Result<Self, Error> {
+        let ToolboxParts { library, graph, model, render } = parts;
+        Ok(Self::of(vec![
+            Arc::new(DocumentSearch::new(library.clone())),
+            Arc::new(DocumentFetch::new(library.clone())),
+            Arc::new(KnowledgeQuery::new(library, graph)),
+            Arc::new(TextCompletion::new(Arc::clone(&model), Arc::clone(&render))),
+            Arc::new(Prompt::new(model, render)),
+            Arc::new(Http::new()?),
+        ]))
+    }
+
+    fn of(kinds: Vec<Arc<dyn ToolKind>>) -> Self {
+        Self { kinds: kinds.into_iter().map(|kind| (kind.name(), kind)).collect() }
+    }
+
+    /// The names of the kinds, as a config item's `type` gives them.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        self.kinds.keys().copied().collect()
+    }
+}
+
+#[async_trait]
+impl Tools for Toolbox {
+    fn parameters(&self, tool: &ToolItem) -> Value {
+        match self.kinds.get(tool.kind.as_str()) {
+            Some(kind) => arguments::schema(&kind.arguments(tool)),
+            None => arguments::schema(&tool.arguments),
+        }
+    }
+
+    fn has_side_effects(&self, tool: &ToolItem) -> bool {
+        self.kinds
+            .get(tool.kind.as_str())
+            .map_or(tool.side_effects, |kind| kind.has_side_effects(tool))
+    }
+
+    async fn call(&self, call: ToolCall) -> Result<ToolResult, Error> {
+        let Some(kind) = self.kinds.get(call.tool.kind.as_str()).cloned() else {
+            let known: Vec<String> = self.kinds.keys().map(|name| format!("`{name}`")).collect();
+            return Ok(ToolResult::error(format!(
+                "tool `{}` has the unknown type `{}` (available: {})",
+                call.tool.name,
+                call.tool.kind,
+                known.join(", ")
+            )));
+        };
+        let arguments = match Arguments::check(&kind.arguments(&call.tool), &call.arguments) {
+            Ok(arguments) => arguments,
+            Err(faults) => return Ok(ToolResult::error(faults)),
+        };
+        let name = call.tool.name.clone();
+        let timeout = call.tool.timeout_ms.map_or(TIMEOUT, Duration::from_millis);
+        let collection = match &call.tool.collection {
+            Some(own) if !own.is_empty() => CollectionName::from(own.as_str()),
+            _ => call.collection,
+        };
+        let call = Call { tool: call.tool, arguments, collection, context: call.context, timeout };
+        let task = async move { kind.call(call).await }.in_current_span();
+        // Dropping the handle ends the task: nobody waits for it any more.
+        let task = AbortOnDropHandle::new(tokio::spawn(task));
+        match tokio::time::timeout(timeout, task).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(failed)) if failed.is_panic() => {
+                tracing::error!(tool = name, "a tool panicked");
+                Ok(ToolResult::error(format!("tool `{name}` failed inside; try another way")))
+            }
+            Ok(Err(_)) => Err(Error::Stopped),
+            Err(_) => Ok(ToolResult::error(format!(
+                "tool `{name}` did not end within {timeout:?}; ask for less, or allow it more with `timeout-ms`"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::CallContext;
+    use agentfleet_schema::config::{Snapshot, ToolArgument};
+
+    /// Does what its tool's name says.
+    struct Odd;
+
+    #[async_trait]
+    impl ToolKind for Odd {
+        fn name(&self) -> &'static str {
+            "odd"
+        }
+
+        fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
+            tool.arguments.clone()
+        }
+
+        async fn call(&self, call: Call) -> Result<ToolResult, Error> {
+            match call.tool.name.as_str() {
+                "panics" => panic!("as asked"),
+                "hangs" => std::future::pending().await,
+                _ => Ok(ToolResult {
+                    content: call.collection.to_string(),
+                    ..ToolResult::default()
+                }),
+            }
+        }
+    }
+
+    async fn call(name: &str, kind: &str, own: Option<&str>) -> ToolResult {
+        let call = ToolCall {
+            tool: ToolItem {
+                name: name.into(),
+                kind: kind.into(),
+                collection: own.map(Into::into),
+                timeout_ms: Some(20),
+                ..ToolItem::default()
+            },
+            arguments: BTreeMap::new(),
+            collection: "of the request".into(),
+            context: CallContext {
+                session: String::new(),
+                idempotency_key: String::new(),
+                config: Arc::new(Snapshot::default()),
+            },
+        };
+        Toolbox::of(vec![Arc::new(Odd)]).call(call).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn every_failure_inside_a_tool_is_a_result() {
+        for (name, kind, expected) in [
+            ("x", "none", "tool `x` has the unknown type `none` (available: `odd`)"),
+            ("panics", "odd", "tool `panics` failed inside; try another way"),
+            ("hangs", "odd", "tool `hangs` did not end within 20ms"),
+        ] {
+            let result = call(name, kind, None).await;
+            assert!(result.is_error && result.content.starts_with(expected), "{result:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tool_restricted_to_a_collection_sees_that_one() {
+        assert_eq!(call("x", "odd", None).await.content, "of the request");
+        assert_eq!(call("x", "odd", Some("")).await.content, "of the request");
+        assert_eq!(call("x", "odd", Some("its own")).await.content, "its own");
+    }
+}

@@ -1,0 +1,12 @@
+//! The tools against real stores: a database on disk, the embedded graph, a scripted model, and web
+//! servers on loopback.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod completion;
+mod documents;
+mod dossier;
+mod http;
+mod knowledge;
+mod loading;
+mod place;
+mod reloading;

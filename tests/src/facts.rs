@@ -1,0 +1,413 @@
+//! What has been seen so far, and the invariants that can be checked at the very effect that would
+//! break them. What only the end of a run can show is in `ending`.
+
+use crate::effect::{Effect, Fault};
+use crate::queues::Role;
+use crate::scenario::named_in;
+use crate::world::World;
+use agentfleet_broker::{Durability, MAX_PAYLOAD, Outgoing};
+use agentfleet_core::provenance::completion_status;
+use agentfleet_schema::config::JoinPolicy;
+use agentfleet_schema::records::{
+    Activity, Call, CompletionStatus, FanInRecord, FanOutRecord, JoinCause, OutcomeKind,
+    Publication, StepRecord,
+};
+use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
+use agentfleet_schema::{
+    AgentRequest, AgentResponse, CorrelationId, MessageId, Operation, SessionId, keys, uris,
+};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// A step of a session.
+pub type Place = (SessionId, u32);
+
+/// Everything remembered about a run.
+#[derive(Debug, Default)]
+pub struct Facts {
+    pub records: BTreeMap<Place, Arc<StepRecord>>,
+    pub verdicts: BTreeMap<Place, FanInRecord>,
+    /// Publications that a committed record allows.
+    allowed: HashSet<u64>,
+    /// Which step answered a correlation.
+    syntheses: BTreeMap<CorrelationId, Place>,
+    /// Ids of the messages that ended a dialog, by root.
+    pub ends: BTreeMap<SessionId, BTreeSet<MessageId>>,
+    /// Root sessions of a piece of work that was asked for from outside.
+    pub sessions: BTreeMap<String, BTreeSet<SessionId>>,
+    /// Steps that were asked for.
+    pub asked: BTreeSet<Place>,
+    /// Keys of the batches that reached the graph.
+    pub inserted: BTreeSet<String>,
+    pub faults: BTreeMap<Fault, u64>,
+    /// How often something worth counting happened.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+impl Facts {
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+}
+
+fn fingerprint(topic: &str, properties: &BTreeMap<String, String>, body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (topic, properties, body).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn allows(publication: &Publication) -> u64 {
+    fingerprint(&publication.topic, &publication.properties, publication.body.as_bytes())
+}
+
+impl World {
+    pub(crate) fn on_created(&mut self, key: &str, body: &[u8]) {
+        if let Some(rest) = key.strip_suffix("/outcome") {
+            match serde_json::from_slice::<StepRecord>(body) {
+                Ok(record) => self.on_outcome(rest, Arc::new(record)),
+                Err(error) => self.violate(format!("`{key}` is no step record: {error}")),
+            }
+        } else if key.ends_with("/fanin") {
+            match serde_json::from_slice::<FanInRecord>(body) {
+                Ok(verdict) => self.on_verdict(key, verdict),
+                Err(error) => self.violate(format!("`{key}` is no verdict: {error}")),
+            }
+        } else if key.starts_with("parked/") {
+            self.facts.count("parked");
+        } else if key.contains("/unknown/") {
+            self.facts.count("unknown calls");
+        } else if key.ends_with("/closed") {
+            self.facts.count("closed trees");
+        }
+    }
+
+    fn on_outcome(&mut self, key: &str, record: Arc<StepRecord>) {
+        let place: Place = (record.session.clone(), record.step);
+        if format!("{key}/outcome") != keys::outcome(&place.0, place.1) {
+            self.violate(format!("OR-2: the record of {place:?} lies at `{key}`"));
+        }
+        self.facts.count(match record.outcome {
+            OutcomeKind::Continue => "continued",
+            OutcomeKind::FanOut => "fan-outs",
+            OutcomeKind::Answer => "answers",
+            OutcomeKind::Pause => "pauses",
+            OutcomeKind::Cancelled => "cancelled",
+            OutcomeKind::Fail => "failures",
+        });
+        self.check_chain(&record);
+        self.check_choices(&record);
+        self.check_synthesis(&record);
+        self.check_stopped(&record);
+        for publication in &record.publications {
+            if publication.body.len() > MAX_PAYLOAD {
+                self.violate(format!("OR-1: step {place:?} can never be published: too large"));
+            }
+            self.facts.allowed.insert(allows(publication));
+        }
+        if record.parent.is_none() && record.step == 0 {
+            let work = self.task().and_then(|task| task.request.clone());
+            if let Some(name) = work.as_ref().and_then(|r| named_in(&r.question)) {
+                self.facts.sessions.entry(name.to_owned()).or_default().insert(place.0.clone());
+                let sessions = self.facts.sessions[name].len();
+                if sessions > 1 {
+                    self.violate(format!("OR-3: one request became {sessions} sessions: {name}"));
+                }
+            }
+        }
+        self.facts.records.insert(place, record);
+    }
+
+    /// The records of a session form one chain, and nothing follows its end.
+    fn check_chain(&mut self, record: &StepRecord) {
+        if record.step == 0 {
+            return;
+        }
+        let (session, step) = (&record.session, record.step);
+        let Some(before) = self.facts.records.get(&(session.clone(), step - 1)).cloned() else {
+            self.violate(format!("OR-2: {session} has a step {step} and no step before it"));
+            return;
+        };
+        if before.outcome.is_terminal() {
+            self.violate(format!("OR-3: {session} goes on at step {step} after its end"));
+        }
+        if record.previous.as_ref() != Some(&before.identity()) {
+            self.violate(format!(
+                "OR-2: step {step} of {session} does not follow from the record before it"
+            ));
+        }
+        if before.config_version != 0 && record.config_version != before.config_version {
+            self.violate(format!("step {step} of {session} is not under its run's config"));
+        }
+    }
+
+    fn check_choices(&mut self, record: &StepRecord) {
+        let routed = record.routed.iter().flat_map(|routed| &routed.decisions);
+        for decision in routed.chain(&record.decisions) {
+            if !decision.options.contains(&decision.chosen) {
+                let what = format!("PV-2: `{}` is none of {:?}", decision.chosen, decision.options);
+                self.violate(what);
+                return;
+            }
+        }
+        if let Activity::Iterated(iterated) = &record.activity
+            && !iterated.is_error
+            && !iterated.candidates.contains(&iterated.action)
+        {
+            self.violate(format!("PV-2: `{}` was no candidate", iterated.action));
+        }
+    }
+
+    fn check_synthesis(&mut self, record: &StepRecord) {
+        let (correlation, members) = match &record.activity {
+            Activity::Concluded(end) => match &end.fan_in {
+                Some(fan_in) => (fan_in.correlation.clone(), Some(&fan_in.members)),
+                None => return,
+            },
+            Activity::FannedOut(fan_out) => match &fan_out.after {
+                Some(after) => (after.clone(), None),
+                None => return,
+            },
+            Activity::None | Activity::Iterated(_) => return,
+        };
+        let place: Place = (record.session.clone(), record.step);
+        self.facts.count("syntheses");
+        if let Some(other) = self.facts.syntheses.insert(correlation.clone(), place.clone()) {
+            self.violate(format!("FI-1: {correlation} was synthesised at {other:?} and {place:?}"));
+        }
+        let fan_out = (record.session.clone(), record.step - 1);
+        match self.facts.verdicts.get(&fan_out) {
+            None => self.violate(format!("FI-2: {place:?} synthesised without a verdict")),
+            Some(verdict) => {
+                if verdict.correlation != correlation
+                    || members.is_some_and(|members| *members != verdict.members)
+                {
+                    self.violate(format!("FI-3: {place:?} did not read its verdict"));
+                }
+            }
+        }
+    }
+
+    /// A step that was told to stop is not committed as if it had worked.
+    fn check_stopped(&mut self, record: &StepRecord) {
+        let worked = matches!(
+            record.outcome,
+            OutcomeKind::Answer | OutcomeKind::Continue | OutcomeKind::FanOut
+        );
+        let stop = self.task().and_then(|task| task.stop_seen.clone());
+        if worked && let Some(stop) = stop {
+            let place = (record.session.clone(), record.step);
+            self.violate(format!("BG-1: {place:?} was worked although {stop}"));
+        }
+        // What a record says of a call with side effects is what happened.
+        for call in &record.calls {
+            let Call::Tool { name, arguments, result, is_error: false, .. } = call else { continue };
+            let happened = self.executed.iter().any(|done| {
+                done.tool == *name && done.arguments == *arguments && done.content == *result
+            });
+            if name == "write" && !happened {
+                self.violate(format!("TL-1: a record tells of a call that was not made: {result}"));
+                return;
+            }
+        }
+    }
+
+    fn on_verdict(&mut self, key: &str, verdict: FanInRecord) {
+        let place = self.facts.records.iter().find_map(|(place, _)| {
+            (keys::fan_in(&place.0, place.1) == key).then(|| place.clone())
+        });
+        let Some(place) = place else {
+            self.violate(format!("FI-2: the verdict `{key}` belongs to no committed step"));
+            return;
+        };
+        self.facts.count(match verdict.cause {
+            JoinCause::Complete => "verdicts: complete",
+            JoinCause::Enough => "verdicts: enough",
+            JoinCause::Deadline => "verdicts: deadline",
+        });
+        if let Err(what) = self.check_verdict(&place, &verdict) {
+            self.violate(what);
+        }
+        let fan_out = self.documents.get(&keys::fan_out(&place.0, place.1));
+        if let Some(Ok(fan_out)) = fan_out.map(|b| serde_json::from_slice::<FanOutRecord>(b)) {
+            self.facts.allowed.insert(allows(&fan_out.synthesis));
+        }
+        self.facts.verdicts.insert(place, verdict);
+    }
+
+    fn check_verdict(&self, place: &Place, verdict: &FanInRecord) -> Result<(), String> {
+        let Activity::FannedOut(fan_out) = &self.facts.records[place].activity else {
+            return Err(format!("FI-2: a verdict on {place:?}, which fanned out to nobody"));
+        };
+        let mut named: Vec<_> = verdict.members.iter().map(|m| (m.index, &m.session)).collect();
+        named.extend(verdict.missing.iter().map(|child| (child.index, &child.session)));
+        named.sort();
+        let children: Vec<_> = fan_out.children.iter().map(|c| (c.index, &c.session)).collect();
+        if named != children {
+            return Err(format!("FI-3: the verdict on {place:?} names {named:?} of {children:?}"));
+        }
+        for member in &verdict.members {
+            let Some(end) = self.end_of(&member.session) else {
+                return Err(format!("FI-2: {} is a member before its end", member.session));
+            };
+            let told = (member.status, member.document.as_str(), member.tokens);
+            let document = uris::answer_document(&member.session);
+            let own = (completion_status(end), document.as_str(), end.tokens_total);
+            if told != own {
+                return Err(format!("FI-3: {} is told as {told:?}, is {own:?}", member.session));
+            }
+        }
+        let answered =
+            verdict.members.iter().filter(|m| m.status == CompletionStatus::Answered).count();
+        let policy = self.policy(place);
+        let allowed = match verdict.cause {
+            JoinCause::Complete => verdict.missing.is_empty(),
+            JoinCause::Enough => match policy {
+                JoinPolicy::All => false,
+                JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
+            },
+            JoinCause::Deadline => self.now >= fan_out.join_deadline,
+        };
+        if !allowed {
+            return Err(format!("FI-2: {place:?} concluded too early ({:?})", verdict.cause));
+        }
+        Ok(())
+    }
+
+    /// The join policy of a fan-out, as its committed task type has it.
+    pub(crate) fn policy(&self, place: &Place) -> JoinPolicy {
+        let record = self.documents.get(&keys::fan_out(&place.0, place.1));
+        record
+            .and_then(|body| serde_json::from_slice::<FanOutRecord>(body).ok())
+            .map_or(JoinPolicy::All, |fan_out| fan_out.policy)
+    }
+
+    /// The record that ended a session.
+    pub(crate) fn end_of(&self, session: &SessionId) -> Option<&Arc<StepRecord>> {
+        let from = (session.clone(), 0);
+        let to = (session.clone(), u32::MAX);
+        let (_, last) = self.facts.records.range(from..=to).next_back()?;
+        last.outcome.is_terminal().then_some(last)
+    }
+
+    /// Every effect that is published comes from a committed record (OR-2), except for a message
+    /// that is put back as it came, and for chunks.
+    pub(crate) fn on_publish(&mut self, message: &Outgoing) {
+        let topic = message.topic.as_str();
+        let print = fingerprint(topic, &message.properties, &message.payload);
+        let Some(task) = self.current.and_then(|id| self.tasks.get(&id)) else { return };
+        let put_back = || {
+            task.deliveries.iter().any(|d| {
+                fingerprint(d.topic.as_str(), &d.properties, &d.payload) == print
+            })
+        };
+        let chunk = message.topic == AGENT_RESPONSE && message.durability == Durability::Process;
+        if message.topic == AGENT_REQUEST {
+            let property = |name: &str| message.properties.get(name).map(String::as_str);
+            if let (Some(session), Some(Ok(step))) =
+                (property(property::SESSION), property(property::STEP).map(str::parse::<u32>))
+            {
+                self.facts.asked.insert((session.into(), step));
+            }
+        }
+        if task.role == Role::Producer || chunk || self.facts.allowed.contains(&print) || put_back()
+        {
+            return;
+        }
+        let body = String::from_utf8_lossy(&message.payload).into_owned();
+        self.violate(format!(
+            "OR-2: published to `{topic}` what no committed record says: {:?} {body}",
+            message.properties
+        ));
+    }
+
+    pub(crate) fn on_response(&mut self, root: &str, response: &AgentResponse) {
+        if !response.end_of_dialog {
+            return;
+        }
+        let root = SessionId::from(root);
+        if response.session_id != root {
+            self.violate(format!("OR-3: subagent {} ended the dialog", response.session_id));
+        }
+        if self.end_of(&root).is_none() {
+            self.violate(format!("OR-3: the dialog of {root} ended before its record"));
+        }
+        let ids = self.facts.ends.entry(root.clone()).or_default();
+        ids.insert(response.message_id.clone());
+        if ids.len() > 1 {
+            let ids = ids.len();
+            self.violate(format!("OR-3: {root} has {ids} ends of its dialog"));
+        }
+    }
+
+    /// What a worker was told when it looked its step up.
+    pub(crate) fn on_read(&mut self, keys: &[String], found: &[Option<Arc<[u8]>>]) {
+        let now = self.now;
+        let Some(task) = self.task() else { return };
+        let (Role::Orchestrator, Some(request)) = (task.role, task.request.as_ref()) else {
+            return;
+        };
+        let own = request.control.fan_in_step.map(|step| keys::fan_in(&request.session_id, step));
+        let mut stop = None;
+        for (key, body) in keys.iter().zip(found) {
+            if body.is_none() {
+                continue;
+            }
+            if key.contains("/unknown/") {
+                task.unknown_seen = true;
+            } else if key.ends_with("/closed") {
+                stop = Some("its tree was closed");
+            } else if key.ends_with("/tombstone") {
+                stop = Some("its tree was erased");
+            } else if key.ends_with("/fanin") && own.as_ref() != Some(key) {
+                stop = Some("a fan-out above it was decided");
+            }
+        }
+        let deadline = request.control.hard_deadline;
+        if deadline != 0 && now >= deadline && keys.len() > 1 {
+            stop = Some("its time was used up");
+        }
+        if let Some(stop) = stop {
+            task.stop_seen.get_or_insert(stop.to_owned());
+        }
+    }
+
+    /// Model or tool is about to start (BG-1).
+    pub(crate) fn on_start(&mut self, effect: &Effect) {
+        let stop = self.task().and_then(|task| task.stop_seen.clone());
+        if let Some(stop) = stop {
+            self.violate(format!("BG-1: started although {stop}: {effect}"));
+        }
+    }
+
+    /// A session that has spent its tokens asks nothing more, except for its synthesis to be told.
+    pub(crate) fn on_chat(&mut self, operation: Operation) {
+        self.facts.count("model calls");
+        let Some(request) = self.task().and_then(|task| task.request.as_ref()) else { return };
+        let spent = request.control.tokens_spent;
+        let poor = request.limits.max_tokens.is_some_and(|max| spent >= max);
+        if poor && matches!(operation, Operation::React | Operation::Decompose) {
+            self.violate(format!("BG-1: asked the model with {spent} tokens spent"));
+        }
+    }
+
+    /// A call with side effects starts (TL-1).
+    pub(crate) fn on_side_effect(&mut self, key: &str) {
+        self.facts.count("side effects");
+        let starts = self.starts.entry(key.to_owned()).or_default();
+        *starts += 1;
+        if *starts > 1 {
+            self.violate(format!("TL-1: call `{key}` was started twice"));
+        }
+        if self.task().is_some_and(|task| task.unknown_seen) {
+            self.violate(format!(
+                "TL-1: call `{key}` was started although an equal one's end is unknown"
+            ));
+        }
+    }
+
+    /// The request in a delivery, as its worker will read it.
+    pub(crate) fn request_in(payload: &[u8]) -> Option<AgentRequest> {
+        serde_json::from_slice(payload).ok()
+    }
+}

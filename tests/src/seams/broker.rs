@@ -1,0 +1,129 @@
+//! The queue: publishing and settling. Receiving is the scheduler's.
+
+use super::{Seam, busy};
+use crate::effect::{Effect, Fault, Verb};
+use agentfleet_broker::{
+    Broker, Consumer, Delivery, Error, MAX_PAYLOAD, Outgoing, Retained, Subscription,
+};
+use agentfleet_schema::Millis;
+use agentfleet_schema::topics::Topic;
+use async_trait::async_trait;
+use std::time::Duration;
+
+impl Seam {
+    async fn settle(
+        &self,
+        effect: Effect,
+        act: impl FnOnce(&mut crate::world::World),
+    ) -> Result<(), Error> {
+        self.act(effect, |world, fault| match fault {
+            Some(Fault::Refused) => Err(Error::Storage(busy())),
+            fault => {
+                act(world);
+                if fault == Some(Fault::ReplyLost) { Err(Error::Storage(busy())) } else { Ok(()) }
+            }
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Broker for Seam {
+    async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error> {
+        if let Some(large) = messages.iter().find(|m| m.payload.len() > MAX_PAYLOAD) {
+            return Err(Error::TooLarge {
+                topic: large.topic.clone(),
+                size: large.payload.len(),
+                limit: MAX_PAYLOAD,
+            });
+        }
+        self.act(Effect::publish(&messages), |world, fault| {
+            if fault == Some(Fault::Refused) {
+                return Err(Error::Storage(busy()));
+            }
+            let times = if fault == Some(Fault::Doubled) { 2 } else { 1 };
+            for message in &messages {
+                for _ in 0..times {
+                    world.publish(message);
+                }
+            }
+            if fault == Some(Fault::ReplyLost) { Err(Error::Storage(busy())) } else { Ok(()) }
+        })
+        .await
+    }
+
+    async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error> {
+        Ok(Box::new(Receiver { seam: self.clone(), subscription }))
+    }
+
+    async fn ack(&self, delivery: &Delivery) -> Result<(), Error> {
+        let receipt = delivery.receipt;
+        let effect = Effect::new(Verb::Ack, &*delivery.message_id);
+        self.settle(effect, |world| world.queues.ack(receipt)).await
+    }
+
+    async fn nack(&self, delivery: &Delivery, delay: Duration) -> Result<(), Error> {
+        let receipt = delivery.receipt;
+        let effect = Effect::new(Verb::Nack, format!("{} for {delay:?}", delivery.message_id));
+        let delay = delay.as_millis() as Millis;
+        self.settle(effect, |world| world.queues.nack(receipt, world.now + delay)).await
+    }
+
+    async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<(), Error> {
+        let receipt = delivery.receipt;
+        let effect = Effect::new(Verb::DeadLetter, format!("{}: {reason}", delivery.message_id));
+        self.settle(effect, |world| {
+            let now = world.now;
+            world.queues.dead_letter(receipt, reason, now);
+        })
+        .await
+    }
+
+    /// Leases last as long as their task, unless the scheduler says otherwise.
+    async fn extend(&self, _: &Delivery) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn read(
+        &self,
+        topic: &Topic,
+        _: &str,
+        _: i64,
+        _: usize,
+    ) -> Result<Vec<Retained>, Error> {
+        Err(Error::NotRetained(topic.clone()))
+    }
+
+    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
+        Ok(Vec::new())
+    }
+}
+
+/// A consumer for the shipped consume loop.
+struct Receiver {
+    seam: Seam,
+    subscription: Subscription,
+}
+
+#[async_trait]
+impl Consumer for Receiver {
+    async fn receive(&mut self, max: usize) -> Result<Vec<Delivery>, Error> {
+        loop {
+            let received = self.seam.shared.with(|world| {
+                let now = world.now;
+                let queue = world.queues.list.iter().find(|queue| {
+                    queue.subscription.topic == self.subscription.topic
+                        && queue.subscription.name == self.subscription.name
+                });
+                let Some(queue) = queue else { return Vec::new() };
+                let role = queue.role;
+                let ready: Vec<u64> = queue.ready(now).take(max).collect();
+                ready.into_iter().filter_map(|id| world.queues.claim(role, id, 0, now)).collect()
+            });
+            if !received.is_empty() {
+                return Ok(received);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}

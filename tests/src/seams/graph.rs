@@ -1,0 +1,103 @@
+//! The graph: linearizable, a real SPARQL engine over a store in memory.
+
+use super::{Seam, busy};
+use crate::effect::{Effect, Fault, Verb};
+use crate::world::World;
+use agentfleet_graph::{Answer, Batch, Error, Graph, QueryOptions, Solutions};
+use agentfleet_schema::{Term, TermType, Triple};
+use async_trait::async_trait;
+use oxigraph::model::{GraphName, Literal, NamedNode, Quad, Term as RdfTerm, Variable};
+use oxigraph::sparql::{QueryResults, SparqlEvaluator};
+
+#[async_trait]
+impl Graph for Seam {
+    async fn insert(&self, batches: Vec<Batch>) -> Result<(), Error> {
+        let keys: Vec<&str> = batches.iter().map(|batch| batch.key.as_str()).collect();
+        let effect = Effect::new(Verb::Insert, keys.join(", "));
+        self.act(effect, |world, fault| {
+            if fault == Some(Fault::Refused) {
+                return Err(Error::Storage(busy()));
+            }
+            batches.iter().try_for_each(agentfleet_graph::validate)?;
+            for batch in &batches {
+                insert(world, batch);
+            }
+            if fault == Some(Fault::ReplyLost) { Err(Error::Storage(busy())) } else { Ok(()) }
+        })
+        .await
+    }
+
+    async fn query(
+        &self,
+        sparql: &str,
+        bindings: &[(&str, Term)],
+        _: QueryOptions,
+    ) -> Result<Answer, Error> {
+        let about: Vec<&str> = bindings.iter().map(|(_, term)| term.value.as_str()).collect();
+        self.act(Effect::new(Verb::Query, about.join(", ")), |world, fault| {
+            if fault == Some(Fault::Refused) {
+                return Err(Error::Storage(busy()));
+            }
+            Ok(query(world, sparql, bindings))
+        })
+        .await
+    }
+}
+
+fn insert(world: &mut World, batch: &Batch) {
+    world.facts.inserted.insert(batch.key.clone());
+    for triple in &batch.triples {
+        if let Some(quad) = quad(triple) {
+            world.graph.insert(&quad).expect("an insert in memory");
+        }
+    }
+}
+
+/// Provenance has no blank nodes and no triple terms.
+fn quad(triple: &Triple) -> Option<Quad> {
+    let node = |iri: &str| NamedNode::new_unchecked(iri);
+    let graph = triple.g.as_deref().map_or(GraphName::DefaultGraph, |g| node(g).into());
+    Some(Quad::new(node(&triple.s.iri), node(&triple.p.iri), rdf(&triple.o)?, graph))
+}
+
+fn rdf(term: &Term) -> Option<RdfTerm> {
+    Some(match term.kind {
+        TermType::Iri => NamedNode::new_unchecked(&term.iri).into(),
+        TermType::Literal if term.datatype.is_empty() => {
+            Literal::new_simple_literal(&term.value).into()
+        }
+        TermType::Literal => {
+            let datatype = NamedNode::new_unchecked(&term.datatype);
+            Literal::new_typed_literal(&term.value, datatype).into()
+        }
+        TermType::Blank | TermType::Triple => return None,
+    })
+}
+
+fn query(world: &World, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
+    let mut prepared = SparqlEvaluator::new().parse_query(sparql).expect("shipped queries parse");
+    for (name, term) in bindings {
+        let value = rdf(term).expect("a term that can be bound");
+        prepared = prepared.substitute_variable(Variable::new_unchecked(*name), value);
+    }
+    prepared.dataset_mut().set_default_graph_as_union();
+    match prepared.on_store(&world.graph).execute().expect("shipped queries run") {
+        QueryResults::Boolean(value) => Answer::Boolean(value),
+        QueryResults::Solutions(found) => {
+            let variables = found.variables().iter().map(|v| v.as_str().to_owned()).collect();
+            let rows = found
+                .map(|row| row.expect("a row").values().iter().map(|v| v.as_ref().map(wire)).collect())
+                .collect();
+            Answer::Solutions(Solutions { variables, rows })
+        }
+        QueryResults::Graph(_) => unreachable!("the fleet asks for rows only"),
+    }
+}
+
+fn wire(term: &RdfTerm) -> Term {
+    match term {
+        RdfTerm::NamedNode(node) => Term::iri(node.as_str()),
+        RdfTerm::Literal(literal) => Term::text(literal.value()),
+        RdfTerm::BlankNode(_) | RdfTerm::Triple(_) => Term::default(),
+    }
+}

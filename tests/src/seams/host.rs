@@ -1,0 +1,15 @@
+//! Time, which only the scheduler moves, and nonces by number.
+
+use super::Seam;
+use agentfleet_runtime::Host;
+use agentfleet_schema::Millis;
+
+impl Host for Seam {
+    fn now(&self) -> Millis {
+        self.shared.with(|world| world.now)
+    }
+
+    fn nonce(&self) -> String {
+        self.shared.with(|world| world.nonce())
+    }
+}

@@ -1,0 +1,122 @@
+//! What the simulated model says.
+
+use crate::scenario::{Kind, Scenario, Use, question};
+use agentfleet_models::ModelRequest;
+use agentfleet_schema::Operation;
+use agentfleet_schema::config::JoinPolicy;
+use serde_json::{Value, json};
+
+/// Equal for two attempts at the same step.
+pub fn same(name: &str, request: &ModelRequest) -> String {
+    format!("{name} {} {} {}", request.operation.as_str(), done(request), rounds_left(request))
+}
+
+/// Iterations in the history.
+fn done(request: &ModelRequest) -> usize {
+    let history = request.inputs["history"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_iteration =
+        |step: &&Value| !matches!(step["action"].as_str(), Some("decompose" | "aggregate"));
+    history.iter().filter(is_iteration).count()
+}
+
+fn rounds_left(request: &ModelRequest) -> u64 {
+    request.inputs["rounds_left"].as_u64().unwrap_or_default()
+}
+
+/// The reply. `variation` is 0 unless an earlier attempt at the same step was answered, and the
+/// model is one that does not say the same twice.
+pub fn reply(scenario: &Scenario, name: &str, request: &ModelRequest, variation: u32) -> String {
+    let kind = scenario.works.get(name).map(|work| work.kind.clone()).unwrap_or_default();
+    match request.operation {
+        Operation::ClassifyTaskType => {
+            let choice = match scenario.policy {
+                JoinPolicy::All => "general",
+                JoinPolicy::AtLeast(_) => "quorum",
+            };
+            json!({"choice": choice, "signal": "s", "rationale": "r"}).to_string()
+        }
+        Operation::SelectPattern => {
+            let choice = match kind {
+                Kind::React(_) => "react",
+                Kind::Supervisor(_) => "supervisor",
+            };
+            json!({"choice": choice, "signal": "s", "rationale": "r"}).to_string()
+        }
+        Operation::React => react(name, &kind, done(request), variation),
+        Operation::Decompose => {
+            let first = rounds(&kind).first().cloned().unwrap_or_default();
+            json!({"thought": format!("why {variation}"), "goals": goals(scenario, first, variation)})
+                .to_string()
+        }
+        Operation::Review => {
+            let round = u64::from(scenario.max_rounds).saturating_sub(rounds_left(request));
+            let next = rounds(&kind).get(round as usize).cloned().unwrap_or_default();
+            if next.is_empty() || variation % 2 == 1 {
+                json!({"decision": "answer", "signal": "s", "rationale": "r"}).to_string()
+            } else {
+                let goals = goals(scenario, next, variation);
+                json!({"decision": "investigate", "signal": "s", "rationale": "r", "goals": goals})
+                    .to_string()
+            }
+        }
+        Operation::Synthesise => {
+            let count = request.inputs["results"].as_array().map_or(0, Vec::len);
+            format!("Synthesis of {name} from {count} results, wording {variation}.")
+        }
+        Operation::Complete | Operation::Prompt => String::new(),
+    }
+}
+
+fn rounds(kind: &Kind) -> &[Vec<String>] {
+    match kind {
+        Kind::React(_) => &[],
+        Kind::Supervisor(rounds) => rounds,
+    }
+}
+
+fn goals(scenario: &Scenario, mut names: Vec<String>, variation: u32) -> Vec<Value> {
+    if variation > 0 && !names.is_empty() {
+        let by = variation as usize % names.len();
+        names.rotate_left(by);
+        if variation % 2 == 1 && names.len() > 2 {
+            names.pop();
+        }
+    }
+    names
+        .iter()
+        .map(|name| {
+            let pattern = match scenario.works.get(name).map(|work| &work.kind) {
+                Some(Kind::Supervisor(_)) => "supervisor",
+                Some(Kind::React(_)) | None => "react",
+            };
+            json!({"goal": question(name), "pattern": pattern, "context": ""})
+        })
+        .collect()
+}
+
+fn react(name: &str, kind: &Kind, done: usize, variation: u32) -> String {
+    let uses: &[Use] = match kind {
+        Kind::React(uses) => uses,
+        Kind::Supervisor(_) => &[],
+    };
+    let thought = format!("Thought: step {done} of {name}, wording {variation}\n");
+    let finish = || format!("{thought}Final Answer: the answer of {name}, wording {variation}");
+    let Some(planned) = uses.get(done) else { return finish() };
+    // Two calls in a row are equal, so that an equal call is met where the first's end is unknown.
+    let item = if variation == 0 {
+        format!("{name}-{}", done / 2)
+    } else {
+        format!("{name}-{done}-{variation}")
+    };
+    let call = |tool: &str| {
+        format!("{thought}Action: {tool}\nArgs: {}", json!({"item": item}))
+    };
+    match (variation % 4, planned) {
+        // Another attempt may see no need for a call at all.
+        (2, _) => finish(),
+        (3, Use::Write) | (_, Use::Read) => call("read"),
+        (_, Use::Write) => call("write"),
+        (_, Use::Unknown) => call("ask-the-oracle"),
+        (_, Use::Garbage) => "Action:".to_owned(),
+    }
+}

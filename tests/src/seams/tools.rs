@@ -1,0 +1,58 @@
+//! Tools that count their starts. A call lasts: its process may die while it runs.
+
+use super::{Seam, busy};
+use crate::effect::{Effect, Fault, Verb, When};
+use crate::world::Executed;
+use agentfleet_schema::config::ToolItem;
+use agentfleet_tools::{Error, ToolCall, ToolResult, Tools};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+#[async_trait]
+impl Tools for Seam {
+    fn parameters(&self, _: &ToolItem) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn call(&self, call: ToolCall) -> Result<ToolResult, Error> {
+        let key = call.context.idempotency_key.clone();
+        let tool = call.tool.name.clone();
+        let effect = Effect::new(Verb::Call, format!("{tool} {:?} as {key}", call.arguments));
+        self.pause(When::Before, &effect).await;
+        let fault = self.shared.with(|world| {
+            let fault = world.strike(&effect);
+            world.log(&effect, fault);
+            world.on_start(&effect);
+            if fault != Some(Fault::Refused) && call.tool.side_effects {
+                world.on_side_effect(&key);
+            }
+            fault
+        });
+        if fault == Some(Fault::Refused) {
+            return Err(Error::Storage(busy()));
+        }
+        self.pause(When::During, &effect).await;
+        let content = self.shared.with(|world| {
+            let content = format!("{tool} result {}", world.executed.len() + 1);
+            if call.tool.side_effects {
+                world.executed.push(Executed {
+                    key,
+                    tool,
+                    arguments: call.arguments,
+                    content: content.clone(),
+                });
+            }
+            content
+        });
+        self.pause(When::After, &effect).await;
+        match fault {
+            Some(Fault::ReplyLost) => Err(Error::Storage(busy())),
+            Some(Fault::Permanent) => Ok(ToolResult {
+                content: format!("Error: {content} was not what was hoped for"),
+                is_error: true,
+                ..ToolResult::default()
+            }),
+            _ => Ok(ToolResult { content, ..ToolResult::default() }),
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Exit codes; `agentfleet --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// The run ended in an error.
     Failed = 1,
     /// The command line or the settings were wrong.
@@ -19,31 +19,31 @@ pub(crate) enum Exit {
 
 /// A failed command.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     pub exit: Exit,
     pub message: String,
     pub hint: Option<String>,
 }
 
 impl Failure {
-    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into(), hint: None }
     }
 
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+    pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(Exit::NotFound, message)
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    pub(crate) fn within(mut self, place: &str) -> Self {
+    pub fn within(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
         self
     }

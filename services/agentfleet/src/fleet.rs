@@ -21,7 +21,7 @@ use agentfleet_runtime::{
 use agentfleet_schema::topics;
 use agentfleet_storage::Database;
 use agentfleet_tools::library::Library;
-use agentfleet_tools::{Toolbox, ToolboxParts};
+use agentfleet_tools::{Toolbox, ToolboxParts, Tools};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// The queue and the librarian of a data directory: enough to ask and to read answers.
-#[derive(Clone)]
-pub(crate) struct Store {
+#[derive(Clone, Debug)]
+pub struct Store {
     pub database: Database,
     pub broker: EmbeddedBroker,
     pub documents: EmbeddedDocuments,
@@ -38,7 +38,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn open(settings: &Settings) -> Result<Self, Failure> {
+    pub fn open(settings: &Settings) -> Result<Self, Failure> {
         let database = Database::open(&settings.data)?;
         let retain =
             [(topics::AGENT_RESPONSE, settings.retention)].into_iter().collect();
@@ -49,12 +49,26 @@ impl Store {
     }
 
     /// Creates every subscription, so that nothing published early is missed, and seeds the config.
-    pub(crate) async fn prepare(&self, settings: &Settings) -> Result<(), Failure> {
+    pub async fn prepare(&self, settings: &Settings) -> Result<(), Failure> {
         self.config.seed(agentfleet_config::seed::embedded()?).await?;
         for subscription in subscriptions(settings) {
             drop(self.broker.subscribe(subscription).await?);
         }
         Ok(())
+    }
+}
+
+impl Store {
+    /// Whether anything was published for a root session yet.
+    pub async fn knows(&self, root: &agentfleet_schema::SessionId) -> Result<bool, Failure> {
+        let key = agentfleet_schema::keys::step(root, 0);
+        if !self.documents.list(&key).await?.is_empty() {
+            return Ok(true);
+        }
+        // A request that waits for its first worker has left nothing but its message.
+        Ok(self.broker.backlog().await?.iter().any(|(name, count)| {
+            *count > 0 && name.starts_with(topics::AGENT_REQUEST.as_str())
+        }))
     }
 }
 
@@ -73,17 +87,25 @@ fn subscriptions(settings: &Settings) -> [Subscription; 5] {
 
 /// Everything of a data directory, the graph and the tools included.
 #[derive(Clone)]
-pub(crate) struct Engine {
+pub struct Engine {
     pub store: Store,
     pub graph: EmbeddedGraph,
     pub library: Library,
     pub model: Choice,
+    pub tools: Arc<dyn Tools>,
+    pub limits: FleetLimits,
     pub host: Arc<dyn Host>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("model", &self.model).finish_non_exhaustive()
+    }
 }
 
 impl Engine {
     /// Opens the graph beside the store. `progress` sees the quads read so far and those there are.
-    pub(crate) async fn open(
+    pub async fn open(
         store: Store,
         settings: &Settings,
         progress: &(dyn Fn(u64, u64) + Send + Sync),
@@ -91,7 +113,21 @@ impl Engine {
         let graph = open_graph(&store, settings, progress).await?;
         let library = Library::open(store.database.clone(), Arc::new(graph.clone()))?;
         let model = choose_model(settings).await?;
-        Ok(Self { store, graph, library, model, host: Arc::new(SystemHost) })
+        let tools = Toolbox::new(ToolboxParts {
+            library: library.clone(),
+            graph: Arc::new(graph.clone()),
+            model: Arc::clone(&model.model),
+            render: Arc::new(render),
+        })?;
+        Ok(Self {
+            store,
+            graph,
+            library,
+            model,
+            tools: Arc::new(tools),
+            limits: fleet_limits(settings),
+            host: Arc::new(SystemHost),
+        })
     }
 
     fn committer(&self) -> Arc<dyn Committer> {
@@ -102,15 +138,15 @@ impl Engine {
         ))
     }
 
-    pub(crate) fn broker(&self) -> Arc<dyn Broker> {
+    pub fn broker(&self) -> Arc<dyn Broker> {
         Arc::new(self.store.broker.clone())
     }
 
-    pub(crate) fn documents(&self) -> Arc<dyn Documents> {
+    pub fn documents(&self) -> Arc<dyn Documents> {
         Arc::new(self.store.documents.clone())
     }
 
-    pub(crate) fn aggregator_parts(&self) -> aggregator::Parts {
+    pub fn aggregator_parts(&self) -> aggregator::Parts {
         aggregator::Parts {
             broker: self.broker(),
             documents: self.documents(),
@@ -120,28 +156,13 @@ impl Engine {
         }
     }
 
-    pub(crate) fn endings(&self) -> Endings {
+    pub fn endings(&self) -> Endings {
         Endings::new(self.aggregator_parts())
     }
 
     fn orchestrator(&self, settings: &Settings) -> Result<(Orchestrator, Subscription), Failure> {
-        let tools = Toolbox::new(ToolboxParts {
-            library: self.library.clone(),
-            graph: Arc::new(self.graph.clone()),
-            model: Arc::clone(&self.model.model),
-            render: Arc::new(render),
-        })?;
-        let millis = |time: Duration| time.as_millis() as u64;
         let options = OrchestratorOptions {
-            limits: FleetLimits {
-                max_iterations: settings.max_iterations,
-                max_subagents: settings.max_subagents,
-                max_depth: settings.max_depth,
-                max_sessions: settings.max_sessions,
-                subagent_timeout_ms: millis(settings.subagent_timeout),
-                run_timeout_ms: millis(settings.run_timeout),
-                ..FleetLimits::default()
-            },
+            limits: self.limits.clone(),
             max_attempts: settings.max_attempts,
             model_timeout: settings.model_timeout,
             tool_timeout: settings.tool_timeout,
@@ -156,10 +177,23 @@ impl Engine {
             graph: Arc::new(self.graph.clone()),
             config: Arc::new(self.store.config.clone()) as Arc<dyn ConfigStore>,
             model: Arc::clone(&self.model.model),
-            tools: Arc::new(tools),
+            tools: Arc::clone(&self.tools),
             host: Arc::clone(&self.host),
         };
         Ok((Orchestrator::new(parts, options), subscription))
+    }
+}
+
+fn fleet_limits(settings: &Settings) -> FleetLimits {
+    let millis = |time: Duration| time.as_millis() as u64;
+    FleetLimits {
+        max_iterations: settings.max_iterations,
+        max_subagents: settings.max_subagents,
+        max_depth: settings.max_depth,
+        max_sessions: settings.max_sessions,
+        subagent_timeout_ms: millis(settings.subagent_timeout),
+        run_timeout_ms: millis(settings.run_timeout),
+        ..FleetLimits::default()
     }
 }
 
@@ -174,7 +208,7 @@ fn render(
 }
 
 /// Opens the graph of a store.
-pub(crate) async fn open_graph(
+pub async fn open_graph(
     store: &Store,
     settings: &Settings,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
@@ -184,7 +218,7 @@ pub(crate) async fn open_graph(
 }
 
 /// The model the settings and the environment name.
-pub(crate) async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
+pub async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
     let mut options = ModelOptions::from_environment();
     options.model = (settings.model != "auto").then(|| settings.model.clone());
     options.base_url.clone_from(&settings.base_url);
@@ -193,7 +227,7 @@ pub(crate) async fn choose_model(settings: &Settings) -> Result<Choice, Failure>
 
 /// Which roles a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Roles {
+pub enum Roles {
     All,
     Orchestrator,
     Aggregator,
@@ -207,13 +241,14 @@ impl Roles {
 }
 
 /// Roles at work in this process.
-pub(crate) struct Fleet {
+#[derive(Debug)]
+pub struct Fleet {
     stop: CancellationToken,
     tasks: JoinSet<Result<(), agentfleet_runtime::Error>>,
 }
 
 impl Fleet {
-    pub(crate) fn start(
+    pub fn start(
         engine: &Engine,
         settings: &Settings,
         roles: Roles,
@@ -262,7 +297,7 @@ impl Fleet {
     }
 
     /// Stops receiving, finishes what is in flight, hands back the rest.
-    pub(crate) async fn drain(mut self) {
+    pub async fn drain(mut self) {
         self.stop.cancel();
         while let Some(ended) = self.tasks.join_next().await {
             match ended {
@@ -276,13 +311,13 @@ impl Fleet {
 
 /// Held by the one process that runs all roles of a data directory.
 #[derive(Debug)]
-pub(crate) struct FleetLock {
+pub struct FleetLock {
     _file: File,
 }
 
 impl FleetLock {
     /// Takes the lock, or says that another process has it.
-    pub(crate) fn try_take(settings: &Settings) -> Result<Option<Self>, Failure> {
+    pub fn try_take(settings: &Settings) -> Result<Option<Self>, Failure> {
         let path = settings.data.join("run").join("fleet.lock");
         let file = File::create(&path).map_err(|error| cannot_lock(&path, &error))?;
         match file.try_lock() {
@@ -293,7 +328,7 @@ impl FleetLock {
     }
 
     /// Waits for the lock on a thread of its own: the holder may be there for days.
-    pub(crate) async fn take(settings: &Settings) -> Result<Self, Failure> {
+    pub async fn take(settings: &Settings) -> Result<Self, Failure> {
         let path = settings.data.join("run").join("fleet.lock");
         let (sender, taken) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {

@@ -76,12 +76,9 @@ impl Keeper {
         self.worker.borrow().clone()
     }
 
-    /// Waits until somebody else takes over the work or fails to.
-    pub(crate) async fn changed(&mut self) -> Worker {
-        if self.worker.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        self.worker()
+    /// Changes of who works, for whoever watches.
+    pub(crate) fn receiver(&self) -> watch::Receiver<Worker> {
+        self.worker.clone()
     }
 
     pub(crate) async fn stop(self) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A type a setting can have: read from text, so that all three sources read alike.
-pub(crate) trait Value: Sized {
+pub trait Value: Sized {
     /// What would be right, for error messages.
     const EXPECTED: &'static str;
     fn read(text: &str) -> Option<Self>;
@@ -59,7 +59,7 @@ macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty = $default:expr;)+) => {
         /// Flags, one for each setting.
         #[derive(Clone, Debug, Default, clap::Args)]
-        pub(crate) struct Flags {
+        pub struct Flags {
             /// Settings file (TOML); default `agentfleet.toml` here, then in the user's config directory.
             #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
             pub settings: Option<PathBuf>,
@@ -72,14 +72,14 @@ macro_rules! settings {
 
         /// The settings in force.
         #[derive(Clone, Debug)]
-        pub(crate) struct Settings {
+        pub struct Settings {
             $($(#[doc = $doc])+ pub $name: $kind,)+
             /// Where each value came from, for `doctor`.
             pub sources: BTreeMap<&'static str, Source>,
         }
 
         /// Names of all settings.
-        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),+];
+        pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
         impl Settings {
             fn from_layers(flags: &Flags, env: &BTreeMap<String, String>, file: &File) -> Result<Self, Failure> {
@@ -157,7 +157,7 @@ settings! {
 
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     Flag,
     Environment,
     File,
@@ -165,7 +165,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Flag => "flag",
             Self::Environment => "environment",
@@ -183,7 +183,7 @@ struct File {
 
 impl Settings {
     /// Resolves the settings of this process.
-    pub(crate) fn load(flags: &Flags) -> Result<Self, Failure> {
+    pub fn load(flags: &Flags) -> Result<Self, Failure> {
         let env: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| name.starts_with(PREFIX))

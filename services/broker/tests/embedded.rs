@@ -196,7 +196,8 @@ async fn what_comes_due_is_handed_out_however_busy_the_writer_is() {
         ..message(&AGENT_REQUEST, "due")
     };
     broker.publish(vec![delayed]).await.unwrap();
-    assert!(ready(&fixture, consumer.as_mut()).await.is_empty());
+    let waiting = tokio::spawn(async move { consumer.receive(1).await.unwrap() });
+    fixture.settle().await;
 
     let write = |wait: std::sync::mpsc::Receiver<()>| {
         broker
@@ -207,22 +208,22 @@ async fn what_comes_due_is_handed_out_however_busy_the_writer_is() {
             })
     };
     let ((release, held), (next, waits)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
-    let busy = async {
-        // The second is queued while the first is running, so the writer is never idle.
-        let opened = async {
-            fixture.clock.advance(Duration::from_secs(1));
-            next.send(()).unwrap();
-            release.send(()).unwrap();
-        };
-        let (_, second, ()) = tokio::join!(biased; write(held), write(waits), opened);
-        let after = broker
-            .database()
-            .write(storage::Durability::Process, |unit| Ok(unit.transaction()));
-        (second.unwrap(), after.await.unwrap())
+    // The second is queued while the first is running, so the writer is never idle.
+    let opened = async {
+        fixture.clock.advance(Duration::from_secs(1));
+        next.send(()).unwrap();
+        release.send(()).unwrap();
     };
-    let (received, (second, after)) = tokio::join!(biased; consumer.receive(1), busy);
-    assert_eq!(bodies(&received.unwrap()), ["due"]);
-    assert_eq!(after, second + 1, "no transaction of its own");
+    let (_, second, ()) = tokio::join!(biased; write(held), write(waits), opened);
+    let after = broker
+        .database()
+        .write(storage::Durability::Process, |unit| Ok(unit.transaction()));
+    assert_eq!(
+        after.await.unwrap(),
+        second.unwrap() + 1,
+        "no transaction of its own"
+    );
+    assert_eq!(bodies(&waiting.await.unwrap()), ["due"]);
 }
 
 #[tokio::test]

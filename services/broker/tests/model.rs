@@ -291,7 +291,7 @@ async fn run(operations: Vec<Operation>) {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 150, max_shrink_iters: 2000, ..Config::default() })]
+    #![proptest_config(Config { cases: 64, max_shrink_iters: 2000, ..Config::default() })]
 
     #[test]
     fn the_broker_does_what_the_model_does(operations in vec(operation(), 1..60)) {

@@ -47,20 +47,34 @@ macro_rules! config_contract {
 }
 
 fn item(item_type: &str, key: &str, value: Value) -> Item {
-    Item { item_type: item_type.to_owned(), key: key.to_owned(), value }
+    Item {
+        item_type: item_type.to_owned(),
+        key: key.to_owned(),
+        value,
+    }
 }
 
 fn pattern(key: &str, description: &str) -> Item {
-    item("agent-pattern", key, json!({"name": key, "description": description}))
+    item(
+        "agent-pattern",
+        key,
+        json!({"name": key, "description": description}),
+    )
 }
 
 fn task_type(key: &str, patterns: &[&str]) -> Item {
-    item("agent-task-type", key, json!({"name": key, "valid_patterns": patterns}))
+    item(
+        "agent-task-type",
+        key,
+        json!({"name": key, "valid_patterns": patterns}),
+    )
 }
 
 async fn description(store: &dyn ConfigStore, key: &str) -> Option<String> {
     let set = store.snapshot().await.unwrap();
-    set.patterns.get(key).map(|pattern| pattern.description.clone())
+    set.patterns
+        .get(key)
+        .map(|pattern| pattern.description.clone())
 }
 
 /// Waits until a handle has heard of a version.
@@ -77,33 +91,74 @@ pub async fn an_empty_store_has_version_zero_and_nothing_in_it(fixture: &dyn Fix
     assert!(store.list(None).await.unwrap().is_empty());
     assert!(store.get("tool", "x").await.unwrap().is_none());
     assert_eq!(store.put(Vec::new(), "someone").await.unwrap(), 0);
-    assert!(store.delete("tool", "x", "someone").await.unwrap().is_none());
+    assert!(
+        store
+            .delete("tool", "x", "someone")
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert_eq!(store.snapshot_at(0).await.unwrap().version, 0);
     let error = store.snapshot_at(1).await.unwrap_err();
-    assert!(matches!(error, Error::UnknownVersion { version: 1, newest: 0 }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::UnknownVersion {
+                version: 1,
+                newest: 0
+            }
+        ),
+        "{error}"
+    );
 }
 
 pub async fn a_put_stores_all_its_items_as_one_version(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    let items = vec![pattern("a", "A"), pattern("b", "B"), task_type("t", &["a", "b"])];
+    let items = vec![
+        pattern("a", "A"),
+        pattern("b", "B"),
+        task_type("t", &["a", "b"]),
+    ];
     assert_eq!(store.put(items.clone(), "someone").await.unwrap(), 1);
     let set = store.snapshot().await.unwrap();
-    assert_eq!((set.version, set.patterns.len(), set.task_types.len()), (1, 2, 1));
+    assert_eq!(
+        (set.version, set.patterns.len(), set.task_types.len()),
+        (1, 2, 1)
+    );
     let listed = store.list(None).await.unwrap();
-    assert_eq!(listed.iter().map(|v| v.item.clone()).collect::<Vec<_>>(), items);
-    assert!(listed.iter().all(|v| v.version == 1 && v.author == "someone" && v.at > 0));
+    assert_eq!(
+        listed.iter().map(|v| v.item.clone()).collect::<Vec<_>>(),
+        items
+    );
+    assert!(
+        listed
+            .iter()
+            .all(|v| v.version == 1 && v.author == "someone" && v.at > 0)
+    );
     assert_eq!(store.list(Some("agent-pattern")).await.unwrap().len(), 2);
-    assert_eq!(store.get("agent-pattern", "a").await.unwrap().unwrap().item, items[0]);
+    assert_eq!(
+        store.get("agent-pattern", "a").await.unwrap().unwrap().item,
+        items[0]
+    );
 }
 
 pub async fn one_bad_item_refuses_the_whole_put(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let bad = item("tool", "search", json!({"name": "search", "type": "serch"}));
-    let error = store.put(vec![pattern("a", "A"), bad], "someone").await.unwrap_err();
-    let Error::Invalid(problems) = &error else { panic!("{error}") };
+    let error = store
+        .put(vec![pattern("a", "A"), bad], "someone")
+        .await
+        .unwrap_err();
+    let Error::Invalid(problems) = &error else {
+        panic!("{error}")
+    };
     assert_eq!(problems.len(), 1);
     assert_eq!(
-        (problems[0].item_type.as_str(), problems[0].key.as_str(), problems[0].field.as_str()),
+        (
+            problems[0].item_type.as_str(),
+            problems[0].key.as_str(),
+            problems[0].field.as_str()
+        ),
         ("tool", "search", "/type")
     );
     assert!(error.to_string().contains("`document-search`"), "{error}");
@@ -113,37 +168,74 @@ pub async fn one_bad_item_refuses_the_whole_put(fixture: &dyn Fixture) {
 
 pub async fn a_reference_must_find_its_end(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    let error = store.put(vec![task_type("t", &["a"])], "someone").await.unwrap_err();
-    let Error::Invalid(problems) = &error else { panic!("{error}") };
+    let error = store
+        .put(vec![task_type("t", &["a"])], "someone")
+        .await
+        .unwrap_err();
+    let Error::Invalid(problems) = &error else {
+        panic!("{error}")
+    };
     assert_eq!(problems[0].field, "/valid_patterns/0");
-    store.put(vec![task_type("t", &["a"]), pattern("a", "A")], "someone").await.unwrap();
-    let error = store.delete("agent-pattern", "a", "someone").await.unwrap_err();
-    assert!(error.to_string().contains("`agent-task-type` item `t`"), "{error}");
+    store
+        .put(vec![task_type("t", &["a"]), pattern("a", "A")], "someone")
+        .await
+        .unwrap();
+    let error = store
+        .delete("agent-pattern", "a", "someone")
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("`agent-task-type` item `t`"),
+        "{error}"
+    );
     assert!(description(&*store, "a").await.is_some());
-    store.put(vec![task_type("t", &[])], "someone").await.unwrap();
-    assert_eq!(store.delete("agent-pattern", "a", "someone").await.unwrap(), Some(3));
+    store
+        .put(vec![task_type("t", &[])], "someone")
+        .await
+        .unwrap();
+    assert_eq!(
+        store.delete("agent-pattern", "a", "someone").await.unwrap(),
+        Some(3)
+    );
 }
 
 pub async fn every_version_of_an_item_is_kept(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     store.put(vec![pattern("a", "first")], "one").await.unwrap();
     store.put(vec![pattern("b", "else")], "one").await.unwrap();
-    other.put(vec![pattern("a", "second")], "two").await.unwrap();
+    other
+        .put(vec![pattern("a", "second")], "two")
+        .await
+        .unwrap();
     store.delete("agent-pattern", "a", "three").await.unwrap();
     let history = other.history("agent-pattern", "a").await.unwrap();
-    let told: Vec<_> =
-        history.iter().map(|v| (v.version, v.author.as_str(), v.deleted)).collect();
-    assert_eq!(told, [(4, "three", true), (3, "two", false), (1, "one", false)]);
+    let told: Vec<_> = history
+        .iter()
+        .map(|v| (v.version, v.author.as_str(), v.deleted))
+        .collect();
+    assert_eq!(
+        told,
+        [(4, "three", true), (3, "two", false), (1, "one", false)]
+    );
     assert_eq!(history[1].item, pattern("a", "second"));
     assert!(store.get("agent-pattern", "a").await.unwrap().is_none());
     assert_eq!(store.list(None).await.unwrap().len(), 1);
-    assert!(store.history("agent-pattern", "unknown").await.unwrap().is_empty());
+    assert!(
+        store
+            .history("agent-pattern", "unknown")
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 pub async fn a_pinned_set_does_not_change(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     for n in 1..=12_u64 {
-        let version = store.put(vec![pattern("a", &n.to_string())], "someone").await.unwrap();
+        let version = store
+            .put(vec![pattern("a", &n.to_string())], "someone")
+            .await
+            .unwrap();
         assert_eq!(version, n);
     }
     store.delete("agent-pattern", "a", "someone").await.unwrap();
@@ -151,7 +243,10 @@ pub async fn a_pinned_set_does_not_change(fixture: &dyn Fixture) {
     for n in (1..=12_u64).chain([3, 1, 12, 3]) {
         for store in [&store, &other] {
             let set = store.snapshot_at(n).await.unwrap();
-            assert_eq!((set.version, set.patterns["a"].description.clone()), (n, n.to_string()));
+            assert_eq!(
+                (set.version, set.patterns["a"].description.clone()),
+                (n, n.to_string())
+            );
         }
     }
     assert!(store.snapshot_at(13).await.unwrap().patterns.is_empty());
@@ -161,8 +256,15 @@ pub async fn a_pinned_set_does_not_change(fixture: &dyn Fixture) {
 pub async fn the_other_handle_sees_a_change(fixture: &dyn Fixture) {
     let (one, two) = fixture.pair().await;
     for n in 1..=10_u64 {
-        let (writer, reader) = if n % 2 == 0 { (&one, &two) } else { (&two, &one) };
-        let version = writer.put(vec![pattern("a", &n.to_string())], "someone").await.unwrap();
+        let (writer, reader) = if n % 2 == 0 {
+            (&one, &two)
+        } else {
+            (&two, &one)
+        };
+        let version = writer
+            .put(vec![pattern("a", &n.to_string())], "someone")
+            .await
+            .unwrap();
         // A store sees its own change at once.
         assert_eq!(description(&**writer, "a").await, Some(n.to_string()));
         heard(&**reader, version).await;
@@ -176,7 +278,10 @@ pub async fn puts_at_the_same_time_get_a_version_each(fixture: &dyn Fixture) {
     for n in 0..20 {
         let store = Arc::clone(if n % 2 == 0 { &one } else { &two });
         tasks.spawn(async move {
-            store.put(vec![pattern(&format!("p{n}"), "x")], "someone").await.unwrap()
+            store
+                .put(vec![pattern(&format!("p{n}"), "x")], "someone")
+                .await
+                .unwrap()
         });
     }
     let mut versions = Vec::new();
@@ -202,14 +307,28 @@ pub async fn seeding_twice_changes_nothing(fixture: &dyn Fixture) {
         heard(&**store, 1).await;
         assert_eq!(store.snapshot().await.unwrap(), before);
     }
-    assert!(store.list(None).await.unwrap().iter().all(|version| version.author == "seed"));
+    assert!(
+        store
+            .list(None)
+            .await
+            .unwrap()
+            .iter()
+            .all(|version| version.author == "seed")
+    );
 }
 
 pub async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    let old = vec![pattern("mine", "old"), pattern("theirs", "old"), pattern("same", "old")];
+    let old = vec![
+        pattern("mine", "old"),
+        pattern("theirs", "old"),
+        pattern("same", "old"),
+    ];
     store.seed(old).await.unwrap();
-    store.put(vec![pattern("theirs", "edited")], "a person").await.unwrap();
+    store
+        .put(vec![pattern("theirs", "edited")], "a person")
+        .await
+        .unwrap();
     let new = vec![
         pattern("mine", "new"),
         pattern("theirs", "new"),
@@ -217,40 +336,76 @@ pub async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
         pattern("more", "new"),
     ];
     let report = store.seed(new.clone()).await.unwrap();
-    let counts = (report.added, report.updated, report.unchanged, report.edited, report.version);
+    let counts = (
+        report.added,
+        report.updated,
+        report.unchanged,
+        report.edited,
+        report.version,
+    );
     assert_eq!(counts, (1, 1, 1, 1, 3));
     assert_eq!(description(&*store, "mine").await.as_deref(), Some("new"));
-    assert_eq!(description(&*store, "theirs").await.as_deref(), Some("edited"));
+    assert_eq!(
+        description(&*store, "theirs").await.as_deref(),
+        Some("edited")
+    );
     assert!(!store.seed(new).await.unwrap().changed());
     // One that is wrong refuses all.
-    let wrong = vec![pattern("fine", "x"), item("agent-pattern", "wrong", json!({}))];
+    let wrong = vec![
+        pattern("fine", "x"),
+        item("agent-pattern", "wrong", json!({})),
+    ];
     assert!(matches!(store.seed(wrong).await, Err(Error::Invalid(_))));
     assert_eq!(description(&*store, "fine").await, None);
 }
 
 pub async fn what_a_person_deleted_stays_deleted(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    store.seed(vec![pattern("a", "x"), pattern("b", "x")]).await.unwrap();
-    store.delete("agent-pattern", "a", "a person").await.unwrap();
-    let report = store.seed(vec![pattern("a", "new"), pattern("b", "x")]).await.unwrap();
-    assert_eq!((report.deleted, report.unchanged, report.version), (1, 1, 2));
+    store
+        .seed(vec![pattern("a", "x"), pattern("b", "x")])
+        .await
+        .unwrap();
+    store
+        .delete("agent-pattern", "a", "a person")
+        .await
+        .unwrap();
+    let report = store
+        .seed(vec![pattern("a", "new"), pattern("b", "x")])
+        .await
+        .unwrap();
+    assert_eq!(
+        (report.deleted, report.unchanged, report.version),
+        (1, 1, 2)
+    );
     assert_eq!(description(&*store, "a").await, None);
     // A person may bring it back.
-    store.put(vec![pattern("a", "back")], "a person").await.unwrap();
+    store
+        .put(vec![pattern("a", "back")], "a person")
+        .await
+        .unwrap();
     assert_eq!(description(&*store, "a").await.as_deref(), Some("back"));
 }
 
 pub async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    store.seed(vec![pattern("gone", "x"), pattern("here", "x")]).await.unwrap();
-    store.delete("agent-pattern", "gone", "a person").await.unwrap();
+    store
+        .seed(vec![pattern("gone", "x"), pattern("here", "x")])
+        .await
+        .unwrap();
+    store
+        .delete("agent-pattern", "gone", "a person")
+        .await
+        .unwrap();
     let items = vec![
         pattern("gone", "x"),
         task_type("needs-it", &["here", "gone"]),
         task_type("does-not", &["here"]),
     ];
     let report = store.seed(items).await.unwrap();
-    assert_eq!((report.added, report.updated, report.left_out.len()), (1, 0, 1));
+    assert_eq!(
+        (report.added, report.updated, report.left_out.len()),
+        (1, 0, 1)
+    );
     assert_eq!(report.left_out[0].key, "needs-it");
     let set = store.snapshot().await.unwrap();
     assert_eq!(set.task_types.keys().collect::<Vec<_>>(), ["does-not"]);
@@ -258,8 +413,20 @@ pub async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
 
 pub async fn items_of_other_types_are_stored_unread(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    let other = item("flow-blueprint", "any/key", json!({"nodes": [1, 2.5, null]}));
+    let other = item(
+        "flow-blueprint",
+        "any/key",
+        json!({"nodes": [1, 2.5, null]}),
+    );
     store.put(vec![other.clone()], "someone").await.unwrap();
-    assert_eq!(store.get("flow-blueprint", "any/key").await.unwrap().unwrap().item, other);
+    assert_eq!(
+        store
+            .get("flow-blueprint", "any/key")
+            .await
+            .unwrap()
+            .unwrap()
+            .item,
+        other
+    );
     assert_eq!(store.snapshot().await.unwrap().version, 1);
 }

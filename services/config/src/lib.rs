@@ -17,6 +17,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
 
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 mod embedded;
 mod error;
 pub mod prompts;

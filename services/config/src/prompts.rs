@@ -126,14 +126,16 @@ fn part(id: &str, part: &'static str, source: &str, variables: &Value) -> Result
                 if names.is_empty() {
                     template(&error)
                 } else {
-                    let given = variables
+                    let mut given: Vec<&String> = variables
                         .as_object()
-                        .map(|map| map.keys().collect::<Vec<_>>());
+                        .map(|map| map.keys().collect())
+                        .unwrap_or_default();
+                    given.sort();
                     Error::MissingVariable {
                         prompt: prompt(),
                         part,
                         names: quoted(&names),
-                        given: quoted(&given.unwrap_or_default()),
+                        given: quoted(&given),
                     }
                 }
             }

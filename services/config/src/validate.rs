@@ -131,6 +131,21 @@ impl Check<'_> {
     fn typed<T: DeserializeOwned>(&mut self, meaning: impl FnOnce(&mut Self, &T)) {
         let before = self.problems.len();
         let item = self.item;
+        let owner = match item.item_type.as_str() {
+            item_type::AGENT_TASK_TYPE => "AgentTaskType",
+            item_type::TOOL => "ToolItem",
+            _ => "",
+        };
+        for (_, alias, field) in json_schema::ALIASES
+            .iter()
+            .filter(|(name, ..)| *name == owner)
+        {
+            if item.value.get(alias).is_some() && item.value.get(field).is_some() {
+                let reason = format!("is another name of `{field}`: keep one of the two");
+                self.problem(format!("/{alias}"), reason);
+                return;
+            }
+        }
         let validator = VALIDATORS.iter().find(|(name, _)| *name == item.item_type);
         if let Some((_, validator)) = validator {
             for error in validator.iter_errors(&item.value) {
@@ -398,8 +413,8 @@ mod tests {
                 "agent-task-type",
                 "t",
                 json!({"name": "t", "framing": "a", "framing_prompt": "b"}),
-                "",
-                "duplicate field",
+                "/framing",
+                "keep one",
             ),
             (
                 "prompt",

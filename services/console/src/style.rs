@@ -157,11 +157,25 @@ impl Line {
         self
     }
 
+    pub(crate) fn with_line(mut self, other: &Self) -> Self {
+        self.append(other);
+        self
+    }
+
     pub fn append(&mut self, other: &Self) -> &mut Self {
         for span in &other.spans {
             self.push(&span.text, span.style);
         }
         self
+    }
+
+    /// The same line with a style under all of it.
+    pub(crate) fn over(&self, style: Style) -> Self {
+        let mut line = Self::new();
+        for span in &self.spans {
+            line.push(&span.text, over(style, span.style));
+        }
+        line
     }
 
     pub fn is_empty(&self) -> bool {

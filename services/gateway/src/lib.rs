@@ -42,7 +42,7 @@ mod trace;
 pub use error::Error;
 pub use options::Options;
 pub use problem::Code;
-pub use seams::{Cancel, Cancelled, Check, Status, TraceFormat, TraceRenderer};
+pub use seams::{Cancel, Cancelled, Check, Failure, Status, TraceFormat, TraceRenderer};
 pub use server::Gateway;
 pub use state::Parts;
 

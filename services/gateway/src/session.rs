@@ -126,9 +126,6 @@ pub(crate) enum RunState {
 }
 
 impl RunState {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Queued, Self::Running, Self::Paused, Self::Answered, Self::Failed, Self::Cancelled];
-
     pub(crate) fn is_final(self) -> bool {
         match self {
             Self::Queued | Self::Running | Self::Paused => false,

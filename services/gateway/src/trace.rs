@@ -4,6 +4,7 @@ use crate::negotiate::{self, Offer};
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::rdf;
+use crate::session;
 use crate::sparql::typed;
 use crate::state::App;
 use agentfleet_graph::{Answer, QueryOptions};
@@ -13,6 +14,8 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// All that was said about the sessions of a tree: what they generated and used, who worked, and
 /// what hangs on those nodes.
@@ -28,6 +31,10 @@ CONSTRUCT { ?node ?p ?o } WHERE {
   } }
   ?node ?p ?o
 }";
+
+/// How far the graph may be behind the records.
+const LAG: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 const JSON: Offer<()> = Offer {
     form: (),
@@ -105,7 +112,26 @@ fn unknown_format(app: &App, format: &str) -> Problem {
     )
 }
 
+/// The triples of a session's tree. Records come before the graph: of a session that has ended, its
+/// end is waited for, for a moment.
 async fn triples(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem> {
+    let end = uris::answer(session);
+    let until = Instant::now() + LAG;
+    loop {
+        let triples = read(app, session).await?;
+        let told = triples.iter().any(|triple| triple.s.iri == end);
+        if told || Instant::now() >= until {
+            return Ok(triples);
+        }
+        // Of a session that goes on there is no end yet, and an unknown one is a problem.
+        if session::look(app, session).await?.ended().is_none() {
+            return Ok(triples);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+async fn read(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem> {
     let options =
         QueryOptions { timeout: app.options.query_timeout, max_rows: app.options.max_rows };
     let top = Term::iri(uris::session(session));
@@ -113,10 +139,6 @@ async fn triples(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem>
     let Answer::Triples(mut triples) = answer else {
         return Err(Problem::internal("reading the trace", &"the graph gave no triples"));
     };
-    if triples.is_empty() {
-        // Nothing was told yet, or the session is unknown: its records know which.
-        crate::session::look(app, session).await?;
-    }
     for triple in &mut triples {
         triple.g = Some(uris::RETRIEVAL_GRAPH.to_owned());
     }

@@ -8,6 +8,9 @@ use std::time::Duration;
 /// The name of the database in its data directory.
 pub(crate) const FILE: &str = "agentfleet.db";
 
+/// Bytes of the write-ahead log beyond which it has grown too long.
+pub(crate) const LOG_LIMIT: u64 = 64 * 1024 * 1024;
+
 /// `AgFl`: marks the file as ours in its header.
 const APPLICATION: i32 = 0x4167_466c;
 
@@ -50,7 +53,7 @@ fn prepare(connection: &Connection, cache_megabytes: u32) -> Result<(), rusqlite
          PRAGMA synchronous = FULL;
          PRAGMA temp_store = MEMORY;
          PRAGMA cache_size = -{cache};
-         PRAGMA journal_size_limit = 67108864;"
+         PRAGMA journal_size_limit = {LOG_LIMIT};"
     ))
 }
 
@@ -94,6 +97,20 @@ fn claim(connection: &Connection, file: &Path) -> Result<(), Error> {
 pub(crate) fn is_ours(connection: &Connection) -> Result<bool, rusqlite::Error> {
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     Ok(application == APPLICATION)
+}
+
+/// Starts the write-ahead log over if it has grown too long. SQLite does so by itself, but not while
+/// readers follow each other without a gap; so this waits for one, though not for long.
+pub(crate) fn shorten_log(connection: &mut Connection, file: &Path) -> Result<(), Error> {
+    let mut log = file.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(Path::new(&log)).map_or(0, |log| log.len()) <= LOG_LIMIT {
+        return Ok(());
+    }
+    connection.busy_timeout(Duration::from_millis(50))?;
+    let outcome = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+    connection.busy_handler(Some(wait_for_lock))?;
+    Ok(outcome?)
 }
 
 /// Waits for the write lock of another process: short steps at first, because commits take well

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// How often a process with company makes sure that the others still live.
@@ -32,6 +32,8 @@ impl Ear {
     /// Binds a socket in `run_dir`, or where temporary files go if the path is too long for one.
     pub(crate) fn bind(run_dir: &Path, id: i64) -> Result<Self, Error> {
         let path = run_dir.join(format!("{id}.sock"));
+        // The id is ours alone, so what has its name is left over from a database that is gone.
+        drop(std::fs::remove_file(&path));
         if let Ok(socket) = UnixDatagram::bind(&path) {
             return Ok(Self { socket, path });
         }
@@ -114,6 +116,7 @@ impl Peers {
 
     fn listen(&self, queue: &Queue, changes: &watch::Sender<u64>) {
         let mut buffer = [0_u8; 8];
+        let mut looked = Instant::now();
         loop {
             let timeout = (!self.known().is_empty()).then_some(LIVENESS);
             drop(self.ear.socket.set_read_timeout(timeout));
@@ -121,20 +124,24 @@ impl Peers {
             if self.closed.load(Ordering::SeqCst) {
                 return;
             }
-            match received {
-                Ok(_) if buffer[0] == HELLO => self.look_around(queue),
+            match &received {
+                Ok(_) if buffer[0] == HELLO => {}
                 Ok(_) => {
                     changes.send_modify(|count| *count += 1);
                     queue.nudge(Nudge::Committed);
                 }
+                Err(error) if is_timeout(error) => {}
                 Err(error) => {
-                    if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-                        tracing::warn!(%error, "cannot listen for other processes, looking every second");
-                        std::thread::sleep(LIVENESS);
-                        queue.nudge(Nudge::Committed);
-                    }
-                    self.look_around(queue);
+                    tracing::warn!(%error, "cannot listen for other processes, looking every second");
+                    std::thread::sleep(LIVENESS);
+                    queue.nudge(Nudge::Committed);
                 }
+            }
+            // Also when commits of others never leave a second of silence.
+            let hello = received.is_ok() && buffer[0] == HELLO;
+            if hello || looked.elapsed() >= LIVENESS {
+                self.look_around(queue);
+                looked = Instant::now();
             }
         }
     }
@@ -149,4 +156,8 @@ impl Peers {
             queue.nudge(Nudge::Died);
         }
     }
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

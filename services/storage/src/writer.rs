@@ -9,6 +9,7 @@
 //! - With nothing queued the thread sleeps until it is woken or a hook's next instant comes.
 
 use crate::clock::Clock;
+use crate::connection;
 use crate::error::Error;
 use crate::hook::CommitHook;
 use crate::peers::Peers;
@@ -23,6 +24,8 @@ use tokio::sync::watch;
 
 /// The most operations of one transaction: bounds how long the first of them waits.
 const GROUP: usize = 256;
+/// Transactions between two looks at the length of the log.
+const LOG_CHECK: u64 = 16;
 /// How long hooks that failed are left alone, unless there is other work.
 const PAUSE: Millis = 1000;
 
@@ -127,40 +130,36 @@ impl Writer {
         let outcome = self
             .transaction(&mut jobs, &mut hooked)
             .map_err(|error| error.at(&self.file));
-        match &outcome {
-            Ok(()) => self.committed(!jobs.is_empty()),
-            Err(error) => {
-                if !self.connection.is_autocommit() {
-                    drop(self.connection.execute_batch("ROLLBACK"));
-                }
-                tracing::warn!(%error, "a group of {} operations was rolled back", jobs.len());
-                self.paused_until = Some(self.scope.now + PAUSE);
+        if let Err(error) = &outcome {
+            if !self.connection.is_autocommit() {
+                drop(self.connection.execute_batch("ROLLBACK"));
             }
+            tracing::warn!(%error, "a group of {} operations was rolled back", jobs.len());
+            self.paused_until = Some(self.scope.now + PAUSE);
+            self.scope.callbacks.clear();
         }
-        for (hook, ran) in self
-            .hooks
-            .iter_mut()
-            .zip(hooked.iter().map(Some).chain(std::iter::repeat(None)))
-        {
-            let done = match (&outcome, ran) {
+        for callback in self.scope.callbacks.drain(..) {
+            callback();
+        }
+        let ran = hooked.iter().map(Some).chain(std::iter::repeat(None));
+        for (hook, ran) in self.hooks.iter_mut().zip(ran) {
+            hook.after_commit(match (&outcome, ran) {
                 (Err(error), _) | (Ok(()), Some(Err(error))) => Err(error),
                 (Ok(()), Some(Ok(())) | None) => Ok(()),
-            };
-            hook.after_commit(done);
+            });
+        }
+        // What a hook only took concerns nobody else.
+        if outcome.is_ok() && (!jobs.is_empty() || !self.scope.touched.is_empty()) {
+            self.changes.send_modify(|count| *count += 1);
+            self.peers.announce();
         }
         for job in jobs {
             job.answer(outcome.clone());
         }
-    }
-
-    fn committed(&mut self, operations: bool) {
-        for callback in self.scope.callbacks.drain(..) {
-            callback();
-        }
-        // A hook that only took something concerns nobody else.
-        if operations || !self.scope.touched.is_empty() {
-            self.changes.send_modify(|count| *count += 1);
-            self.peers.announce();
+        if self.scope.number.is_multiple_of(LOG_CHECK)
+            && let Err(error) = connection::shorten_log(&mut self.connection, &self.file)
+        {
+            tracing::warn!(%error, "cannot shorten the write-ahead log");
         }
     }
 

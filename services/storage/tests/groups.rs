@@ -5,7 +5,8 @@
 use agentfleet_schema::Millis;
 use agentfleet_storage::{CommitHook, Database, Durability, Error, ManualClock, Nudge, Unit};
 use rusqlite::Connection;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -335,6 +336,67 @@ async fn a_read_sees_one_snapshot_and_survives_a_panic() {
     });
     assert_eq!(counts.await.unwrap(), (0, 0));
     assert_eq!(names(&database).await, ["new"]);
+}
+
+/// Reads one after the other, each beginning before the one before has ended, until told to stop.
+fn endless_reads(database: &Database) -> (Arc<AtomicBool>, JoinHandle<()>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (database, stopped) = (database.clone(), Arc::clone(&stop));
+    let reads = tokio::spawn(async move {
+        let read = |ends: mpsc::Receiver<()>| {
+            let (begun, begins) = tokio::sync::oneshot::channel();
+            let database = database.clone();
+            let task = tokio::spawn(async move {
+                let read = database.read(move |connection| {
+                    connection.query_row("SELECT count(*) FROM names", [], |_| Ok(()))?;
+                    begun.send(()).unwrap();
+                    ends.recv().unwrap();
+                    Ok(())
+                });
+                read.await.unwrap();
+            });
+            (task, begins)
+        };
+        let (mut end, ends) = mpsc::channel();
+        let (mut task, begins) = read(ends);
+        begins.await.unwrap();
+        while !stopped.load(Ordering::SeqCst) {
+            let (next_end, ends) = mpsc::channel();
+            let (next, begins) = read(ends);
+            begins.await.unwrap();
+            end.send(()).unwrap();
+            task.await.unwrap();
+            (end, task) = (next_end, next);
+        }
+        end.send(()).unwrap();
+        task.await.unwrap();
+    });
+    (stop, reads)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_starts_over_although_there_is_always_a_reader() {
+    let (directory, database) = database();
+    let log = || {
+        fs::metadata(directory.path().join("agentfleet.db-wal"))
+            .unwrap()
+            .len()
+    };
+    const LIMIT: u64 = 64 << 20;
+    let (stop, reads) = endless_reads(&database);
+    let mut written = 0;
+    while written < 48 || log() > LIMIT {
+        let size = if written < 48 { 2 << 20 } else { 1 };
+        let name = format!("{written} {}", "x".repeat(size));
+        database
+            .write(Durability::Process, move |unit| insert(unit, &name))
+            .await
+            .unwrap();
+        written += 1;
+    }
+    stop.store(true, Ordering::SeqCst);
+    reads.await.unwrap();
+    assert_eq!(names(&database).await.len(), written);
 }
 
 /// Inserts a name in every transaction, or fails, as told.

@@ -19,7 +19,7 @@ async fn main() {
             let paths: Vec<_> = args[3..].iter().map(Into::into).collect();
             let r = library.load(&paths, &LoadOptions::new(c), &|_| {}).await.unwrap();
             println!("{:?}: loaded {} unchanged {} replaced {} passages {} entities {} triples {} skipped {}", t.elapsed(), r.loaded, r.unchanged, r.replaced, r.passages, r.entities, r.triples, r.skipped.len());
-            for s in r.skipped.iter().take(40) { println!("  {}: {}", s.path, s.reason); }
+            for s in r.skipped.iter().filter(|s| !s.reason.contains("unknown type")).take(60) { println!("  {}: {}", s.path, s.reason); }
         }
         "dossier" => { library.load_memory("dossier", dossier::files(), &LoadOptions::new(c), &|_| {}).await.unwrap(); }
         "list" => for d in library.documents(&c.into(), 1000).await.unwrap() { println!("{} | {} | {}", d.path, d.title, d.uri) },

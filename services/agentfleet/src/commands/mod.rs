@@ -6,3 +6,5 @@ pub(crate) mod dlq;
 pub(crate) mod library;
 pub(crate) mod sessions;
 pub(crate) mod upkeep;
+pub(crate) mod query;
+pub(crate) mod watch;

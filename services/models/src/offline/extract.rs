@@ -3,7 +3,7 @@
 
 use super::goal::Goal;
 use super::inputs::text;
-use super::observation::{Form, Origin, Passage};
+use super::observation::{Origin, Passage};
 use super::quotes::find;
 use super::sentences::split;
 use crate::{Message, ModelRequest};
@@ -29,13 +29,14 @@ pub(super) fn reply(request: &ModelRequest) -> String {
     }
     let passages: Vec<Passage> = given
         .into_iter()
-        .map(|(name, text)| Passage {
-            origin: Origin {
-                title: name,
-                uri: String::new(),
-            },
-            text,
-            form: Form::Text,
+        .map(|(title, text)| {
+            Passage::of_text(
+                Origin {
+                    title,
+                    uri: String::new(),
+                },
+                &text,
+            )
         })
         .collect();
     let found = find(&Goal::parse(&question), &passages);

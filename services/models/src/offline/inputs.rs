@@ -148,11 +148,15 @@ pub(super) struct PastCall {
     pub observation: String,
 }
 
-/// The calls so far: from the history, or from native messages.
-pub(super) fn past_calls(request: &ModelRequest) -> Vec<PastCall> {
+/// The calls so far: from the history, or from native messages. Steps that called no tool on offer
+/// (a plan, a reply that could not be read) found nothing out.
+pub(super) fn past_calls(request: &ModelRequest, tools: &[ToolInfo]) -> Vec<PastCall> {
+    let is_call = |name: &str| {
+        !name.is_empty() && (tools.is_empty() || tools.iter().any(|tool| tool.name == name))
+    };
     let history: Vec<PastCall> = list(&request.inputs, "history")
         .iter()
-        .filter(|step| !text(step, "action").is_empty())
+        .filter(|step| is_call(text(step, "action")))
         .map(|step| PastCall {
             tool: text(step, "action").to_owned(),
             arguments: pairs(step.get("arguments").unwrap_or(&Value::Null)),

@@ -49,18 +49,48 @@ pub(super) enum Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Passage {
     pub origin: Origin,
+    /// The headings it stands under in its document; empty where the observation names none.
+    pub heading: String,
     pub text: String,
     pub form: Form,
+    /// The text is visibly an excerpt, or was cut on its way here.
+    pub is_cut: bool,
 }
 
 impl Passage {
-    /// Whether the text is visibly an excerpt.
-    pub(super) fn is_cut(&self) -> bool {
-        let text = self.text.trim();
-        ["…", "..."]
-            .iter()
-            .any(|dots| text.starts_with(dots) || text.ends_with(dots))
+    pub(super) fn of_text(origin: Origin, text: &str) -> Self {
+        let (text, cut_on_the_way) = without_remarks(text);
+        let trimmed = text.trim();
+        let dots = |edge: &str| ["…", "..."].iter().any(|dots| edge.starts_with(dots));
+        let is_cut =
+            cut_on_the_way || dots(trimmed) || trimmed.ends_with('…') || trimmed.ends_with("...");
+        Self {
+            origin,
+            heading: String::new(),
+            text: trimmed.to_owned(),
+            form: Form::Text,
+            is_cut,
+        }
     }
+}
+
+/// A text without what tools and the fleet remark at its end, and whether that was that it is cut.
+fn without_remarks(text: &str) -> (String, bool) {
+    let mut cut = false;
+    let is_remark = |line: &str| {
+        let line = line.trim();
+        let is_cut = line.starts_with('[') && line.ends_with(']') && line.contains("cut");
+        is_cut || line.starts_with("(Not run,")
+    };
+    let kept: Vec<&str> = text
+        .lines()
+        .filter(|line| {
+            let remark = is_remark(line);
+            cut |= remark && line.contains("cut");
+            !remark
+        })
+        .collect();
+    (kept.join("\n"), cut)
 }
 
 /// The passages of one call's observation, in order; none if it failed or found nothing.
@@ -120,9 +150,8 @@ impl Reader {
                 uri,
             };
             self.done.push(Passage {
-                origin,
-                text,
                 form: Form::Fact,
+                ..Passage::of_text(origin, &text)
             });
             return;
         }
@@ -136,13 +165,21 @@ impl Reader {
 
     fn close(&mut self) {
         if let Some((origin, body)) = self.open.take() {
-            let text = body.trim().to_owned();
-            if !text.is_empty() {
-                self.done.push(Passage {
-                    origin,
-                    text,
-                    form: Form::Text,
-                });
+            // "Title > Heading > Heading" names the place within the document.
+            let (title, heading) = match origin.title.split_once(" > ") {
+                Some((title, heading)) => (title.to_owned(), heading.to_owned()),
+                None => (origin.title, String::new()),
+            };
+            let origin = Origin {
+                title,
+                uri: origin.uri,
+            };
+            let passage = Passage {
+                heading,
+                ..Passage::of_text(origin, &body)
+            };
+            if !passage.text.is_empty() {
+                self.done.push(passage);
             }
         }
     }
@@ -153,11 +190,7 @@ impl Reader {
         // Beside marked passages, loose text is the tool's own talk ("5 passages found").
         if self.done.is_empty() && !loose.is_empty() {
             let (origin, text) = whole(loose, call);
-            self.done.push(Passage {
-                origin,
-                text,
-                form: Form::Text,
-            });
+            self.done.push(Passage::of_text(origin, &text));
         }
         for passage in &mut self.done {
             if passage.origin == Origin::default() {
@@ -318,17 +351,43 @@ mod tests {
 
     #[test]
     fn an_excerpt_is_told_from_a_whole_text() {
-        let passage = |text: &str| Passage {
-            origin: Origin::default(),
-            text: text.into(),
-            form: Form::Text,
-        };
-        for (text, cut) in [
-            ("… went on", true),
-            ("It went on...", true),
-            ("It ended.", false),
+        for (text, cut, kept) in [
+            ("… went on", true, "… went on"),
+            ("It went on...", true, "It went on..."),
+            ("It ended.", false, "It ended."),
+            (
+                "It went.\n[cut: the whole has 99 bytes, urn:x]",
+                true,
+                "It went.",
+            ),
+            (
+                "It went.\n\n[12 more characters were cut; call again]",
+                true,
+                "It went.",
+            ),
+            (
+                "It ended.\n\n(Not run, because one call is made a turn: a.)",
+                false,
+                "It ended.",
+            ),
         ] {
-            assert_eq!(passage(text).is_cut(), cut, "{text}");
+            let passage = Passage::of_text(Origin::default(), text);
+            assert_eq!(
+                (passage.is_cut, passage.text.as_str()),
+                (cut, kept),
+                "{text}"
+            );
         }
+    }
+
+    #[test]
+    fn the_place_within_a_document_is_told_from_its_title() {
+        let call = PastCall {
+            observation: "[1] The mill > History > Fires (urn:doc:1)\nIt burned.".into(),
+            ..PastCall::default()
+        };
+        let found = passages(&call);
+        assert_eq!(found[0].origin.shown(), "The mill (urn:doc:1)");
+        assert_eq!(found[0].heading, "History > Fires");
     }
 }

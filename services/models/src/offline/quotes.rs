@@ -132,7 +132,7 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
     let excerpt = candidates
         .iter()
         .map(|c| &about[c.passage])
-        .find(|p| p.is_cut())
+        .find(|p| p.is_cut)
         .cloned();
     let chosen = choose(candidates);
     let (terms_met, coverage) = covered(goal, &chosen);
@@ -165,8 +165,14 @@ fn without_repeats(passages: &[Passage]) -> Vec<Passage> {
 
 /// Passages that name what the goal is about; all of them if none does.
 fn about_the_subject(goal: &Goal, passages: &[Passage]) -> (Vec<Passage>, usize) {
-    let names =
-        |p: &Passage| goal.is_named_in(&Plain::of(&[&p.origin.title, &p.origin.uri, &p.text]));
+    let names = |p: &Passage| {
+        goal.is_named_in(&Plain::of(&[
+            &p.origin.title,
+            &p.origin.uri,
+            &p.heading,
+            &p.text,
+        ]))
+    };
     let about: Vec<Passage> = passages.iter().filter(|p| names(p)).cloned().collect();
     if about.is_empty() {
         return (passages.to_vec(), 0);
@@ -175,8 +181,9 @@ fn about_the_subject(goal: &Goal, passages: &[Passage]) -> (Vec<Passage>, usize)
     (about, others)
 }
 
+/// The sentences of a passage, each under the passage's own headings as well.
 fn sentences_of(passage: &Passage) -> Vec<Sentence> {
-    match passage.form {
+    let mut sentences = match passage.form {
         Form::Text => split(&passage.text),
         Form::Fact => {
             vec![Sentence {
@@ -185,7 +192,15 @@ fn sentences_of(passage: &Passage) -> Vec<Sentence> {
                 paragraph: 0,
             }]
         }
+    };
+    for sentence in &mut sentences {
+        sentence.heading = match (passage.heading.as_str(), sentence.heading.as_str()) {
+            ("", _) => continue,
+            (above, "") => above.to_owned(),
+            (above, own) => format!("{above} > {own}"),
+        };
     }
+    sentences
 }
 
 fn candidates<'a>(

@@ -3,7 +3,7 @@
 
 use super::goal::Goal;
 use super::inputs::{PastCall, ToolInfo, flag, number, past_calls, text, tools};
-use super::observation::{Form, Origin, Passage, is_failure, passages};
+use super::observation::{Origin, Passage, is_failure, passages};
 use super::quotes::{CONFIDENCE_NOTE, Found, counted, find};
 use super::toolbox::{fetcher, searchers};
 use crate::ModelRequest;
@@ -24,13 +24,13 @@ pub(super) fn turn(request: &ModelRequest) -> String {
         goal => goal,
     };
     let goal = Goal::parse(goal);
-    let calls = past_calls(request);
     let tools = tools(request);
+    let calls = past_calls(request, &tools);
     let found = find(
         &goal,
         &evidence(&calls, text(inputs, "parent_context"), &goal),
     );
-    let last = flag(inputs, "last") || number(inputs, "iterations_left").is_some_and(|n| n <= 1);
+    let last = flag(inputs, "last") || number(inputs, "iterations_left") == Some(0);
     if !last && let Some(action) = next_call(&goal, &tools, &calls, &found) {
         return action;
     }
@@ -48,11 +48,7 @@ fn evidence(calls: &[PastCall], context: &str, goal: &Goal) -> Vec<Passage> {
             title: "Context of the parent".to_owned(),
             uri: String::new(),
         };
-        all.push(Passage {
-            origin,
-            text: context.to_owned(),
-            form: Form::Text,
-        });
+        all.push(Passage::of_text(origin, context));
     }
     all
 }

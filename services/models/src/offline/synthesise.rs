@@ -3,7 +3,7 @@
 
 use super::goal::{Goal, stems};
 use super::inputs::{list, text};
-use super::observation::{Form, Origin, Passage};
+use super::observation::{Origin, Passage};
 use super::quotes::{CONFIDENCE_NOTE, find, says_the_same};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -157,14 +157,11 @@ fn section(goal_text: &str, body: &str, shown: &mut Vec<Cited>) -> Section {
     let mut remark = String::new();
     if quotes.is_empty() {
         // The result quotes nothing: say what it says of itself, or quote the result.
-        let passage = Passage {
-            origin: Origin {
-                title: format!("result for \"{}\"", goal.title()),
-                uri: String::new(),
-            },
-            text: prose(body),
-            form: Form::Text,
+        let origin = Origin {
+            title: format!("result for \"{}\"", goal.title()),
+            uri: String::new(),
         };
+        let passage = Passage::of_text(origin, &prose(body));
         let found = find(&goal, std::slice::from_ref(&passage));
         let empty_handed = first_line(body).starts_with("Nothing was found");
         if !empty_handed {

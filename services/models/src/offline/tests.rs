@@ -419,7 +419,7 @@ fn what_only_touches_the_goal_is_offered_as_such() {
 
 #[test]
 fn the_last_turn_answers_with_what_there_is() {
-    for extra in [("last", json!(true)), ("iterations_left", json!(1))] {
+    for extra in [("last", json!(true)), ("iterations_left", json!(0))] {
         let reply = react(
             &json!([step("document-search", "q", "No results.")]),
             &[extra],

@@ -102,7 +102,6 @@ impl Searcher<'_> {
     pub(super) fn arguments(&self, goal: &Goal) -> (String, String) {
         let name = self.argument.name.as_str();
         let value = match name {
-            "question" => goal.question.clone(),
             "subject" | "entity" | "about" if !goal.subjects.is_empty() => {
                 goal.subjects[0].shown.clone()
             }

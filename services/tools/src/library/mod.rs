@@ -22,6 +22,7 @@ mod text;
 mod uri;
 mod walk;
 
+pub use format::EXTENSIONS;
 pub use load::{LoadOptions, LoadReport, OnProgress, Progress, Skipped};
 pub use search::{Entity, Hit};
 

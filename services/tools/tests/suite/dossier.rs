@@ -4,7 +4,7 @@ use crate::place::{Place, tool};
 
 /// Parts of the titles of the files that speak of a dimension.
 const FINANCE: &[&str] = &["financial statements", "Credit note", "key figures"];
-const LEGAL: &[&str] = &["regulatory filings", "Sanctions screening", "LITIGATION"];
+const LEGAL: &[&str] = &["regulatory filings", "Sanctions screening", "litigation register"];
 const REPUTATION: &[&str] = &["press review", "Reviews"];
 const OPERATIONS: &[&str] = &["supply chain", "operations incident"];
 

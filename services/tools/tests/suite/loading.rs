@@ -47,7 +47,7 @@ async fn what_cannot_be_read_is_reported_and_the_rest_is_loaded() {
         ("blank.md", b"\n\n  \n", "holds no text"),
         ("data.json", b"{}", "plain JSON is not read"),
         ("empty.txt", b"", "is empty"),
-        ("image.png", b"\x89PNG\0", "unknown type `.png`"),
+        ("image.png", b"\x89PNG\0", "has the unknown type `.png`"),
         ("nothing.ttl", b"# only a comment\n", "holds no statements"),
         ("program", b"\x7fELF\0", "holds binary data"),
     ];

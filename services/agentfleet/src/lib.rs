@@ -1,0 +1,92 @@
+//! The one binary, as a library: settings, composition, commands. Tests and benchmarks compose
+//! fleets with it; `main.rs` only calls [`run`].
+
+mod cli;
+mod commands;
+pub mod error;
+pub mod fleet;
+mod keeper;
+pub mod settings;
+mod ui;
+
+use clap::Parser as _;
+use error::{Exit, Failure};
+use settings::Settings;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Runs the command line of this process.
+pub fn run() -> ExitCode {
+    install_tls();
+    let cli = cli::Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            return ExitCode::from(Exit::Unavailable as u8);
+        }
+    };
+    match runtime.block_on(command(cli)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+/// One TLS provider for the whole process; the HTTP client panics without.
+pub fn install_tls() {
+    rustls::crypto::ring::default_provider().install_default().ok();
+}
+
+async fn command(cli: cli::Cli) -> Result<(), Failure> {
+    use cli::Command;
+    let settings = Settings::load(&cli.flags)?;
+    log(&settings)?;
+    let ui = ui::Ui::new(cli.color);
+    match cli.command {
+        Command::Demo(demo) => commands::ask::demo(demo, &settings, ui).await,
+        Command::Ask(ask) => commands::ask::ask(ask, &settings, ui).await,
+        Command::Attach(attach) => commands::ask::attach(attach, &settings, ui).await,
+        Command::Cancel(named) => commands::ask::cancel(named, &settings).await,
+        Command::Load(load) => commands::library::load(load, &settings).await,
+        Command::Document(document) => commands::library::document(document, &settings).await,
+        Command::Config(config) => commands::config::run(config, &settings, ui).await,
+        Command::Dlq(dlq) => commands::dlq::run(dlq, &settings, ui).await,
+        Command::Sessions(command) => commands::sessions::run(command, &settings, ui).await,
+        Command::Query(query) => commands::query::run(query, &settings, ui).await,
+        Command::Purge(purge) => commands::upkeep::purge(purge, &settings).await,
+        Command::Backup(backup) => commands::upkeep::backup(&backup, &settings),
+        Command::Restore(restore) => commands::upkeep::restore(&restore, &settings),
+        Command::Doctor(doctor) => commands::upkeep::doctor(doctor, &settings).await,
+        Command::Completions(completions) => {
+            let mut command = <cli::Cli as clap::CommandFactory>::command();
+            clap_complete::generate(
+                completions.shell,
+                &mut command,
+                "agentfleet",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
+        _ => Err(Failure::usage("not yet")),
+    }
+}
+
+fn log(settings: &Settings) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&settings.log).map_err(|error| {
+        Failure::usage(format!("setting `log` is `{}`: {error}", settings.log))
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match settings.log_format.as_str() {
+        "text" => log.with_ansi(false).init(),
+        "json" => log.json().init(),
+        other => {
+            return Err(Failure::usage(format!(
+                "setting `log_format` is `{other}`, expected `text` or `json`"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+use serde_json::json;
+fn main(){ let s=agentfleet_config::seed::embedded_snapshot().unwrap();
+ let p=|id:&str, v| { let r=agentfleet_config::prompts::render(id,&s.prompts[id],&v).unwrap(); println!("##### {id} SYSTEM\n{}\n##### USER\n{}\n", r.system, r.prompt)};
+ let tools=json!([{"name":"document-search","description":"Searches.","arguments":[{"name":"query","type":"string","description":"words","required":true}]},{"name":"x","description":"Y.","arguments":[]}]);
+ p("agent-react", json!({"question":"Q?","framing":"F.","goal":"G","parent_context":"C","tools":tools,"history":[{"thought":"t","action":"a","arguments":{"q":"x <b>"},"observation":"o"},{"thought":"t","action":"a","arguments":{},"observation":"o2"}],"iterations_left":3,"native":false,"last":false}));
+ p("task-type-classify", json!({"question":"Q?","task_types": s.task_types.values().map(|t| json!({"name":t.name,"description":t.description,"when_to_use":t.when_to_use})).collect::<Vec<_>>()}));
+ p("supervisor-decompose", json!({"question":"Q?","framing":"F.","max_subagents":4,"tools":tools,"patterns":[{"name":"react","description":"d"}],"groups":["a","b"]}));
+ p("supervisor-synthesise", json!({"question":"Q?","framing":"F.","results":[{"goal":"g","status":"answered","text":"T","sources":[{"uri":"u","title":"t"}]},{"goal":"g2","status":"answered","text":"T2","sources":[]}],"missing":[{"goal":"m","reason":"r"}]}));
+ let t=std::time::Instant::now(); for _ in 0..1000 { agentfleet_config::prompts::render("question",&s.prompts["question"],&json!({"question":"x"})).unwrap(); } println!("{:?}/1000", t.elapsed());
+ let rt=tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(); rt.block_on(async { use agentfleet_config::ConfigStore; let d=tempfile::tempdir().unwrap(); let db=agentfleet_storage::Database::open(d.path()).unwrap(); let c=agentfleet_config::EmbeddedConfig::open(&db).unwrap(); let t=std::time::Instant::now(); println!("{}", c.seed(agentfleet_config::seed::embedded().unwrap()).await.unwrap()); println!("seed {:?}", t.elapsed()); c.snapshot().await.unwrap(); let t=std::time::Instant::now(); for _ in 0..100000 { c.snapshot().await.unwrap(); } println!("snapshot {:?}/100000", t.elapsed()); let t=std::time::Instant::now(); println!("{}", c.seed(agentfleet_config::seed::embedded().unwrap()).await.unwrap()); println!("reseed {:?}", t.elapsed());});
+}

@@ -1,0 +1,418 @@
+//! Where things stand, and the SVG they become.
+//!
+//! A session is a stack of boxes around one middle line; subagents stand in rows between two boxes of
+//! their parent. Blocks are measured from the inside out and placed from the outside in, so nothing
+//! overlaps and no line crosses a box.
+
+use super::TOOLTIP;
+use crate::text;
+use std::fmt::Write as _;
+
+const BOX: f64 = 236.0;
+const PAD: f64 = 12.0;
+const GAP: f64 = 26.0;
+/// Between subagents, and around a frame.
+const MARGIN: f64 = 18.0;
+const TITLE_HEIGHT: f64 = 16.0;
+const LINE_HEIGHT: f64 = 13.5;
+/// Columns that fit a box; both are careful, since fonts differ.
+const TITLE_COLUMNS: usize = 29;
+const LINE_COLUMNS: usize = 36;
+const TITLE_LINES: usize = 3;
+const LINES: usize = 5;
+const HEADER: f64 = 58.0;
+/// Above so many blocks they wrap into rows.
+const ONE_ROW: usize = 6;
+const MOST_COLUMNS: usize = 12;
+
+/// What a box is, for its colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Question,
+    Decision,
+    Tool,
+    Fan,
+    Answer,
+    Partial,
+    Error,
+    Open,
+}
+
+impl Class {
+    /// Name, and fill, stroke in light, fill, stroke in dark.
+    const LOOKS: [(Self, &'static str, [&'static str; 4]); 8] = [
+        (Self::Question, "question", ["#dbeafe", "#2563eb", "#1e3a5f", "#60a5fa"]),
+        (Self::Decision, "decision", ["#fef3c7", "#b45309", "#4a3410", "#f59e0b"]),
+        (Self::Tool, "tool", ["#f3f4f6", "#6b7280", "#2d333b", "#9ca3af"]),
+        (Self::Fan, "fan", ["#ede9fe", "#7c3aed", "#3b2a63", "#a78bfa"]),
+        (Self::Answer, "answer", ["#dcfce7", "#15803d", "#14432a", "#4ade80"]),
+        (Self::Partial, "partial", ["#ffedd5", "#c2410c", "#54290f", "#fb923c"]),
+        (Self::Error, "error", ["#fee2e2", "#b91c1c", "#551a1a", "#f87171"]),
+        (Self::Open, "open", ["#ffffff", "#9ca3af", "#161b22", "#6b7280"]),
+    ];
+
+    fn name(self) -> &'static str {
+        Self::LOOKS.iter().find(|(class, ..)| *class == self).map_or("tool", |(_, name, _)| name)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Square,
+    Round,
+}
+
+/// One box.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    pub class: Class,
+    pub shape: Shape,
+    pub title: String,
+    pub lines: Vec<String>,
+    pub tooltip: Vec<String>,
+}
+
+impl Leaf {
+    pub(super) fn new(class: Class, title: &str) -> Self {
+        let title = text::one_line(title);
+        Self { class, shape: Shape::Square, title, lines: Vec::new(), tooltip: Vec::new() }
+    }
+
+    /// The title in lines that fit.
+    fn titles(&self) -> Vec<String> {
+        let line = crate::style::Line::of(&self.title, crate::style::PLAIN);
+        let mut lines: Vec<String> =
+            line.wrapped(TITLE_COLUMNS).iter().map(crate::style::Line::plain).collect();
+        if lines.len() > TITLE_LINES {
+            lines.truncate(TITLE_LINES);
+            if let Some(last) = lines.last_mut() {
+                *last = text::shorten(&format!("{last} {}", text::ELLIPSIS), TITLE_COLUMNS);
+            }
+        }
+        lines
+    }
+
+    fn small(&self) -> Vec<String> {
+        self.lines
+            .iter()
+            .map(|line| text::preview(line, LINE_COLUMNS))
+            .filter(|line| !line.is_empty())
+            .take(LINES)
+            .collect()
+    }
+
+    fn height(&self) -> f64 {
+        2.0 * PAD - 4.0
+            + TITLE_HEIGHT * self.titles().len() as f64
+            + LINE_HEIGHT * self.small().len() as f64
+    }
+}
+
+/// A part of the picture.
+#[derive(Clone, Debug)]
+pub(super) enum Block {
+    Leaf(Leaf),
+    /// One below the other. `joins`: whether what follows its fan-out rests on it.
+    Stack { items: Vec<Block>, framed: bool, joins: bool },
+    /// Subagents of a fan-out.
+    Rows(Vec<Block>),
+    /// Subagents whose fan-out is not known.
+    Side(Vec<Block>),
+}
+
+impl Block {
+    fn size(&self) -> (f64, f64) {
+        match self {
+            Self::Leaf(leaf) => (BOX, leaf.height()),
+            Self::Stack { items, framed, .. } => {
+                let (mut width, mut height) = (0.0_f64, 0.0);
+                for (position, item) in items.iter().enumerate() {
+                    let (w, h) = item.size();
+                    width = width.max(w);
+                    height += h + if position > 0 { GAP } else { 0.0 };
+                }
+                let frame = if *framed { 2.0 * MARGIN } else { 0.0 };
+                (width + frame, height + frame)
+            }
+            Self::Rows(blocks) | Self::Side(blocks) => {
+                let (mut width, mut height) = (0.0_f64, 0.0);
+                for (position, row) in rows(blocks).enumerate() {
+                    let sizes: Vec<_> = row.iter().map(Self::size).collect();
+                    let row_width: f64 = sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
+                    let row_height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max);
+                    width = width.max(row_width);
+                    height += row_height + if position > 0 { MARGIN } else { 0.0 };
+                }
+                let frame = if blocks.len() > ONE_ROW { 2.0 * MARGIN } else { 0.0 };
+                // Room for the lines that branch off above and come together below.
+                (width + frame, height + frame + 2.0 * MARGIN)
+            }
+        }
+    }
+
+    fn joins(&self) -> bool {
+        match self {
+            Self::Leaf(_) => true,
+            Self::Stack { joins, .. } => *joins,
+            Self::Rows(blocks) => blocks.iter().any(Self::joins),
+            Self::Side(_) => false,
+        }
+    }
+}
+
+fn rows(blocks: &[Block]) -> impl Iterator<Item = &[Block]> {
+    let columns = if blocks.len() <= ONE_ROW {
+        ONE_ROW
+    } else {
+        let root = (blocks.len() as f64).sqrt().ceil() as usize;
+        root.clamp(ONE_ROW, MOST_COLUMNS)
+    };
+    blocks.chunks(columns)
+}
+
+/// Draws blocks side by side under a heading.
+pub(super) fn draw(title: &str, about: &str, blocks: Vec<Block>) -> String {
+    let sizes: Vec<_> = blocks.iter().map(Block::size).collect();
+    let inner: f64 = sizes.iter().map(|(w, _)| w + 2.0 * MARGIN).sum::<f64>();
+    let width = (inner + 2.0 * MARGIN).max(420.0);
+    let height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max) + HEADER + 2.0 * MARGIN;
+    let mut canvas = Canvas::default();
+    let mut x = (width - inner) / 2.0 + MARGIN;
+    for (block, (w, _)) in blocks.iter().zip(&sizes) {
+        canvas.place(block, x + w / 2.0, HEADER);
+        x += w + 2.0 * MARGIN;
+    }
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-label=\"{}\">",
+        escape(title)
+    );
+    let _ = writeln!(out, "<title>{}</title>", escape(title));
+    out.push_str(&style());
+    out.push_str(
+        "<defs><marker id=\"arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" \
+         markerHeight=\"7\" orient=\"auto\"><path class=\"head\" d=\"M0,0 L8,4 L0,8 z\"/></marker>\
+         </defs>\n",
+    );
+    let _ = writeln!(out, "<rect class=\"page\" width=\"{width:.0}\" height=\"{height:.0}\"/>");
+    let columns = ((width - 2.0 * MARGIN) / 9.0) as usize;
+    let _ = writeln!(
+        out,
+        "<text class=\"heading\" x=\"{MARGIN}\" y=\"26\">{}</text>",
+        escape(&text::preview(title, columns))
+    );
+    let _ = writeln!(out, "<text class=\"small\" x=\"{MARGIN}\" y=\"44\">{}</text>", escape(about));
+    out.push_str(&canvas.frames);
+    out.push_str(&canvas.lines);
+    out.push_str(&canvas.boxes);
+    out.push_str("</svg>\n");
+    out
+}
+
+fn style() -> String {
+    let mut light = String::new();
+    let mut dark = String::new();
+    for (_, name, [fill, stroke, dark_fill, dark_stroke]) in Class::LOOKS {
+        let _ = writeln!(light, ".{name}{{fill:{fill};stroke:{stroke}}}");
+        let _ = writeln!(dark, ".{name}{{fill:{dark_fill};stroke:{dark_stroke}}}");
+    }
+    format!(
+        "<style>\n\
+         text{{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;\
+         fill:#111827}}\n\
+         .heading{{font-size:16px;font-weight:600}}\n\
+         .name{{font-size:12px;font-weight:600}}\n\
+         .small{{font-size:10.5px;fill:#4b5563}}\n\
+         .page{{fill:#ffffff}}\n\
+         .frame{{fill:none;stroke:#d1d5db}}\n\
+         .line{{fill:none;stroke:#6b7280;stroke-width:1.2}}\n\
+         .dotted{{stroke-dasharray:4 4}}\n\
+         .head{{fill:#6b7280}}\n\
+         .open{{stroke-dasharray:4 3}}\n\
+         {light}\
+         @media (prefers-color-scheme:dark){{\n\
+         text{{fill:#e5e7eb}}\n\
+         .small{{fill:#9ca3af}}\n\
+         .page{{fill:#0d1117}}\n\
+         .frame{{stroke:#30363d}}\n\
+         .line{{stroke:#8b949e}}\n\
+         .head{{fill:#8b949e}}\n\
+         {dark}}}\n\
+         </style>\n"
+    )
+}
+
+#[derive(Default)]
+struct Canvas {
+    frames: String,
+    lines: String,
+    boxes: String,
+}
+
+impl Canvas {
+    /// Places a block with its middle at `x` and its top at `y`.
+    fn place(&mut self, block: &Block, x: f64, y: f64) {
+        match block {
+            Block::Leaf(leaf) => self.leaf(leaf, x, y),
+            Block::Stack { items, framed, .. } => {
+                let mut top = y;
+                if *framed {
+                    let (width, height) = block.size();
+                    self.frame(x - width / 2.0 + 4.0, y + 4.0, width - 8.0, height - 8.0);
+                    top += MARGIN;
+                }
+                for (position, item) in items.iter().enumerate() {
+                    let (_, height) = item.size();
+                    if position > 0 {
+                        self.between(&items[position - 1], item, x, top - GAP);
+                    }
+                    self.place(item, x, top);
+                    top += height + GAP;
+                }
+            }
+            Block::Rows(blocks) | Block::Side(blocks) => {
+                self.rows(blocks, matches!(block, Block::Side(_)), x, y, block.size());
+            }
+        }
+    }
+
+    /// The line from one item of a stack to the next. Rows draw their own.
+    fn between(&mut self, above: &Block, below: &Block, x: f64, y: f64) {
+        let branches = |block: &Block| matches!(block, Block::Rows(_) | Block::Side(_));
+        if branches(below) {
+            // From the box to the line that branches.
+            self.path(&format!("M{x:.1},{y:.1} V{:.1}", y + GAP), false, false);
+        } else {
+            let dotted = !above.joins();
+            self.path(&format!("M{x:.1},{y:.1} V{:.1}", y + GAP - 2.0), dotted, true);
+        }
+    }
+
+    fn rows(&mut self, blocks: &[Block], side: bool, x: f64, y: f64, (width, height): (f64, f64)) {
+        let grid = blocks.len() > ONE_ROW;
+        let mut top = y + MARGIN;
+        if grid {
+            self.frame(x - width / 2.0 + 4.0, top - 6.0, width - 8.0, height - 2.0 * MARGIN + 12.0);
+            self.path(&format!("M{x:.1},{y:.1} V{:.1}", top - 8.0), false, true);
+            top += MARGIN;
+        }
+        let bottom = y + height;
+        for row in rows(blocks) {
+            let sizes: Vec<_> = row.iter().map(Block::size).collect();
+            let row_width: f64 = sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
+            let row_height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max);
+            let mut left = x - row_width / 2.0;
+            for (block, (w, h)) in row.iter().zip(&sizes) {
+                let middle = left + w / 2.0;
+                self.place(block, middle, top);
+                if !grid {
+                    let inset = if matches!(block, Block::Stack { framed: true, .. }) {
+                        MARGIN
+                    } else {
+                        0.0
+                    };
+                    let down = top + inset - 2.0;
+                    let into = format!("M{x:.1},{y:.1} H{middle:.1} V{down:.1}");
+                    self.path(&into, side, true);
+                    if block.joins() && !side {
+                        let from = top + h - inset;
+                        let out = format!("M{middle:.1},{from:.1} V{bottom:.1} H{x:.1}");
+                        self.path(&out, false, false);
+                    }
+                }
+                left += w + MARGIN;
+            }
+            top += row_height + MARGIN;
+        }
+        if grid && !side {
+            let from = bottom - MARGIN + 6.0;
+            self.path(&format!("M{x:.1},{from:.1} V{bottom:.1}"), false, false);
+        }
+    }
+
+    fn path(&mut self, d: &str, dotted: bool, arrow: bool) {
+        let class = if dotted { "line dotted" } else { "line" };
+        let marker = if arrow { " marker-end=\"url(#arrow)\"" } else { "" };
+        let _ = writeln!(self.lines, "<path class=\"{class}\" d=\"{d}\"{marker}/>");
+    }
+
+    fn frame(&mut self, x: f64, y: f64, width: f64, height: f64) {
+        let _ = writeln!(
+            self.frames,
+            "<rect class=\"frame\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\" rx=\"10\"/>"
+        );
+    }
+
+    fn leaf(&mut self, leaf: &Leaf, x: f64, y: f64) {
+        let left = x - BOX / 2.0;
+        let height = leaf.height();
+        let round = match leaf.shape {
+            Shape::Square => 5.0,
+            Shape::Round => 16.0,
+        };
+        let tooltip: Vec<String> = std::iter::once(leaf.title.clone())
+            .chain(leaf.tooltip.iter().map(|part| shortened(part)))
+            .filter(|part| !part.is_empty())
+            .collect();
+        let _ = writeln!(
+            self.boxes,
+            "<g><title>{}</title><rect class=\"{}\" x=\"{left:.1}\" y=\"{y:.1}\" width=\"{BOX}\" \
+             height=\"{height:.1}\" rx=\"{round}\"/>",
+            escape(&tooltip.join("\n")),
+            leaf.class.name(),
+        );
+        let mut baseline = y + PAD + 8.0;
+        for line in leaf.titles() {
+            let _ = writeln!(
+                self.boxes,
+                "<text class=\"name\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
+                left + PAD,
+                escape(&line)
+            );
+            baseline += TITLE_HEIGHT;
+        }
+        baseline -= 2.0;
+        for line in leaf.small() {
+            let _ = writeln!(
+                self.boxes,
+                "<text class=\"small\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
+                left + PAD,
+                escape(&line)
+            );
+            baseline += LINE_HEIGHT;
+        }
+        self.boxes.push_str("</g>\n");
+    }
+}
+
+/// A part of a tooltip: its lines kept, its length bounded.
+fn shortened(part: &str) -> String {
+    let clean = text::clean(part);
+    let clean = clean.trim();
+    let mut end = clean.len().min(TOOLTIP);
+    while !clean.is_char_boundary(end) {
+        end -= 1;
+    }
+    if end < clean.len() { format!("{}{}", &clean[..end], text::ELLIPSIS) } else { clean.to_owned() }
+}
+
+/// Text as XML may hold it.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text::clean(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // No XML document may hold these two, not even as references.
+            '\u{fffe}' | '\u{ffff}' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}

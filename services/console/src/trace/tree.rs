@@ -1,0 +1,518 @@
+//! `trace`: the run as a tree for the terminal.
+//!
+//! Each session shows how its pattern was chosen from which options, what it did step by step, what it
+//! cost, how its answer begins, how sure it is, and what it rests on.
+
+use super::model::{
+    Completion, Conclusion, Confidence, Decision, FanOut, Goal, Iteration, Session, Source, Spent,
+    State, Step, Synthesis, Work,
+};
+use super::{Texts, Trace};
+use crate::style::{paint_all, Line, Look, BAD, BOLD, DIM, GOOD, ITALIC, NAME, PLAIN, WARN};
+use crate::text;
+use agentfleet_schema::SessionId;
+use anstyle::Style;
+use std::collections::{HashMap, HashSet};
+
+/// Lines of an answer that are shown.
+const ANSWER_LINES: usize = 4;
+/// Sources named at one place.
+const SOURCES: usize = 6;
+/// The least room a title gets beside what follows it.
+const TITLE: usize = 24;
+
+pub(super) fn render(trace: &Trace, look: Look, texts: Texts<'_>) -> String {
+    let look = Look { width: look.width.max(40), ..look };
+    let view = View { trace, by_id: trace.by_id(), texts, look };
+    let mut lines = Vec::new();
+    if trace.is_empty() {
+        lines.push(Line::of("The graph knows nothing of this run.", PLAIN));
+    }
+    for (position, root) in trace.roots().enumerate() {
+        if position > 0 {
+            lines.push(Line::new());
+        }
+        lines.extend(view.heading(root));
+        let branch = view.session(root);
+        lines.extend(branch.draw(look.width));
+    }
+    paint_all(&lines, look.color)
+}
+
+/// A node of the drawing: its title with remarks after it, lines below, and branches.
+#[derive(Default)]
+struct Branch {
+    title: Line,
+    remarks: Line,
+    details: Vec<Line>,
+    branches: Vec<Branch>,
+}
+
+impl Branch {
+    fn new(title: Line) -> Self {
+        Self { title, ..Self::default() }
+    }
+
+    fn draw(&self, width: usize) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.draw_below(&Line::new(), &Line::new(), width, &mut lines);
+        lines
+    }
+
+    fn draw_below(&self, first: &Line, rest: &Line, width: usize, out: &mut Vec<Line>) {
+        let room = width.saturating_sub(first.width());
+        let mut head = first.clone();
+        let remarks = if self.remarks.is_empty() { 0 } else { self.remarks.width() + 2 };
+        if self.title.width() + remarks <= room || remarks + TITLE <= room {
+            head.append(&self.title.shortened(room - remarks));
+            if remarks > 0 {
+                head.push("  ", PLAIN).append(&self.remarks);
+            }
+            out.push(head);
+        } else {
+            out.push(head.append(&self.title.shortened(room)).clone());
+            for line in self.remarks.wrapped(room.saturating_sub(2)) {
+                out.push(self.detail_prefix(rest).with("  ", PLAIN).with_line(&line));
+            }
+        }
+        for detail in &self.details {
+            let prefix = self.detail_prefix(rest);
+            for line in detail.wrapped(width.saturating_sub(prefix.width())) {
+                out.push(prefix.clone().with_line(&line));
+            }
+        }
+        for (position, branch) in self.branches.iter().enumerate() {
+            let last = position + 1 == self.branches.len();
+            let (turn, pass) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            branch.draw_below(
+                &rest.clone().with(turn, DIM),
+                &rest.clone().with(pass, DIM),
+                width,
+                out,
+            );
+        }
+    }
+
+    /// Before a line below the title: the trunk goes on if branches follow.
+    fn detail_prefix(&self, rest: &Line) -> Line {
+        rest.clone().with(if self.branches.is_empty() { "   " } else { "│  " }, DIM)
+    }
+}
+
+struct View<'a> {
+    trace: &'a Trace,
+    by_id: HashMap<&'a SessionId, &'a Session>,
+    texts: Texts<'a>,
+    look: Look,
+}
+
+impl<'a> View<'a> {
+    fn heading(&self, root: &Session) -> Vec<Line> {
+        let mut first = Line::of("Run ", BOLD).with(root.id.as_str(), BOLD);
+        let facts = [
+            root.collection.as_ref().map(|c| format!("collection {c}")),
+            root.conversation.as_ref().map(|c| format!("conversation {c}")),
+            root.started_at.map(|at| clock(at.0)),
+        ];
+        for fact in facts.into_iter().flatten() {
+            first.push(" · ", DIM).push(&fact, DIM);
+        }
+        let sessions = 1 + self.below(root);
+        let spent = &root.spent_in_tree;
+        let mut second = Line::of(&text::counted(sessions, "session"), PLAIN);
+        second.push(&format!(" · {}", text::counted(spent.steps, "step")), PLAIN);
+        second.push(&format!(" · {}", text::counted(spent.tool_calls, "tool call")), PLAIN);
+        second.push(&format!(" · {}", text::counted(spent.tokens(), "token")), PLAIN);
+        if spent.cost > 0.0 {
+            second.push(&format!(" · cost {:.4}", spent.cost), PLAIN);
+        }
+        if let Some(ms) = root.duration_ms {
+            second.push(&format!(" · {}", text::duration(ms)), PLAIN);
+        }
+        let mut lines = first.wrapped(self.look.width);
+        lines.extend(second.wrapped(self.look.width));
+        if root.state != State::Ended {
+            let note = "Still running: this is what the graph knows so far.";
+            lines.extend(Line::of(note, WARN).wrapped(self.look.width));
+        }
+        if root.parent.is_some() {
+            let note = "A subagent; what is above it is not in this graph.";
+            lines.extend(Line::of(note, WARN).wrapped(self.look.width));
+        }
+        lines.push(Line::new());
+        lines
+    }
+
+    /// Sessions below one: they follow it, deeper.
+    fn below(&self, root: &Session) -> u64 {
+        let at = self.trace.sessions.iter().position(|s| s.id == root.id);
+        let after = at.map_or(&[][..], |at| &self.trace.sessions[at + 1..]);
+        after.iter().take_while(|s| s.depth > root.depth).count() as u64
+    }
+
+    fn session(&self, session: &'a Session) -> Branch {
+        let (sign, style) = sign(session);
+        let mut title = Line::of(sign, style).with(" ", PLAIN);
+        title.push(&text::one_line(session.title()), BOLD);
+        let mut branch = Branch::new(title);
+        branch.remarks = remarks(session);
+        if session.depth > 0 {
+            branch.details.push(Line::of(&format!("session {}", session.id), DIM));
+        }
+        branch.branches.extend(self.routing(session));
+        let mut shown: HashSet<&SessionId> = HashSet::new();
+        for step in &session.steps {
+            branch.branches.push(match step {
+                Step::Decision(decision) => self.decision(decision),
+                Step::Iteration(iteration) => self.iteration(iteration),
+                Step::FanOut(fan_out) => self.fan_out(session, fan_out, &mut shown),
+                Step::Synthesis(synthesis) => self.synthesis(synthesis),
+            });
+        }
+        // Subagents no fan-out accounts for: the graph is partial.
+        for child in session.children.iter().filter(|id| !shown.contains(id)) {
+            branch.branches.extend(self.by_id.get(child).map(|child| self.session(child)));
+        }
+        if let Some(conclusion) = &session.conclusion {
+            branch.branches.push(self.conclusion(session, conclusion));
+        }
+        if let Some(completion) = &session.completion {
+            branch.branches.extend(completed(completion));
+        }
+        branch
+    }
+
+    fn text(&self, uri: Option<&String>) -> Option<String> {
+        (self.texts)(uri?).filter(|text| !text.trim().is_empty())
+    }
+
+    fn routing(&self, session: &Session) -> Option<Branch> {
+        let routing = session.routing.as_ref()?;
+        let mut title = Line::of("routing ", DIM);
+        if let Some(task_type) = &routing.task_type {
+            title.push(task_type, NAME).push(" → ", DIM);
+        }
+        title.push(routing.pattern.as_deref().unwrap_or("unknown"), NAME);
+        let mut branch = Branch::new(title);
+        branch.remarks = worked(&routing.work);
+        branch.branches = routing.decisions.iter().map(|d| self.decision(d)).collect();
+        Some(branch)
+    }
+
+    fn decision(&self, decision: &Decision) -> Branch {
+        let mut title = Line::of(&decision.subject, DIM).with(" ", PLAIN);
+        title.push(&decision.selected, NAME);
+        let others: Vec<&str> = decision
+            .options
+            .iter()
+            .map(String::as_str)
+            .filter(|option| *option != decision.selected)
+            .collect();
+        if others.is_empty() {
+            title.push(", the only option", DIM);
+        } else {
+            title.push(&format!(", not {}", others.join(" or ")), DIM);
+        }
+        let mut branch = Branch::new(title);
+        if !decision.options.is_empty() && !decision.options.contains(&decision.selected) {
+            branch.details.push(Line::of("not among its recorded options", BAD));
+        }
+        let mut chosen = Line::of("chosen by ", DIM);
+        chosen.push(decided_by(decision), DIM);
+        if let Some(signal) = &decision.signal {
+            chosen.push(&format!(": {}", text::one_line(signal)), DIM);
+        }
+        branch.details.push(chosen);
+        if let Some(narrowed) = &decision.narrowed_by {
+            let narrowed = format!("options: {}", text::one_line(narrowed));
+            branch.details.push(Line::of(&narrowed, DIM));
+        }
+        if let Some(rationale) = self.text(decision.rationale.as_ref()) {
+            let rationale = format!("“{}”", text::preview(&rationale, 2 * self.look.width));
+            branch.details.push(Line::of(&rationale, ITALIC));
+        }
+        branch
+    }
+
+    fn iteration(&self, iteration: &Iteration) -> Branch {
+        let mut title = Line::new();
+        if let Some(number) = iteration.number {
+            title.push(&format!("{number} "), DIM);
+        }
+        title.push(&text::one_line(&iteration.action), NAME);
+        title.push("(", PLAIN).push(&arguments(iteration), PLAIN).push(")", PLAIN);
+        let mut branch = Branch::new(title);
+        let mut worked = worked(&iteration.work);
+        let seen = iteration.observation.as_ref();
+        if let Some(ms) = seen.and_then(|o| o.tool_ms) {
+            push_part(&mut worked, &format!("tool {}", text::duration(ms)));
+        }
+        branch.remarks = worked;
+        let width = self.look.width;
+        if let Some(thought) = self.text(iteration.thought.as_ref()) {
+            branch.details.push(Line::of(&text::preview(&thought, width), ITALIC));
+        }
+        let Some(seen) = seen else { return branch };
+        if let Some(error) = &seen.error {
+            let error = if error.is_empty() { "the tool failed" } else { error };
+            branch.details.push(Line::of("✖ ", BAD).with(&text::preview(error, 2 * width), BAD));
+        } else if let Some(observation) = self.text(seen.document.as_ref()) {
+            let observation = text::preview(&observation, width);
+            branch.details.push(Line::of("→ ", DIM).with(&observation, PLAIN));
+        }
+        branch.details.extend(sources(&seen.sources.iter().collect::<Vec<_>>()));
+        branch
+    }
+
+    fn fan_out(
+        &self,
+        session: &'a Session,
+        fan_out: &'a FanOut,
+        shown: &mut HashSet<&'a SessionId>,
+    ) -> Branch {
+        let count = fan_out.expected.unwrap_or(fan_out.goals.len() as u64);
+        let title = format!("fan-out to {}", text::counted(count, "subagent"));
+        let mut branch = Branch::new(Line::of(&title, NAME));
+        let mut remarks = Line::new();
+        if let Some(round) = fan_out.round.filter(|round| *round > 1) {
+            push_part(&mut remarks, &format!("round {round}"));
+        }
+        if !remarks.is_empty() {
+            remarks.push(" · ", DIM);
+        }
+        branch.remarks = remarks.append(&worked(&fan_out.work)).clone();
+        branch.details.push(Line::of(&format!("correlation {}", fan_out.correlation), DIM));
+        for goal in &fan_out.goals {
+            let child = goal.session.as_ref().filter(|id| session.children.contains(id));
+            match child.and_then(|id| self.by_id.get(id)) {
+                Some(child) if shown.insert(&child.id) => {
+                    branch.branches.push(self.session(child));
+                }
+                Some(_) | None => branch.branches.push(not_started(goal)),
+            }
+        }
+        branch
+    }
+
+    fn synthesis(&self, synthesis: &Synthesis) -> Branch {
+        let results = synthesis.derived_from.iter().filter(|uri| uri.ends_with("/answer")).count();
+        let title = format!("synthesis of {}", text::counted(results as u64, "result"));
+        let mut branch = Branch::new(Line::of(&title, NAME));
+        branch.remarks = match synthesis.cause.as_deref() {
+            Some("complete") => Line::of("every subagent had ended", DIM),
+            Some("enough") => Line::of("enough subagents had answered", DIM),
+            Some("deadline") => Line::of("the wait had ended", WARN),
+            Some(other) => Line::of(other, DIM),
+            None => Line::new(),
+        };
+        for missing in &synthesis.missing {
+            let name = self.by_id.get(missing).map_or(missing.as_str(), |s| s.title());
+            branch.details.push(Line::of("missing: ", WARN).with(&text::one_line(name), PLAIN));
+        }
+        for failed in synthesis.derived_from.iter().filter(|uri| !uri.ends_with("/answer")) {
+            let name = agentfleet_schema::uris::session_of(failed)
+                .and_then(|id| self.by_id.get(&id))
+                .map_or(failed.as_str(), |s| s.title());
+            branch.details.push(Line::of("failed: ", BAD).with(&text::one_line(name), PLAIN));
+        }
+        branch
+    }
+
+    fn conclusion(&self, session: &Session, conclusion: &Conclusion) -> Branch {
+        let mut title = match (conclusion.answered, conclusion.partial) {
+            (true, false) => Line::of("answer", GOOD),
+            (true, true) => Line::of("partial answer", WARN),
+            (false, _) => Line::of("ended without an answer", BAD),
+        };
+        let expected = ["final-answer", "subagents-complete"];
+        let reason = conclusion.error_code.as_deref().or(conclusion.termination.as_deref());
+        if let Some(reason) = reason.filter(|reason| !expected.contains(reason)) {
+            title.push(&format!(" ({reason})"), PLAIN);
+        }
+        let mut branch = Branch::new(title);
+        branch.remarks = worked(&conclusion.work);
+        if let Some(thought) = self.text(conclusion.thought.as_ref()) {
+            branch.details.push(Line::of(&text::preview(&thought, self.look.width), ITALIC));
+        }
+        if let Some(answer) = self.text(conclusion.document.as_ref()) {
+            branch.details.extend(beginning(&answer, self.look.width));
+        }
+        branch.details.extend(confidence(&conclusion.confidence));
+        if session.depth == 0 {
+            branch.details.extend(sources(&self.sources_below(session)));
+            if let Some(document) = &conclusion.document {
+                branch.details.push(Line::of("text: ", DIM).with(document, DIM));
+            }
+        }
+        branch
+    }
+
+    fn sources_below(&self, root: &Session) -> Vec<&Source> {
+        let at = self.trace.sessions.iter().position(|s| s.id == root.id).unwrap_or_default();
+        let mut sessions = self.trace.sessions[at..].iter();
+        let mut all: Vec<&Source> = sessions.next().map(Session::sources).unwrap_or_default();
+        all.extend(sessions.take_while(|s| s.depth > root.depth).flat_map(Session::sources));
+        all.sort();
+        all.dedup_by(|a, b| a.uri == b.uri);
+        all
+    }
+}
+
+fn sign(session: &Session) -> (&'static str, Style) {
+    let late = session.completion.as_ref().is_some_and(|c| c.late);
+    match (session.state, &session.conclusion) {
+        (State::NotStarted, _) => ("○", DIM),
+        (State::Running, _) => ("◐", WARN),
+        (State::Ended, Some(end)) if !end.answered => ("✖", BAD),
+        (State::Ended, Some(end)) if end.partial || late => ("●", WARN),
+        (State::Ended, _) => ("●", GOOD),
+    }
+}
+
+fn remarks(session: &Session) -> Line {
+    let mut remarks = Line::new();
+    if let Some(pattern) = session.pattern() {
+        push_part(&mut remarks, pattern);
+    }
+    let Spent { steps, .. } = session.spent;
+    push_part(&mut remarks, &text::counted(steps, "step"));
+    let tokens = session.spent_in_tree.tokens();
+    if tokens > 0 {
+        push_part(&mut remarks, &text::counted(tokens, "token"));
+    }
+    if let Some(ms) = session.duration_ms {
+        push_part(&mut remarks, &text::duration(ms));
+    }
+    match session.state {
+        State::NotStarted => push_part(&mut remarks, "not started"),
+        State::Running => push_part(&mut remarks, "running"),
+        State::Ended => {}
+    }
+    remarks
+}
+
+fn not_started(goal: &Goal) -> Branch {
+    let title = Line::of("○ ", DIM).with(&text::one_line(&goal.text), PLAIN);
+    Branch { remarks: Line::of("not started", DIM), ..Branch::new(title) }
+}
+
+/// What the end of a subagent meant to its parent, where it was not simply an answer in time.
+fn completed(completion: &Completion) -> Option<Branch> {
+    if completion.late {
+        let title = Line::of("late", WARN).with(": it came after the synthesis began", DIM);
+        return Some(Branch::new(title));
+    }
+    match completion.status.as_str() {
+        "answered" | "" => None,
+        status => Some(Branch::new(Line::of("told its parent: ", DIM).with(status, BAD))),
+    }
+}
+
+fn decided_by(decision: &Decision) -> &str {
+    match decision.decided_by.as_deref() {
+        Some("model") => decision.work.model.as_deref().unwrap_or("the model"),
+        Some("only-option") => "necessity",
+        Some("caller") => "the caller",
+        Some("fallback") => "the fallback rule",
+        Some(other) => other,
+        None => "nobody knows whom",
+    }
+}
+
+fn arguments(iteration: &Iteration) -> String {
+    let shown: Vec<String> = iteration
+        .arguments
+        .iter()
+        .map(|(name, value)| {
+            let value = text::preview(value, 60);
+            if name.is_empty() { value } else { format!("{name}: \"{value}\"") }
+        })
+        .collect();
+    shown.join(", ")
+}
+
+fn push_part(line: &mut Line, part: &str) {
+    if !line.is_empty() {
+        line.push(" · ", DIM);
+    }
+    line.push(part, DIM);
+}
+
+/// Tokens, time, and the attempt if it was not the first.
+fn worked(work: &Work) -> Line {
+    let mut line = Line::new();
+    let tokens = work.input_tokens.unwrap_or(0).saturating_add(work.output_tokens.unwrap_or(0));
+    if tokens > 0 {
+        push_part(&mut line, &text::counted(tokens, "token"));
+    }
+    if let Some(ms) = work.model_ms {
+        push_part(&mut line, &format!("model {}", text::duration(ms)));
+    }
+    if let Some(attempt) = work.attempt.filter(|attempt| *attempt > 1) {
+        push_part(&mut line, &format!("attempt {attempt}"));
+    }
+    line
+}
+
+/// How an answer begins: its first lines that say something.
+fn beginning(answer: &str, width: usize) -> Vec<Line> {
+    let mut said = answer.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut lines: Vec<Line> = said
+        .by_ref()
+        .take(ANSWER_LINES)
+        .map(|line| Line::of(&text::preview(line, 2 * width), PLAIN))
+        .collect();
+    if said.next().is_some() {
+        lines.push(Line::of(text::ELLIPSIS, DIM));
+    }
+    lines
+}
+
+fn confidence(parts: &[Confidence]) -> Option<Line> {
+    if parts.is_empty() {
+        return None;
+    }
+    let mut line = Line::of("confidence: ", DIM);
+    for (position, Confidence { part, value }) in parts.iter().enumerate() {
+        if position > 0 {
+            line.push(" · ", DIM);
+        }
+        if !part.is_empty() {
+            line.push(&text::one_line(part), PLAIN).push(" ", PLAIN);
+        }
+        if let Some(value) = value {
+            line.push(&format!("{value:.2}"), sureness(*value));
+        }
+    }
+    Some(line)
+}
+
+/// The colour of a confidence.
+pub(crate) fn sureness(value: f64) -> Style {
+    if value >= 0.7 {
+        GOOD
+    } else if value >= 0.4 {
+        WARN
+    } else {
+        BAD
+    }
+}
+
+fn sources(sources: &[&Source]) -> Option<Line> {
+    if sources.is_empty() {
+        return None;
+    }
+    let names: Vec<String> =
+        sources.iter().take(SOURCES).map(|s| text::preview(s.name(), 80)).collect();
+    let mut line = Line::of("sources: ", DIM).with(&names.join(", "), PLAIN);
+    if sources.len() > SOURCES {
+        line.push(&format!(" and {} more", sources.len() - SOURCES), DIM);
+    }
+    Some(line)
+}
+
+/// An instant as people read it.
+fn clock(at: i64) -> String {
+    chrono::DateTime::from_timestamp_millis(at)
+        .map_or_else(|| at.to_string(), |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
+}

@@ -1,0 +1,14 @@
+//! The HTTP interface over real sockets, with a fleet whose only part not of the product is the
+//! model: see `fleet`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod client;
+mod documentation;
+mod errors;
+mod events;
+mod fleet;
+mod requests;
+mod sessions;
+mod sparql;
+mod stopping;

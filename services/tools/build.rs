@@ -10,7 +10,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(&folder)? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if path.is_file() && name != "README.md" && !name.starts_with('.') {
             println!("cargo:rerun-if-changed={}", path.display());
             files.push((name, path));
@@ -19,6 +23,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     files.sort();
     let mut list = String::from("const FILES: &[(&str, &[u8])] = &[\n");
     for (name, path) in files {
+        let path = path
+            .to_str()
+            .ok_or("the path of the checkout is not UTF-8")?;
         writeln!(list, "    ({name:?}, include_bytes!({path:?})),")?;
     }
     list.push_str("];\n");

@@ -76,7 +76,10 @@ impl Explorer {
         for role in Role::CONSUMERS {
             for _ in 0..rng.between(1, if role == Role::Orchestrator { 3 } else { 2 }) {
                 let slots = rng.between(1, 3) as usize;
-                sim.start(role, slots);
+                let process = sim.start(role, slots);
+                // Clocks differ by as much as the protocol takes into account.
+                let skew = *rng.pick(&[0, 0, 0, -2_000, 900, 2_000]);
+                sim.with(|world| world.skews.insert(process, skew));
             }
         }
         let producer = sim.start(Role::Producer, 0);

@@ -266,7 +266,7 @@ impl World {
                 JoinPolicy::All => false,
                 JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
             },
-            JoinCause::Deadline => self.now >= fan_out.join_deadline,
+            JoinCause::Deadline => self.time() >= fan_out.join_deadline,
         };
         if !allowed {
             return Err(format!("FI-2: {place:?} concluded too early ({:?})", verdict.cause));
@@ -342,7 +342,7 @@ impl World {
 
     /// What a worker was told when it looked its step up.
     pub(crate) fn on_read(&mut self, keys: &[String], found: &[Option<Arc<[u8]>>]) {
-        let now = self.now;
+        let now = self.time();
         let Some(task) = self.task() else { return };
         let (Role::Orchestrator, Some(request)) = (task.role, task.request.as_ref()) else {
             return;

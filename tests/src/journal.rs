@@ -1,7 +1,7 @@
 //! The log of a run: every effect, in order. Kept only when a failure is told, because the same
 //! seed makes the same run again.
 
-use agentfleet_schema::Millis;
+use agentfleet_schema::{Millis, SessionId};
 use std::collections::BTreeMap;
 
 /// The log.
@@ -31,6 +31,16 @@ impl Journal {
         if self.keeping && !session.is_empty() {
             self.names.entry(session.to_owned()).or_insert_with(|| name.to_owned());
         }
+    }
+
+    /// The name of a session; the session itself if it has none.
+    pub fn named<'a>(&'a self, session: &'a str) -> &'a str {
+        self.names.get(session).map_or(session, String::as_str)
+    }
+
+    pub fn session_of(&self, name: &str) -> Option<SessionId> {
+        let found = self.names.iter().find(|(_, known)| known.as_str() == name);
+        found.map(|(session, _)| SessionId::from(session.as_str()))
     }
 
     /// The last lines, with sessions by name.

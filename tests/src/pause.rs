@@ -22,7 +22,7 @@ impl Pause {
 impl Future for Pause {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let point = self.point.take();
         let since = self.since;
         let (tick, ready) = self.shared.with(|world| match point {
@@ -34,6 +34,11 @@ impl Future for Pause {
             None => (since, world.tick > since),
         });
         self.since = tick;
-        if ready { Poll::Ready(()) } else { Poll::Pending }
+        if ready {
+            return Poll::Ready(());
+        }
+        // The scheduler asks anyway; a runtime that drives shipped loops needs to be told.
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 }

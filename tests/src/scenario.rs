@@ -14,6 +14,8 @@ pub struct Scenario {
     pub works: BTreeMap<String, Work>,
     /// Whether another attempt at a step may be answered otherwise, as models do.
     pub fickle: bool,
+    /// Bytes added to every goal.
+    pub padding: usize,
     pub policy: JoinPolicy,
     /// Fleet limits.
     pub max_iterations: u32,

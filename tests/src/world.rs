@@ -51,6 +51,8 @@ pub struct World {
     /// Counts scheduling steps.
     pub tick: u64,
     pub now: Millis,
+    /// How far the clock of a process is off.
+    pub skews: BTreeMap<u32, Millis>,
     pub rng: Rng,
     pub faults: Faults,
     pub scenario: Arc<Scenario>,
@@ -108,6 +110,7 @@ impl World {
         Self {
             tick: 0,
             now: START,
+            skews: BTreeMap::new(),
             rng: Rng::new(seed),
             faults,
             scenario: Arc::new(scenario),
@@ -202,6 +205,12 @@ impl World {
         });
     }
 
+    /// The time as the process at work sees it.
+    pub fn time(&self) -> Millis {
+        let process = self.current.and_then(|id| self.tasks.get(&id)).map(|task| task.process);
+        self.now + process.and_then(|id| self.skews.get(&id)).copied().unwrap_or_default()
+    }
+
     pub fn nonce(&mut self) -> String {
         self.nonces += 1;
         format!("nonce-{}", self.nonces)
@@ -221,6 +230,7 @@ impl World {
     /// Puts a message on its topic.
     pub fn publish(&mut self, message: &Outgoing) {
         self.on_publish(message);
+        self.facts.count("published");
         let payload: Arc<[u8]> = message.payload.clone().into();
         if message.topic == AGENT_RESPONSE {
             if let Ok(response) = serde_json::from_slice::<AgentResponse>(&payload) {

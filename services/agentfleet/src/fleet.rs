@@ -21,7 +21,7 @@ use agentfleet_runtime::{
 use agentfleet_schema::topics;
 use agentfleet_storage::Database;
 use agentfleet_tools::library::Library;
-use agentfleet_tools::{Toolbox, ToolboxParts, Tools};
+use agentfleet_tools::{Toolbox, Tools};
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,12 +113,11 @@ impl Engine {
         let graph = open_graph(&store, settings, progress).await?;
         let library = Library::open(store.database.clone(), Arc::new(graph.clone()))?;
         let model = choose_model(settings).await?;
-        let tools = Toolbox::new(ToolboxParts {
-            library: library.clone(),
-            graph: Arc::new(graph.clone()),
-            model: Arc::clone(&model.model),
-            render: Arc::new(render),
-        })?;
+        let tools = Toolbox::new(
+            library.clone(),
+            Arc::new(graph.clone()),
+            Arc::clone(&model.model),
+        )?;
         Ok(Self {
             store,
             graph,
@@ -195,16 +194,6 @@ fn fleet_limits(settings: &Settings) -> FleetLimits {
         run_timeout_ms: millis(settings.run_timeout),
         ..FleetLimits::default()
     }
-}
-
-/// Renders the prompts of tools as every other prompt.
-fn render(
-    item: &agentfleet_schema::config::PromptItem,
-    variables: &serde_json::Value,
-) -> Result<agentfleet_tools::RenderedPrompt, String> {
-    let rendered = agentfleet_config::prompts::render("tool", item, variables)
-        .map_err(|error| error.to_string())?;
-    Ok(agentfleet_tools::RenderedPrompt { system: rendered.system, user: rendered.prompt })
 }
 
 /// Opens the graph of a store.

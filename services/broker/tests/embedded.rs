@@ -163,18 +163,22 @@ async fn the_next_step_is_handed_out_in_the_transaction_that_published_it() {
     }
 }
 
+/// The number of the next transaction.
+async fn transaction(broker: &EmbeddedBroker) -> u64 {
+    let number = |unit: &mut storage::Unit<'_>| Ok(unit.transaction());
+    broker
+        .database()
+        .write(storage::Durability::Process, number)
+        .await
+        .unwrap()
+}
+
 #[tokio::test]
 async fn waiting_for_nothing_writes_nothing() {
     let fixture = embedded(1);
     let broker = &fixture.brokers[0];
     let mut consumer = subscribe(broker, &AGENT_REQUEST, "workers").await;
-    let number = async || {
-        let read = broker
-            .database()
-            .write(storage::Durability::Process, |unit| Ok(unit.transaction()));
-        read.await.unwrap()
-    };
-    let before = number().await;
+    let before = transaction(broker).await;
     for _ in 0..10 {
         tokio::select! {
             biased;
@@ -183,7 +187,31 @@ async fn waiting_for_nothing_writes_nothing() {
         }
         fixture.clock.advance(Duration::from_secs(1));
     }
-    assert_eq!(number().await, before + 1);
+    assert_eq!(transaction(broker).await, before + 1);
+}
+
+#[tokio::test]
+async fn a_delivery_that_lost_its_message_does_not_keep_the_writer_busy() {
+    let fixture = embedded(1);
+    let broker = &fixture.brokers[0];
+    let mut consumer = subscribe(broker, &AGENT_REQUEST, "workers").await;
+    publish(broker, &["a"]).await;
+    let damage = broker
+        .database()
+        .write(storage::Durability::Process, |unit| {
+            Ok(unit.tx().execute("DELETE FROM messages", [])?)
+        });
+    assert_eq!(damage.await.unwrap(), 1);
+    let waiting = tokio::spawn(async move { consumer.receive(1).await.unwrap() });
+    fixture.settle().await;
+    let before = transaction(broker).await;
+    for _ in 0..10 {
+        fixture.clock.advance(Duration::from_secs(1));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(transaction(broker).await, before + 1);
+    publish(broker, &["b"]).await;
+    assert_eq!(bodies(&waiting.await.unwrap()), ["b"]);
 }
 
 #[tokio::test]
@@ -196,34 +224,36 @@ async fn what_comes_due_is_handed_out_however_busy_the_writer_is() {
         ..message(&AGENT_REQUEST, "due")
     };
     broker.publish(vec![delayed]).await.unwrap();
-    let waiting = tokio::spawn(async move { consumer.receive(1).await.unwrap() });
+    // Dropping the consumer would hand the message back, in a transaction more.
+    let waiting = tokio::spawn(async move { (consumer.receive(1).await.unwrap(), consumer) });
     fixture.settle().await;
 
-    let write = |wait: std::sync::mpsc::Receiver<()>| {
-        broker
-            .database()
-            .write(storage::Durability::Process, move |unit| {
-                wait.recv().unwrap();
-                Ok(unit.transaction())
-            })
-    };
-    let ((release, held), (next, waits)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
-    // The second is queued while the first is running, so the writer is never idle.
-    let opened = async {
-        fixture.clock.advance(Duration::from_secs(1));
-        next.send(()).unwrap();
-        release.send(()).unwrap();
-    };
-    let (_, second, ()) = tokio::join!(biased; write(held), write(waits), opened);
-    let after = broker
+    // The second operation is queued while the first is running, so the writer is never idle.
+    let (release, held) = std::sync::mpsc::channel();
+    let (entered, inside) = tokio::sync::oneshot::channel();
+    let first = broker
         .database()
-        .write(storage::Durability::Process, |unit| Ok(unit.transaction()));
+        .write(storage::Durability::Process, move |_| {
+            entered.send(()).unwrap();
+            Ok(held.recv().unwrap())
+        });
+    let opened = async {
+        inside.await.unwrap();
+        let second = transaction(&broker);
+        let moved = async {
+            fixture.clock.advance(Duration::from_secs(1));
+            release.send(()).unwrap();
+        };
+        tokio::join!(biased; second, moved).0
+    };
+    let (first, second) = tokio::join!(first, opened);
+    first.unwrap();
     assert_eq!(
-        after.await.unwrap(),
-        second.unwrap() + 1,
+        transaction(&broker).await,
+        second + 1,
         "no transaction of its own"
     );
-    assert_eq!(bodies(&waiting.await.unwrap()), ["due"]);
+    assert_eq!(bodies(&waiting.await.unwrap().0), ["due"]);
 }
 
 #[tokio::test]

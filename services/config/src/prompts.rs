@@ -119,7 +119,7 @@ fn part(id: &str, part: &'static str, source: &str, variables: &Value) -> Result
         .get_template(NAME)
         .and_then(|template| template.render_captured_to(given, &mut out).map(drop));
     match rendered {
-        Ok(()) => Ok(String::from_utf8_lossy(&out.0).into_owned()),
+        Ok(()) => Ok(String::from_utf8_lossy(&out.0).trim_end().to_owned()),
         Err(error) => Err(match error.kind() {
             ErrorKind::UndefinedError => {
                 let names = missing(&environment, variables);
@@ -236,6 +236,11 @@ fn compile(source: &str) -> Result<Environment<'static>, minijinja::Error> {
         .lstrip_blocks(true)
         .build()?;
     environment.set_syntax(syntax);
+    // The filter of the engine escapes for HTML; a model would copy the escapes.
+    environment.add_filter("tojson", |value: JinjaValue| {
+        serde_json::to_string(&value)
+            .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string()))
+    });
     environment.add_template_owned(NAME, source.to_owned())?;
     Ok(environment)
 }
@@ -279,13 +284,16 @@ mod tests {
     #[test]
     fn both_parts_are_rendered_and_nothing_is_escaped() {
         let item = PromptItem {
-            system: "Be {{ how }}.".to_owned(),
+            system: "Be {{ how }}, {{ how | tojson }}.".to_owned(),
             prompt: "{% for x in list %}\n- {{ x }}\n{% endfor %}\nEnd".to_owned(),
             response_type: String::new(),
         };
         let variables = json!({"how": "<b> & \"kind\"", "list": ["a", "b"]});
         let rendered = render("p", &item, &variables).unwrap();
-        assert_eq!(rendered.system, "Be <b> & \"kind\".");
+        assert_eq!(
+            rendered.system,
+            "Be <b> & \"kind\", \"<b> & \\\"kind\\\"\"."
+        );
         assert_eq!(rendered.prompt, "- a\n- b\nEnd");
     }
 

@@ -39,7 +39,7 @@ pub fn embedded() -> Result<Vec<Item>, Error> {
 
 /// The items in the binary as a set, for what must work with an empty store. Its version is 0.
 pub fn embedded_snapshot() -> Result<Arc<Snapshot>, Error> {
-    Ok(Arc::new(store::loose(&embedded()?)))
+    Ok(Arc::new(store::set_of(&embedded()?)))
 }
 
 /// The items of a seed directory.

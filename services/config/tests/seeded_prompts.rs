@@ -49,7 +49,7 @@ fn react() -> Value {
     })
 }
 
-fn with(mut variables: Value, changes: Value) -> Value {
+fn with(mut variables: Value, changes: &Value) -> Value {
     for (name, value) in changes.as_object().unwrap() {
         variables[name] = value.clone();
     }
@@ -133,7 +133,7 @@ fn selection_names_the_signals_and_shows_the_criteria_of_every_pattern() {
         prompt.contains("financial, reputational, legal and operational"),
         "{prompt}"
     );
-    let plain = with(variables, json!({"framing": ""}));
+    let plain = with(variables, &json!({"framing": ""}));
     assert!(
         !rendered(Operation::SelectPattern, &plain)
             .prompt
@@ -175,7 +175,7 @@ fn a_first_iteration_shows_the_tools_and_the_text_format() {
 fn a_later_iteration_of_a_subagent_shows_what_it_knows() {
     let variables = with(
         react(),
-        json!({
+        &json!({
             "framing": "Look at money first.",
             "goal": "Find its debts",
             "parent_context": "It is a bank in Oslo.",
@@ -200,7 +200,7 @@ fn a_later_iteration_of_a_subagent_shows_what_it_knows() {
         assert!(prompt.contains(part), "{part}:\n{prompt}");
     }
     // A subagent whose question is its goal is not told twice.
-    let same = with(variables, json!({"goal": "Is Company X solvent?"}));
+    let same = with(variables, &json!({"goal": "Is Company X solvent?"}));
     assert!(
         !rendered(Operation::React, &same)
             .prompt
@@ -212,7 +212,7 @@ fn a_later_iteration_of_a_subagent_shows_what_it_knows() {
 fn with_native_tools_neither_format_nor_history_is_written_out() {
     let variables = with(
         react(),
-        json!({"native": true, "history": [
+        &json!({"native": true, "history": [
             {"thought": "t", "action": "a", "arguments": {}, "observation": "seen"},
         ]}),
     );
@@ -230,7 +230,7 @@ fn the_last_iteration_must_answer_and_shows_no_tools() {
     for native in [false, true] {
         let variables = with(
             react(),
-            json!({"last": true, "native": native, "iterations_left": 0}),
+            &json!({"last": true, "native": native, "iterations_left": 0}),
         );
         let Rendered { system, prompt } = rendered(Operation::React, &variables);
         assert!(system.contains("This is the last step"), "{system}");
@@ -245,7 +245,7 @@ fn the_last_iteration_must_answer_and_shows_no_tools() {
 
 #[test]
 fn without_tools_an_agent_is_told_so() {
-    let Rendered { system, .. } = rendered(Operation::React, &with(react(), json!({"tools": []})));
+    let Rendered { system, .. } = rendered(Operation::React, &with(react(), &json!({"tools": []})));
     assert!(system.contains("There are no tools"), "{system}");
     assert!(!system.contains("Action:"), "{system}");
 }
@@ -286,7 +286,7 @@ fn decomposition_names_its_bounds_patterns_tools_and_groups() {
     }
     let bare = with(
         variables,
-        json!({"framing": "", "tools": [], "patterns": [], "groups": ["default"]}),
+        &json!({"framing": "", "tools": [], "patterns": [], "groups": ["default"]}),
     );
     let Rendered { system, prompt } = rendered(Operation::Decompose, &bare);
     assert!(!system.contains("\"group\""), "{system}");
@@ -311,7 +311,7 @@ fn synthesis() -> Value {
 
 #[test]
 fn review_shows_results_gaps_and_the_rounds_left() {
-    let variables = with(synthesis(), json!({"rounds_left": 2}));
+    let variables = with(synthesis(), &json!({"rounds_left": 2}));
     let Rendered { system, prompt } = rendered(Operation::Review, &variables);
     for part in [
         "<result goal=\"Debts\" status=\"answered\">\nFew <urn:doc:1>.\n</result>",
@@ -321,7 +321,7 @@ fn review_shows_results_gaps_and_the_rounds_left() {
         assert!(prompt.contains(part), "{part}:\n{prompt}");
     }
     assert!(system.contains("\"answer\" or \"investigate\""), "{system}");
-    let nothing = with(variables, json!({"results": [], "missing": []}));
+    let nothing = with(variables, &json!({"results": [], "missing": []}));
     assert!(
         rendered(Operation::Review, &nothing)
             .prompt
@@ -343,7 +343,7 @@ fn synthesis_asks_for_sections_with_confidence_and_names_what_is_missing() {
     ] {
         assert!(prompt.contains(part), "{part}:\n{prompt}");
     }
-    let short = with(synthesis(), json!({"max_words": 300}));
+    let short = with(synthesis(), &json!({"max_words": 300}));
     assert!(
         rendered(Operation::Synthesise, &short)
             .system

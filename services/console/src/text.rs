@@ -12,6 +12,15 @@ pub const ELLIPSIS: &str = "…";
 
 /// The text without anything a terminal acts on. Line feeds stay; a tab becomes spaces.
 pub fn clean(text: &str) -> Cow<'_, str> {
+    cleaned(text, "    ")
+}
+
+/// The same for source text in which a tab means something.
+pub(crate) fn clean_source(text: &str) -> Cow<'_, str> {
+    cleaned(text, "\t")
+}
+
+fn cleaned<'a>(text: &'a str, tab: &str) -> Cow<'a, str> {
     if !text.chars().any(|c| c != '\n' && acts(c)) {
         return Cow::Borrowed(text);
     }
@@ -20,7 +29,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     while let Some(c) = chars.next() {
         match c {
             '\n' => out.push('\n'),
-            '\t' => out.push_str("    "),
+            '\t' => out.push_str(tab),
             '\r' if chars.peek() != Some(&'\n') => out.push('\n'),
             '\u{1b}' => skip_sequence(&mut chars),
             c if acts(c) => {}

@@ -74,7 +74,9 @@ pub(crate) async fn ask(
     let listens = negotiate::wants_events(&headers);
     let request = intake::parse(&body, listens)?;
     let key = idempotency_key(&headers)?;
-    let trace = headers.get(property::TRACEPARENT).and_then(|value| value.to_str().ok());
+    let trace = headers
+        .get(property::TRACEPARENT)
+        .and_then(|value| value.to_str().ok());
     if app.stop.is_cancelled() {
         return Err(Problem::stopping());
     }
@@ -87,7 +89,12 @@ pub(crate) async fn ask(
         None => {
             let events = session::link(&session, "/events");
             let location = location.clone();
-            let body = AcceptedView { session_id: session, location, events, repeated };
+            let body = AcceptedView {
+                session_id: session,
+                location,
+                events,
+                repeated,
+            };
             (StatusCode::ACCEPTED, Json(body)).into_response()
         }
     };
@@ -105,17 +112,24 @@ pub(crate) fn refused_body(rejection: &BytesRejection, limit: usize) -> Problem 
         )
         .hint("load long material as documents and ask about it");
     }
-    Problem::new(Code::InvalidRequest, format!("the body could not be read: {rejection}"))
+    Problem::new(
+        Code::InvalidRequest,
+        format!("the body could not be read: {rejection}"),
+    )
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(value) = values.next() else { return Ok(None) };
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     let key = value.to_str().unwrap_or_default().trim();
     if key.is_empty() || key.len() > MAX_KEY || values.next().is_some() {
         return Err(Problem::new(
             Code::InvalidRequest,
-            format!("header `Idempotency-Key` must be one text of at most {MAX_KEY} ASCII characters"),
+            format!(
+                "header `Idempotency-Key` must be one text of at most {MAX_KEY} ASCII characters"
+            ),
         )
         .hint("a UUID will do; keep it until the request was answered"));
     }
@@ -162,7 +176,10 @@ async fn take_in(
         id,
     };
     let commit = StepCommit {
-        record: (keys::accepted(&session), serde_json::to_vec(&record).unwrap_or_default()),
+        record: (
+            keys::accepted(&session),
+            serde_json::to_vec(&record).unwrap_or_default(),
+        ),
         nonce: record.nonce.clone(),
         objects: Vec::new(),
         publications: vec![record.publication],
@@ -197,7 +214,10 @@ async fn look_up(app: &App, request: &AgentRequest, digest: &Digest) -> Result<b
         }
         if found.get(2).is_none_or(Option::is_none) {
             let publications = vec![record.publication];
-            app.parts.committer.adopt(publications, wanted[2].clone(), None).await?;
+            app.parts
+                .committer
+                .adopt(publications, wanted[2].clone(), None)
+                .await?;
         }
         return Ok(true);
     }
@@ -205,7 +225,10 @@ async fn look_up(app: &App, request: &AgentRequest, digest: &Digest) -> Result<b
         // Asked through another door, which left no record of its own.
         let record: StepRecord = decode(&wanted[3], body)?;
         let same = [true, false].into_iter().any(|streaming| {
-            let asked = AgentRequest { streaming, ..request.clone() };
+            let asked = AgentRequest {
+                streaming,
+                ..request.clone()
+            };
             record.request == Digest::of(&encode(&asked))
         });
         if !same {
@@ -231,7 +254,10 @@ fn conflict(id: &str, session: &SessionId, theirs: &Digest, ours: &Digest) -> Pr
 
 /// SHA-256 of a request as the fleet reads it, whether or not somebody listens.
 fn digest(request: &AgentRequest) -> Digest {
-    Digest::of(&encode(&AgentRequest { streaming: false, ..request.clone() }))
+    Digest::of(&encode(&AgentRequest {
+        streaming: false,
+        ..request.clone()
+    }))
 }
 
 /// Wire types are plain data: writing one as JSON cannot fail.

@@ -82,7 +82,10 @@ fn schemas() -> Value {
     }
     all.extend(request);
     let codes: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    if let Some(code) = all.get_mut("ErrorDetail").map(|error| &mut error["properties"]["code"]) {
+    if let Some(code) = all
+        .get_mut("ErrorDetail")
+        .map(|error| &mut error["properties"]["code"])
+    {
         code["enum"] = json!(codes);
     }
     Value::Object(all)
@@ -149,7 +152,11 @@ fn operation(endpoint: Endpoint) -> Value {
         }),
         Endpoint::Trace => {
             let mut forms = vec![("application/json", json!({ "type": "object" }))];
-            forms.extend(offered(rdf::GRAPHS).into_iter().filter(|(kind, _)| *kind != "application/json"));
+            forms.extend(
+                offered(rdf::GRAPHS)
+                    .into_iter()
+                    .filter(|(kind, _)| *kind != "application/json"),
+            );
             json!({
                 "operationId": "trace",
                 "parameters": [id(), query("format", text(), "`json`, `turtle`, `nquads`, ...; goes before `Accept`")],
@@ -180,26 +187,42 @@ fn operation(endpoint: Endpoint) -> Value {
         }),
     };
     operation["summary"] = endpoint.summary().into();
-    operation["responses"]["default"] =
-        content("An error, with a stable code", &[("application/json", named("Error"))]);
+    operation["responses"]["default"] = content(
+        "An error, with a stable code",
+        &[("application/json", named("Error"))],
+    );
     operation
 }
 
 fn sparql_parameters() -> [Value; 2] {
     [
-        query("timeout", json!({ "type": "number" }), "Seconds the query may take"),
-        query("format", text(), "`json`, `xml`, `csv`, `tsv`, `turtle`, ...; goes before `Accept`"),
+        query(
+            "timeout",
+            json!({ "type": "number" }),
+            "Seconds the query may take",
+        ),
+        query(
+            "format",
+            text(),
+            "`json`, `xml`, `csv`, `tsv`, `turtle`, ...; goes before `Accept`",
+        ),
     ]
 }
 
 fn answer() -> Value {
     let mut forms = offered(rdf::RESULTS);
     forms.extend(offered(rdf::GRAPHS));
-    content("SELECT and ASK as a table, CONSTRUCT and DESCRIBE as a graph", &forms)
+    content(
+        "SELECT and ASK as a table, CONSTRUCT and DESCRIBE as a graph",
+        &forms,
+    )
 }
 
 fn offered<T>(offers: &[Offer<T>]) -> Vec<(&'static str, Value)> {
-    offers.iter().filter_map(|offer| Some((*offer.media_types.first()?, text()))).collect()
+    offers
+        .iter()
+        .filter_map(|offer| Some((*offer.media_types.first()?, text())))
+        .collect()
 }
 
 fn content(description: &str, forms: &[(&str, Value)]) -> Value {
@@ -246,15 +269,23 @@ mod tests {
     fn every_endpoint_is_described_and_every_reference_leads_somewhere() {
         let document = document();
         let paths = document["paths"].as_object().unwrap();
-        let described: usize = paths.values().map(|path| path.as_object().unwrap().len()).sum();
+        let described: usize = paths
+            .values()
+            .map(|path| path.as_object().unwrap().len())
+            .sum();
         assert_eq!(described, Endpoint::ALL.len());
         for endpoint in Endpoint::ALL {
             let method = endpoint.method().as_str().to_ascii_lowercase();
             let operation = &document["paths"][endpoint.path()][&method];
-            assert!(operation["responses"]["default"].is_object(), "{endpoint:?}");
-            let in_path = operation["parameters"].as_array().is_some_and(|parameters| {
-                parameters.iter().any(|parameter| parameter["in"] == "path")
-            });
+            assert!(
+                operation["responses"]["default"].is_object(),
+                "{endpoint:?}"
+            );
+            let in_path = operation["parameters"]
+                .as_array()
+                .is_some_and(|parameters| {
+                    parameters.iter().any(|parameter| parameter["in"] == "path")
+                });
             assert_eq!(in_path, endpoint.path().contains("{id}"), "{endpoint:?}");
         }
         let mut pending = vec![&document];

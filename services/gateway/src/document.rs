@@ -26,14 +26,19 @@ pub(crate) async fn show(
             .hint("`document` of an event and `tg:document` of a node hold URIs of documents")
     })?;
     let Some(body) = app.parts.documents.get(&keys::document(uri)).await? else {
-        return Err(Problem::new(Code::UnknownDocument, format!("there is no document `{uri}`"))
-            .hint("it may have been erased, or its step is not committed yet"));
+        return Err(Problem::new(
+            Code::UnknownDocument,
+            format!("there is no document `{uri}`"),
+        )
+        .hint("it may have been erased, or its step is not committed yet"));
     };
     // A document never changes, but it may be erased: a reader may keep it, and must ask.
     let tag = format!("\"{}\"", Digest::of(&body));
     let unchanged = headers.get_all(header::IF_NONE_MATCH).iter().any(|value| {
         let given = value.to_str().unwrap_or_default();
-        given.split(',').any(|one| one.trim().trim_start_matches("W/") == tag)
+        given
+            .split(',')
+            .any(|one| one.trim().trim_start_matches("W/") == tag)
     });
     let mut response = if unchanged {
         StatusCode::NOT_MODIFIED.into_response()
@@ -41,7 +46,10 @@ pub(crate) async fn show(
         String::from_utf8_lossy(&body).into_owned().into_response()
     };
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("private, no-cache"),
+    );
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(header::ETAG, tag);
     }

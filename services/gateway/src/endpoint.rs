@@ -142,7 +142,9 @@ pub(crate) fn routes(app: App, hosts: Hosts) -> Router {
     let mut router = Router::new();
     for endpoint in Endpoint::ALL {
         let patience = endpoint.patience(&app.options);
-        let handler = endpoint.handler().layer(from_fn_with_state(patience, guard::within));
+        let handler = endpoint
+            .handler()
+            .layer(from_fn_with_state(patience, guard::within));
         router = router.route(endpoint.path(), handler);
     }
     let max_body = app.options.max_body;
@@ -157,14 +159,20 @@ pub(crate) fn routes(app: App, hosts: Hosts) -> Router {
 
 async fn no_such_endpoint(request: Request) -> Problem {
     let path = request.uri().path();
-    Problem::new(Code::NoSuchEndpoint, format!("there is nothing at `{path}`"))
-        .hint("`GET /` lists the endpoints")
+    Problem::new(
+        Code::NoSuchEndpoint,
+        format!("there is nothing at `{path}`"),
+    )
+    .hint("`GET /` lists the endpoints")
 }
 
 async fn method_not_allowed(request: Request) -> Problem {
     let (method, path) = (request.method(), request.uri().path());
-    Problem::new(Code::MethodNotAllowed, format!("`{path}` has no method `{method}`"))
-        .hint("the `Allow` header lists the methods it has")
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!("`{path}` has no method `{method}`"),
+    )
+    .hint("the `Allow` header lists the methods it has")
 }
 
 /// The framework refuses a few things by itself, in plain text: they get the form of all errors.
@@ -182,6 +190,8 @@ async fn plain_rejection(response: Response) -> Response {
         415 => Code::UnsupportedMediaType,
         _ => Code::InvalidRequest,
     };
-    let reason = axum::body::to_bytes(response.into_body(), 4096).await.unwrap_or_default();
+    let reason = axum::body::to_bytes(response.into_body(), 4096)
+        .await
+        .unwrap_or_default();
     Problem::new(code, String::from_utf8_lossy(&reason).to_lowercase()).into_response()
 }

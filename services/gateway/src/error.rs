@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot listen on `{address}`: {reason}; another port can be chosen, or 0 for a free one")]
+    #[error(
+        "cannot listen on `{address}`: {reason}; another port can be chosen, or 0 for a free one"
+    )]
     Listen {
         address: SocketAddr,
         #[source]

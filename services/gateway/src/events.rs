@@ -48,7 +48,9 @@ pub(crate) async fn follow(
                 )
             })?
         }
-        None => params.number("after", "the id of an event")?.unwrap_or_default(),
+        None => params
+            .number("after", "the id of an event")?
+            .unwrap_or_default(),
     };
     if app.stop.is_cancelled() {
         return Err(Problem::stopping());
@@ -72,7 +74,9 @@ async fn read_to_the_end(app: &App, seen: &Seen, after: i64) -> Result<bool, Pro
     let key = seen.session.as_str();
     let topic = topics::AGENT_RESPONSE;
     let last = app.parts.broker.read(&topic, key, after - 1, 1);
-    let Ok(found) = tokio::time::timeout(QUIET, last).await else { return Ok(false) };
+    let Ok(found) = tokio::time::timeout(QUIET, last).await else {
+        return Ok(false);
+    };
     Ok(found?.first().is_some_and(|retained| {
         retained.position == after
             && serde_json::from_slice::<AgentResponse>(&retained.payload)
@@ -88,7 +92,10 @@ pub(crate) fn stream(
     ended: Option<StepRecord>,
     open: OpenStream,
 ) -> Response {
-    let (broker, documents) = (Arc::clone(&app.parts.broker), Arc::clone(&app.parts.documents));
+    let (broker, documents) = (
+        Arc::clone(&app.parts.broker),
+        Arc::clone(&app.parts.documents),
+    );
     let events = link(session, "/events");
     let greeting = format!("session {session}; resume with GET {events} and Last-Event-ID");
     let telling = Telling {
@@ -102,9 +109,13 @@ pub(crate) fn stream(
         _open: open,
     };
     let events = stream::unfold(telling, Telling::next).map(Ok::<_, Infallible>);
-    let alive = KeepAlive::new().interval(app.options.keep_alive).text("still here");
+    let alive = KeepAlive::new()
+        .interval(app.options.keep_alive)
+        .text("still here");
     let mut response = Sse::new(events).keep_alive(alive).into_response();
-    response.headers_mut().insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+        .headers_mut()
+        .insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response
 }
 
@@ -148,29 +159,41 @@ impl Telling {
     }
 
     fn tell(&mut self, followed: Followed) {
-        let Followed { position, response, events } = followed;
+        let Followed {
+            position,
+            response,
+            events,
+        } = followed;
         // Nothing in it for a reader: a repeat, or what a dead attempt said.
-        let Some(event) = events.into_iter().next() else { return };
+        let Some(event) = events.into_iter().next() else {
+            return;
+        };
         let text = match event {
             client::Event::Message { text, .. } | client::Event::End { text, .. } => Some(text),
             client::Event::Chunk { .. } | client::Event::Note(_) => None,
         };
         self.last = position;
         self.done = response.end_of_dialog;
-        self.ready.push_back(event_of(&response, text).id(position.to_string()));
+        self.ready
+            .push_back(event_of(&response, text).id(position.to_string()));
     }
 
     /// The run goes on, the stream does not.
     fn leave(&mut self, why: &str) {
         let (events, last) = (&self.events, self.last);
-        let how = format!("{why}; the run goes on: resume with GET {events} and Last-Event-ID: {last}");
+        let how =
+            format!("{why}; the run goes on: resume with GET {events} and Last-Event-ID: {last}");
         self.ready.push_back(Event::default().comment(how));
         self.done = true;
     }
 
     /// Tells the end from the record that holds it.
     fn recall(&mut self) {
-        let publications = self.ended.take().map(|record| record.publications).unwrap_or_default();
+        let publications = self
+            .ended
+            .take()
+            .map(|record| record.publications)
+            .unwrap_or_default();
         let why = "the events of this run are no longer kept; this is how it ended";
         self.ready.push_back(Event::default().comment(why));
         for publication in publications {
@@ -192,7 +215,9 @@ fn event_of(response: &AgentResponse, text: Option<String>) -> Event {
     if let (Some(text), Some(fields)) = (text, data.as_object_mut()) {
         fields.insert("text".to_owned(), text.into());
     }
-    Event::default().event(name_of(response.message_type)).data(data.to_string())
+    Event::default()
+        .event(name_of(response.message_type))
+        .data(data.to_string())
 }
 
 fn name_of(kind: MessageType) -> &'static str {

@@ -69,11 +69,15 @@ pub fn extract(markdown: &str) -> Result<Vec<Example>, Failure> {
     let mut examples: Vec<Example> = Vec::new();
     let mut lines = markdown.lines().enumerate();
     while let Some((at, line)) = lines.next() {
-        let Some(info) = line.trim_start().strip_prefix("```") else { continue };
+        let Some(info) = line.trim_start().strip_prefix("```") else {
+            continue;
+        };
         let opened = at + 1;
         let mut body = String::new();
         loop {
-            let Some((_, line)) = lines.next() else { return Err(Failure::Open(opened)) };
+            let Some((_, line)) = lines.next() else {
+                return Err(Failure::Open(opened));
+            };
             if line.trim() == "```" {
                 break;
             }
@@ -90,7 +94,12 @@ pub fn extract(markdown: &str) -> Result<Vec<Example>, Failure> {
             }
             _ => continue,
         };
-        examples.push(Example { language, line: opened, code: body, output: Vec::new() });
+        examples.push(Example {
+            language,
+            line: opened,
+            code: body,
+            output: Vec::new(),
+        });
     }
     Ok(examples)
 }
@@ -132,7 +141,11 @@ pub async fn run(
     if !done.status.success() {
         let (line, output) = outputs.last().cloned().unwrap_or_default();
         let output = format!("{output}\n{}", String::from_utf8_lossy(&done.stderr));
-        return Err(Failure::Failed { language, line, output });
+        return Err(Failure::Failed {
+            language,
+            line,
+            output,
+        });
     }
     for example in &chosen {
         let output = outputs.iter().find(|(line, _)| *line == example.line);
@@ -174,7 +187,9 @@ fn check(example: &Example, output: &str) -> Result<(), Failure> {
 fn fits(expected: &str, line: &str) -> bool {
     let mut parts = expected.trim_end().split("...");
     let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = line.trim_end().strip_prefix(first) else { return false };
+    let Some(mut rest) = line.trim_end().strip_prefix(first) else {
+        return false;
+    };
     let mut parts = parts.peekable();
     if parts.peek().is_none() {
         return rest.is_empty();
@@ -183,7 +198,9 @@ fn fits(expected: &str, line: &str) -> bool {
         if parts.peek().is_none() {
             return rest.ends_with(part);
         }
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     true
@@ -205,7 +222,10 @@ mod tests {
         assert_eq!(examples[0].output, ["x ... y"]);
         assert_eq!(examples[1].language, Language::Python);
         assert!(matches!(extract("```sh test\na"), Err(Failure::Open(1))));
-        assert!(matches!(extract("```text output\n```"), Err(Failure::NoExample(1))));
+        assert!(matches!(
+            extract("```text output\n```"),
+            Err(Failure::NoExample(1))
+        ));
     }
 
     #[test]
@@ -228,11 +248,20 @@ mod tests {
     async fn an_example_that_fails_or_prints_something_else_is_named() {
         let markdown = "```sh test\nx=1\n```\n```sh test\necho \"$x $AGENTFLEET_URL\"\n```\n```text output\n1 http://h\n```\n";
         let examples = extract(markdown).unwrap();
-        run(&examples, Language::Shell, "http://h", LIMIT).await.unwrap();
-        let other = run(&examples, Language::Shell, "http://other", LIMIT).await.unwrap_err();
+        run(&examples, Language::Shell, "http://h", LIMIT)
+            .await
+            .unwrap();
+        let other = run(&examples, Language::Shell, "http://other", LIMIT)
+            .await
+            .unwrap_err();
         assert!(matches!(other, Failure::Output { line: 4, .. }), "{other}");
         let examples = extract("```sh test\ntrue\n```\n```sh test\nfalse\n```\n").unwrap();
-        let failed = run(&examples, Language::Shell, "", LIMIT).await.unwrap_err();
-        assert!(matches!(failed, Failure::Failed { line: 4, .. }), "{failed}");
+        let failed = run(&examples, Language::Shell, "", LIMIT)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(failed, Failure::Failed { line: 4, .. }),
+            "{failed}"
+        );
     }
 }

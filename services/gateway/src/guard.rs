@@ -34,21 +34,34 @@ impl Hosts {
     pub(crate) fn new(allowed: &[String], address: SocketAddr) -> Self {
         let lower = |name: &String| name.to_ascii_lowercase();
         if !allowed.is_empty() {
-            return Self { names: Some(allowed.iter().map(lower).collect()), chosen: true };
+            return Self {
+                names: Some(allowed.iter().map(lower).collect()),
+                chosen: true,
+            };
         }
         let own = match address {
             SocketAddr::V4(v4) => v4.ip().to_string(),
             SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
         };
-        let loopback = ["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned(), own];
+        let loopback = [
+            "localhost".to_owned(),
+            "127.0.0.1".to_owned(),
+            "[::1]".to_owned(),
+            own,
+        ];
         let names = address.ip().is_loopback().then(|| loopback.into());
-        Self { names, chosen: false }
+        Self {
+            names,
+            chosen: false,
+        }
     }
 
     /// Whether a name, with or without a port, is one of ours. A name listed without a port is ours
     /// at every port: forwarded ports are common, and rebinding is a matter of the name.
     fn allow(&self, authority: &str) -> bool {
-        let Some(names) = &self.names else { return true };
+        let Some(names) = &self.names else {
+            return true;
+        };
         let authority = authority.to_ascii_lowercase();
         let bare = without_port(&authority);
         names.iter().any(|name| *name == authority || *name == bare)
@@ -56,27 +69,42 @@ impl Hosts {
 
     fn listed(&self) -> String {
         let names = self.names.as_deref().unwrap_or_default();
-        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// Refuses what was sent to another name, or by another origin.
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = uri.authority().map(axum::http::uri::Authority::as_str).or(text(header::HOST));
+        let host = uri
+            .authority()
+            .map(axum::http::uri::Authority::as_str)
+            .or(text(header::HOST));
         let host = host.unwrap_or_default();
         if !self.allow(host) {
             return Err(Problem::new(
                 Code::HostNotAllowed,
-                format!("this gateway does not answer for host `{host}` (answers for: {})", self.listed()),
+                format!(
+                    "this gateway does not answer for host `{host}` (answers for: {})",
+                    self.listed()
+                ),
             )
             .hint("address it by one of these names, or add the name to its allowed hosts"));
         }
         let refused = || {
-            Problem::new(Code::OriginNotAllowed, "a web page of another origin sent this request")
-                .hint("call the API from a program, or from a page of the same origin")
+            Problem::new(
+                Code::OriginNotAllowed,
+                "a web page of another origin sent this request",
+            )
+            .hint("call the API from a program, or from a page of the same origin")
         };
         if let Some(origin) = text(header::ORIGIN) {
-            let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+            let authority = origin
+                .split_once("://")
+                .map_or("", |(_, authority)| authority);
             let same = !authority.is_empty() && authority.eq_ignore_ascii_case(host);
             if !same && !(self.chosen && !authority.is_empty() && self.allow(authority)) {
                 return Err(refused());
@@ -119,7 +147,9 @@ pub(crate) async fn guard(State(hosts): State<Hosts>, request: Request, next: Ne
         ),
     ];
     for (name, value) in defaults {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     tracing::debug!(%method, path, status = response.status().as_u16(), "http");
     response
@@ -160,28 +190,52 @@ mod tests {
     #[test]
     fn on_the_loopback_interface_only_its_own_names_are_answered() {
         let hosts = Hosts::new(&[], SocketAddr::from(([127, 0, 0, 1], 8420)));
-        for host in ["localhost:8420", "LOCALHOST", "127.0.0.1:8420", "[::1]:8420", "localhost:9"] {
+        for host in [
+            "localhost:8420",
+            "LOCALHOST",
+            "127.0.0.1:8420",
+            "[::1]:8420",
+            "localhost:9",
+        ] {
             assert_eq!(check(&hosts, "/", &[("host", host)]), None, "{host}");
         }
-        for host in ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "", "localhost."] {
+        for host in [
+            "evil.example",
+            "evil.example:8420",
+            "127.0.0.1.evil.example",
+            "",
+            "localhost.",
+        ] {
             let refused = Some(Code::HostNotAllowed);
             assert_eq!(check(&hosts, "/", &[("host", host)]), refused, "{host}");
         }
         assert_eq!(check(&hosts, "/", &[]), Some(Code::HostNotAllowed));
         let absolute = "http://evil.example/sparql";
         let refused = Some(Code::HostNotAllowed);
-        assert_eq!(check(&hosts, absolute, &[("host", "localhost:8420")]), refused);
+        assert_eq!(
+            check(&hosts, absolute, &[("host", "localhost:8420")]),
+            refused
+        );
     }
 
     #[test]
     fn elsewhere_any_name_is_answered_unless_some_are_chosen() {
         let open = SocketAddr::from(([0, 0, 0, 0], 8420));
-        assert_eq!(check(&Hosts::new(&[], open), "/", &[("host", "fleet.example")]), None);
+        assert_eq!(
+            check(&Hosts::new(&[], open), "/", &[("host", "fleet.example")]),
+            None
+        );
         let chosen = Hosts::new(&["Fleet.example".into(), "other:99".into()], open);
         assert_eq!(check(&chosen, "/", &[("host", "fleet.example:1")]), None);
         assert_eq!(check(&chosen, "/", &[("host", "other:99")]), None);
-        assert_eq!(check(&chosen, "/", &[("host", "other:98")]), Some(Code::HostNotAllowed));
-        assert_eq!(check(&chosen, "/", &[("host", "localhost")]), Some(Code::HostNotAllowed));
+        assert_eq!(
+            check(&chosen, "/", &[("host", "other:98")]),
+            Some(Code::HostNotAllowed)
+        );
+        assert_eq!(
+            check(&chosen, "/", &[("host", "localhost")]),
+            Some(Code::HostNotAllowed)
+        );
         let proxied = [("host", "other:99"), ("origin", "https://fleet.example")];
         assert_eq!(check(&chosen, "/", &proxied), None);
     }
@@ -196,10 +250,31 @@ mod tests {
             (&[("origin", "http://localhost:3000")], refused),
             (&[("origin", "https://evil.example")], refused),
             (&[("origin", "null")], refused),
-            (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")], refused),
-            (&[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")], refused),
-            (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], None),
-            (&[("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")], None),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "no-cors"),
+                ],
+                refused,
+            ),
+            (
+                &[("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")],
+                refused,
+            ),
+            (
+                &[
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "navigate"),
+                ],
+                None,
+            ),
+            (
+                &[
+                    ("sec-fetch-site", "same-origin"),
+                    ("sec-fetch-mode", "cors"),
+                ],
+                None,
+            ),
         ];
         for (headers, expected) in table {
             let mut all = vec![host];

@@ -17,7 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `GET /health/live`.
 pub(crate) async fn live() -> Json<Live> {
-    Json(Live { status: "live", version: env!("CARGO_PKG_VERSION") })
+    Json(Live {
+        status: "live",
+        version: env!("CARGO_PKG_VERSION"),
+    })
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -36,7 +39,10 @@ pub(crate) struct Readiness {
 /// `GET /health/ready`.
 pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness>) {
     let parts = &app.parts;
-    let ask = QueryOptions { timeout: PATIENCE, max_rows: 1 };
+    let ask = QueryOptions {
+        timeout: PATIENCE,
+        max_rows: 1,
+    };
     let (queue, documents, graph, config, others) = futures::join!(
         check("queue", parts.broker.backlog()),
         check("documents", parts.documents.get("health")),
@@ -48,23 +54,49 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness
     checks.extend(others.unwrap_or_else(|_| vec![silent("fleet")]));
     if app.stop.is_cancelled() {
         let detail = "the gateway is stopping".to_owned();
-        checks.push(Check { name: "gateway".to_owned(), ok: false, detail });
+        checks.push(Check {
+            name: "gateway".to_owned(),
+            ok: false,
+            detail,
+        });
     }
     let ok = checks.iter().all(|check| check.ok);
-    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if ok {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
     let word = if ok { "ready" } else { "not-ready" };
-    (status, Json(Readiness { status: word, checks }))
+    (
+        status,
+        Json(Readiness {
+            status: word,
+            checks,
+        }),
+    )
 }
 
 async fn check<T, E: Display>(name: &str, asked: impl Future<Output = Result<T, E>>) -> Check {
     match tokio::time::timeout(PATIENCE, asked).await {
-        Ok(Ok(_)) => Check { name: name.to_owned(), ok: true, detail: String::new() },
-        Ok(Err(error)) => Check { name: name.to_owned(), ok: false, detail: error.to_string() },
+        Ok(Ok(_)) => Check {
+            name: name.to_owned(),
+            ok: true,
+            detail: String::new(),
+        },
+        Ok(Err(error)) => Check {
+            name: name.to_owned(),
+            ok: false,
+            detail: error.to_string(),
+        },
         Err(_) => silent(name),
     }
 }
 
 fn silent(name: &str) -> Check {
     let detail = format!("no answer within {} s", PATIENCE.as_secs());
-    Check { name: name.to_owned(), ok: false, detail }
+    Check {
+        name: name.to_owned(),
+        ok: false,
+        detail,
+    }
 }

@@ -28,7 +28,8 @@ pub(crate) async fn index(headers: HeaderMap) -> Response {
         })
         .collect();
     let version = env!("CARGO_PKG_VERSION");
-    Json(json!({ "name": "Agentfleet", "version": version, "endpoints": endpoints })).into_response()
+    Json(json!({ "name": "Agentfleet", "version": version, "endpoints": endpoints }))
+        .into_response()
 }
 
 /// `GET /openapi.json`.

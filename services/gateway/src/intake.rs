@@ -28,10 +28,16 @@ pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Proble
             .hint("send an `AgentRequest`, such as {\"question\": \"What is known about X?\"}"));
     };
     fields.remove("control");
-    let says_streaming = fields.get("streaming").is_some_and(|value| !value.is_null());
+    let says_streaming = fields
+        .get("streaming")
+        .is_some_and(|value| !value.is_null());
     let mut request: AgentRequest = serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
-        let path = if path == "." { "$".to_owned() } else { format!("$.{path}") };
+        let path = if path == "." {
+            "$".to_owned()
+        } else {
+            format!("$.{path}")
+        };
         invalid(&path, error.inner()).hint("`GET /openapi.json` has the types of all fields")
     })?;
     if !says_streaming {
@@ -48,8 +54,10 @@ fn invalid(path: &str, what: impl std::fmt::Display) -> Problem {
 
 fn check(request: &AgentRequest) -> Result<(), Problem> {
     if request.question.trim().is_empty() {
-        return Err(Problem::new(Code::EmptyQuestion, "`$.question` is missing or empty")
-            .hint("set it to the task in plain text"));
+        return Err(
+            Problem::new(Code::EmptyQuestion, "`$.question` is missing or empty")
+                .hint("set it to the task in plain text"),
+        );
     }
     if request.question.len() > MAX_QUESTION {
         let length = request.question.len();
@@ -67,8 +75,10 @@ fn check(request: &AgentRequest) -> Result<(), Problem> {
         ("step", request.step != 0),
     ];
     if let Some((field, _)) = by_workers.into_iter().find(|(_, set)| *set) {
-        return Err(invalid(&format!("$.{field}"), "only the fleet's workers set this")
-            .hint("leave it out"));
+        return Err(
+            invalid(&format!("$.{field}"), "only the fleet's workers set this")
+                .hint("leave it out"),
+        );
     }
     let names = [
         ("user", request.user.as_str()),
@@ -96,7 +106,9 @@ fn check(request: &AgentRequest) -> Result<(), Problem> {
 fn is_session_id(text: &str) -> bool {
     text.len() <= 128
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~:".contains(&b))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.~:".contains(&b))
 }
 
 /// Checks what a request names against the config in force.
@@ -128,7 +140,11 @@ fn listed<'a>(configured: impl Iterator<Item = &'a String>, always: &'a str) -> 
         names.push(always);
     }
     names.sort_unstable();
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -147,7 +163,11 @@ mod tests {
         assert_eq!(request.control, RunControl::default());
         assert_eq!(request.collection.as_str(), "default");
         assert!(request.streaming);
-        assert!(!parse(br#"{"question": "why?", "streaming": false}"#, true).unwrap().streaming);
+        assert!(
+            !parse(br#"{"question": "why?", "streaming": false}"#, true)
+                .unwrap()
+                .streaming
+        );
     }
 
     #[test]
@@ -157,8 +177,16 @@ mod tests {
             ("", Code::InvalidJson, "not JSON"),
             ("{\"question\": }", Code::InvalidJson, "line 1 column 14"),
             ("[\"why?\"]", Code::InvalidRequest, "`$`: "),
-            (r#"{"question": 7}"#, Code::InvalidRequest, "`$.question`: invalid type: integer `7`"),
-            (r#"{"question": "q", "group": "a"}"#, Code::InvalidRequest, "`$.group`: "),
+            (
+                r#"{"question": 7}"#,
+                Code::InvalidRequest,
+                "`$.question`: invalid type: integer `7`",
+            ),
+            (
+                r#"{"question": "q", "group": "a"}"#,
+                Code::InvalidRequest,
+                "`$.group`: ",
+            ),
             (
                 r#"{"question": "q", "limits": {"max_depth": "two"}}"#,
                 Code::InvalidRequest,
@@ -170,9 +198,21 @@ mod tests {
                 "`$.history[1].plan[0].depends_on[0]`: ",
             ),
             (r#"{}"#, Code::EmptyQuestion, "`$.question`"),
-            (r#"{"question": " \n "}"#, Code::EmptyQuestion, "`$.question`"),
-            (&long, Code::QuestionTooLong, "`$.question` has 262145 bytes"),
-            (r#"{"question": "q", "step": 3}"#, Code::InvalidRequest, "`$.step`: "),
+            (
+                r#"{"question": " \n "}"#,
+                Code::EmptyQuestion,
+                "`$.question`",
+            ),
+            (
+                &long,
+                Code::QuestionTooLong,
+                "`$.question` has 262145 bytes",
+            ),
+            (
+                r#"{"question": "q", "step": 3}"#,
+                Code::InvalidRequest,
+                "`$.step`: ",
+            ),
             (
                 r#"{"question": "q", "correlation_id": "c"}"#,
                 Code::InvalidRequest,
@@ -183,7 +223,11 @@ mod tests {
                 Code::InvalidRequest,
                 "`$.session_id`: ",
             ),
-            (r#"{"question": "q", "user": "a\u0000b"}"#, Code::InvalidRequest, "`$.user`: "),
+            (
+                r#"{"question": "q", "user": "a\u0000b"}"#,
+                Code::InvalidRequest,
+                "`$.user`: ",
+            ),
         ];
         for (body, code, text) in table {
             let problem = parse(body.as_bytes(), false).unwrap_err();
@@ -195,8 +239,12 @@ mod tests {
     #[test]
     fn names_must_be_configured_and_the_refusal_lists_what_is() {
         let mut config = Snapshot::default();
-        config.patterns.insert("supervisor".into(), AgentPattern::default());
-        config.task_types.insert("research".into(), AgentTaskType::default());
+        config
+            .patterns
+            .insert("supervisor".into(), AgentPattern::default());
+        config
+            .task_types
+            .insert("research".into(), AgentTaskType::default());
         let ask = |pattern: &str, task_type: &str| AgentRequest {
             pattern: pattern.into(),
             task_type: task_type.into(),
@@ -207,9 +255,17 @@ mod tests {
         }
         let problem = check_names(&ask("supervise", ""), &config).unwrap_err();
         assert_eq!(problem.code, Code::UnknownPattern);
-        assert!(problem.message.contains("(available: `react`, `supervisor`)"));
+        assert!(
+            problem
+                .message
+                .contains("(available: `react`, `supervisor`)")
+        );
         let problem = check_names(&ask("", "analysis"), &config).unwrap_err();
         assert_eq!(problem.code, Code::UnknownTaskType);
-        assert!(problem.message.contains("(available: `general`, `research`)"));
+        assert!(
+            problem
+                .message
+                .contains("(available: `general`, `research`)")
+        );
     }
 }

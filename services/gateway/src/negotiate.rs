@@ -30,11 +30,17 @@ pub(crate) fn choose<'a, T>(
         }
     }
     best.map(|(offer, _)| offer).ok_or_else(|| {
-        let known: Vec<_> =
-            offers.iter().filter_map(|o| o.media_types.first()).map(|m| format!("`{m}`")).collect();
+        let known: Vec<_> = offers
+            .iter()
+            .filter_map(|o| o.media_types.first())
+            .map(|m| format!("`{m}`"))
+            .collect();
         Problem::new(
             Code::NotAcceptable,
-            format!("nothing in `Accept` can be produced (available: {})", known.join(", ")),
+            format!(
+                "nothing in `Accept` can be produced (available: {})",
+                known.join(", ")
+            ),
         )
     })
 }
@@ -70,18 +76,27 @@ fn quality(ranges: &[(String, f32)], kind: &str) -> f32 {
 
 /// Whether the caller asks for an event stream by name.
 pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
-    ranges(headers).iter().any(|(range, weight)| range == "text/event-stream" && *weight > 0.0)
+    ranges(headers)
+        .iter()
+        .any(|(range, weight)| range == "text/event-stream" && *weight > 0.0)
 }
 
 /// Whether the caller is a person's browser.
 pub(crate) fn wants_html(headers: &HeaderMap) -> bool {
-    ranges(headers).iter().any(|(range, weight)| range == "text/html" && *weight > 0.0)
+    ranges(headers)
+        .iter()
+        .any(|(range, weight)| range == "text/html" && *weight > 0.0)
 }
 
 /// The media type of the body, without its parameters.
 pub(crate) fn body_type(headers: &HeaderMap) -> String {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase()
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    kind.and_then(|kind| kind.split(';').next())
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
 }
 
 /// Refuses a body of another type. A web page cannot send JSON to another origin unasked, so this
@@ -91,7 +106,11 @@ pub(crate) fn require_type(headers: &HeaderMap, wanted: &str) -> Result<(), Prob
     if kind == wanted {
         return Ok(());
     }
-    let given = if kind.is_empty() { "none is given".to_owned() } else { format!("it is `{kind}`") };
+    let given = if kind.is_empty() {
+        "none is given".to_owned()
+    } else {
+        format!("it is `{kind}`")
+    };
     Err(Problem::new(
         Code::UnsupportedMediaType,
         format!("the `Content-Type` of the body must be `{wanted}`, and {given}"),
@@ -112,7 +131,12 @@ mod tests {
             media_types: &["application/sparql-results+json", "application/json"],
             names: &["json"],
         },
-        Offer { form: 2, content_type: "text/csv", media_types: &["text/csv"], names: &["csv"] },
+        Offer {
+            form: 2,
+            content_type: "text/csv",
+            media_types: &["text/csv"],
+            names: &["csv"],
+        },
     ];
 
     #[test]
@@ -128,7 +152,10 @@ mod tests {
             (Some("application/json;q=0.5, text/csv;q=0.6"), Some(2)),
             (Some("application/*;q=0.1, */*;q=0.2"), Some(2)),
             (Some("application/json;q=0, */*"), Some(1)),
-            (Some("text/csv;q=0, application/sparql-results+json;q=0"), None),
+            (
+                Some("text/csv;q=0, application/sparql-results+json;q=0"),
+                None,
+            ),
             (Some("image/png"), None),
         ];
         for (accept, expected) in table {

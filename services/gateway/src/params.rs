@@ -16,8 +16,15 @@ impl Params {
         for (name, _) in &params.pairs {
             if !known.contains(&name.as_str()) {
                 let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                return Err(Problem::parameter(name, format!("unknown (known here: {known})")));
+                let known = if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                return Err(Problem::parameter(
+                    name,
+                    format!("unknown (known here: {known})"),
+                ));
             }
         }
         Ok(params)
@@ -25,7 +32,9 @@ impl Params {
 
     /// Reads `application/x-www-form-urlencoded` text.
     pub(crate) fn of(encoded: &[u8]) -> Self {
-        Self { pairs: form_urlencoded::parse(encoded).into_owned().collect() }
+        Self {
+            pairs: form_urlencoded::parse(encoded).into_owned().collect(),
+        }
     }
 
     pub(crate) fn extend(&mut self, others: Self) {
@@ -36,7 +45,10 @@ impl Params {
         &'a self,
         name: &'n str,
     ) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
-        self.pairs.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.pairs
+            .iter()
+            .filter(move |(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The one value of a parameter; an empty one counts as absent.
@@ -52,7 +64,8 @@ impl Params {
     pub(crate) fn number<T: FromStr>(&self, name: &str, what: &str) -> Result<Option<T>, Problem> {
         self.one(name)?
             .map(|text| {
-                text.parse().map_err(|_| Problem::parameter(name, format!("`{text}` is not {what}")))
+                text.parse()
+                    .map_err(|_| Problem::parameter(name, format!("`{text}` is not {what}")))
             })
             .transpose()
     }
@@ -65,7 +78,10 @@ mod tests {
 
     #[test]
     fn parameters_are_decoded_and_wrong_ones_are_named() {
-        let params = Params::read(Some("uri=urn%3Aa+b&limit=7&after="), &["uri", "limit", "after"]);
+        let params = Params::read(
+            Some("uri=urn%3Aa+b&limit=7&after="),
+            &["uri", "limit", "after"],
+        );
         let params = params.unwrap();
         assert_eq!(params.one("uri").unwrap(), Some("urn:a b"));
         assert_eq!(params.number::<u32>("limit", "a number").unwrap(), Some(7));
@@ -78,7 +94,9 @@ mod tests {
         ];
         for (query, message) in table {
             let read = Params::read(Some(query), &["a"]);
-            let problem = read.and_then(|p| p.number::<u32>("a", "a number")).unwrap_err();
+            let problem = read
+                .and_then(|p| p.number::<u32>("a", "a number"))
+                .unwrap_err();
             assert_eq!(problem.message, message);
         }
     }

@@ -21,7 +21,11 @@ pub(crate) struct Patient<S> {
 
 impl<S> Patient<S> {
     pub(crate) fn new(inner: S, limit: Duration) -> Self {
-        Self { inner, limit, waiting: None }
+        Self {
+            inner,
+            limit,
+            waiting: None,
+        }
     }
 
     fn within<T>(
@@ -34,7 +38,9 @@ impl<S> Patient<S> {
             return poll;
         }
         let limit = self.limit;
-        let sleep = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let sleep = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         match sleep.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

@@ -144,7 +144,12 @@ impl Problem {
             Code::TooBusy | Code::Stopping => Some(1),
             _ => None,
         };
-        Self { code, message: message.into(), hint: None, retry_after }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            retry_after,
+        }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -154,22 +159,34 @@ impl Problem {
 
     /// A wrong parameter of the URL.
     pub(crate) fn parameter(name: &str, message: impl std::fmt::Display) -> Self {
-        Self::new(Code::InvalidParameter, format!("parameter `{name}`: {message}"))
+        Self::new(
+            Code::InvalidParameter,
+            format!("parameter `{name}`: {message}"),
+        )
     }
 
     pub(crate) fn unknown_session(session: &str) -> Self {
-        Self::new(Code::UnknownSession, format!("nothing is known of session `{session}`"))
-            .hint("`GET /sessions` lists the sessions; one that no worker has taken up is not listed yet")
+        Self::new(
+            Code::UnknownSession,
+            format!("nothing is known of session `{session}`"),
+        )
+        .hint(
+            "`GET /sessions` lists the sessions; one that no worker has taken up is not listed yet",
+        )
     }
 
     pub(crate) fn erased(session: &str) -> Self {
-        Self::new(Code::SessionErased, format!("session `{session}` was erased"))
-            .hint("ask again under another idempotency key or session id")
+        Self::new(
+            Code::SessionErased,
+            format!("session `{session}` was erased"),
+        )
+        .hint("ask again under another idempotency key or session id")
     }
 
     pub(crate) fn stopping() -> Self {
-        Self::new(Code::Stopping, "the gateway is stopping")
-            .hint("nothing is lost: runs are durable, and the same request can be repeated with its key")
+        Self::new(Code::Stopping, "the gateway is stopping").hint(
+            "nothing is lost: runs are durable, and the same request can be repeated with its key",
+        )
     }
 
     /// Something below failed in a way that no caller can help.
@@ -182,8 +199,11 @@ impl Problem {
     /// Something below failed and may be back soon.
     fn unavailable(what: &str, error: &dyn std::fmt::Display, after: std::time::Duration) -> Self {
         tracing::warn!(%error, what, "a request could not be served");
-        let mut problem = Self::new(Code::Unavailable, format!("{what} cannot be reached: {error}"))
-            .hint("try again; the same key or session id is safe to repeat");
+        let mut problem = Self::new(
+            Code::Unavailable,
+            format!("{what} cannot be reached: {error}"),
+        )
+        .hint("try again; the same key or session id is safe to repeat");
         problem.retry_after = Some(after.as_secs().max(1));
         problem
     }
@@ -198,16 +218,26 @@ impl Problem {
             None => Self::internal(what, error),
         }
     }
-
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self { code, message, hint, retry_after } = self;
-        let error = ErrorView { code: code.as_str(), message, hint };
+        let Self {
+            code,
+            message,
+            hint,
+            retry_after,
+        } = self;
+        let error = ErrorView {
+            code: code.as_str(),
+            message,
+            hint,
+        };
         let mut response = (code.status_code(), Json(ErrorDocument { error })).into_response();
         if let Some(after) = retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(after));
         }
         response
     }

@@ -29,13 +29,21 @@ pub(crate) const RESULTS: &[Offer<QueryResultsFormat>] = &[
     Offer {
         form: QueryResultsFormat::Json,
         content_type: "application/sparql-results+json",
-        media_types: &["application/sparql-results+json", "application/json", "text/json"],
+        media_types: &[
+            "application/sparql-results+json",
+            "application/json",
+            "text/json",
+        ],
         names: &["json"],
     },
     Offer {
         form: QueryResultsFormat::Xml,
         content_type: "application/sparql-results+xml",
-        media_types: &["application/sparql-results+xml", "application/xml", "text/xml"],
+        media_types: &[
+            "application/sparql-results+xml",
+            "application/xml",
+            "text/xml",
+        ],
         names: &["xml"],
     },
     Offer {
@@ -67,7 +75,9 @@ pub(crate) const GRAPHS: &[Offer<RdfFormat>] = &[
         names: &["ntriples", "n-triples", "nt"],
     },
     Offer {
-        form: RdfFormat::JsonLd { profile: JsonLdProfileSet::empty() },
+        form: RdfFormat::JsonLd {
+            profile: JsonLdProfileSet::empty(),
+        },
         content_type: "application/ld+json",
         media_types: &["application/ld+json", "application/json"],
         names: &["jsonld", "json-ld"],
@@ -108,7 +118,8 @@ pub(crate) async fn write(
         writer(answer)
     } else {
         let task = tokio::task::spawn_blocking(move || writer(answer));
-        task.await.map_err(|error| Problem::internal("writing the answer", &error))?
+        task.await
+            .map_err(|error| Problem::internal("writing the answer", &error))?
     };
     written.map_err(|error| Problem::internal("writing the answer", &error))
 }
@@ -117,12 +128,12 @@ pub(crate) async fn write(
 pub(crate) fn results(answer: Answer, format: QueryResultsFormat) -> Written {
     let serializer = QueryResultsSerializer::from_format(format);
     match answer {
-        Answer::Boolean(value) => {
-            Ok(serializer.serialize_boolean_to_writer(Vec::new(), value)?)
-        }
+        Answer::Boolean(value) => Ok(serializer.serialize_boolean_to_writer(Vec::new(), value)?),
         Answer::Solutions(Solutions { variables, rows }) => {
-            let variables =
-                variables.into_iter().map(Variable::new).collect::<Result<Vec<_>, _>>()?;
+            let variables = variables
+                .into_iter()
+                .map(Variable::new)
+                .collect::<Result<Vec<_>, _>>()?;
             let mut out =
                 serializer.serialize_solutions_to_writer(Vec::new(), variables.clone())?;
             for row in rows {
@@ -142,7 +153,9 @@ pub(crate) fn results(answer: Answer, format: QueryResultsFormat) -> Written {
 
 /// CONSTRUCT and DESCRIBE.
 pub(crate) fn graph(answer: Answer, format: RdfFormat) -> Written {
-    let Answer::Triples(triples) = answer else { return Err("a table is no graph".into()) };
+    let Answer::Triples(triples) = answer else {
+        return Err("a table is no graph".into());
+    };
     let mut serializer = RdfSerializer::from_format(format);
     for (name, iri) in PREFIXES {
         serializer = serializer.with_prefix(name, iri)?;
@@ -153,7 +166,11 @@ pub(crate) fn graph(answer: Answer, format: RdfFormat) -> Written {
             Some(graph) => NamedNode::new(graph)?.into(),
             None => GraphName::DefaultGraph,
         };
-        let RdfTriple { subject, predicate, object } = statement(triple)?;
+        let RdfTriple {
+            subject,
+            predicate,
+            object,
+        } = statement(triple)?;
         out.serialize_quad(&Quad::new(subject, predicate, object, graph))?;
     }
     Ok(out.finish()?)
@@ -165,7 +182,9 @@ fn statement(triple: &Triple) -> Result<RdfTriple, Box<dyn Error + Send + Sync>>
         RdfTerm::BlankNode(node) => node.into(),
         RdfTerm::Literal(_) | RdfTerm::Triple(_) => return Err("no subject".into()),
     };
-    let RdfTerm::NamedNode(predicate) = rdf(&triple.p)? else { return Err("no predicate".into()) };
+    let RdfTerm::NamedNode(predicate) = rdf(&triple.p)? else {
+        return Err("no predicate".into());
+    };
     Ok(RdfTriple::new(subject, predicate, rdf(&triple.o)?))
 }
 
@@ -175,7 +194,10 @@ fn rdf(term: &Term) -> Result<RdfTerm, Box<dyn Error + Send + Sync>> {
         TermType::Blank => BlankNode::new(&term.id)?.into(),
         TermType::Literal => literal(term)?.into(),
         TermType::Triple => {
-            let inner = term.triple.as_deref().ok_or("a triple term without its triple")?;
+            let inner = term
+                .triple
+                .as_deref()
+                .ok_or("a triple term without its triple")?;
             RdfTerm::Triple(Box::new(statement(inner)?))
         }
     })
@@ -185,8 +207,14 @@ fn rdf(term: &Term) -> Result<RdfTerm, Box<dyn Error + Send + Sync>> {
 fn literal(term: &Term) -> Result<Literal, Box<dyn Error + Send + Sync>> {
     let value = &term.value;
     if let Some((language, direction)) = term.language.split_once("--") {
-        let direction = if direction == "rtl" { BaseDirection::Rtl } else { BaseDirection::Ltr };
-        return Ok(Literal::new_directional_language_tagged_literal(value, language, direction)?);
+        let direction = if direction == "rtl" {
+            BaseDirection::Rtl
+        } else {
+            BaseDirection::Ltr
+        };
+        return Ok(Literal::new_directional_language_tagged_literal(
+            value, language, direction,
+        )?);
     }
     if !term.language.is_empty() {
         return Ok(Literal::new_language_tagged_literal(value, &term.language)?);
@@ -194,7 +222,10 @@ fn literal(term: &Term) -> Result<Literal, Box<dyn Error + Send + Sync>> {
     if term.datatype.is_empty() {
         return Ok(Literal::new_simple_literal(value));
     }
-    Ok(Literal::new_typed_literal(value, NamedNode::new(&term.datatype)?))
+    Ok(Literal::new_typed_literal(
+        value,
+        NamedNode::new(&term.datatype)?,
+    ))
 }
 
 /// An IRI as people read it: with a prefix, where one is known.
@@ -204,6 +235,9 @@ pub(crate) fn short(iri: &str) -> String {
     }
     PREFIXES
         .iter()
-        .find_map(|(name, space)| iri.strip_prefix(space).map(|local| format!("{name}:{local}")))
+        .find_map(|(name, space)| {
+            iri.strip_prefix(space)
+                .map(|local| format!("{name}:{local}"))
+        })
         .unwrap_or_else(|| iri.to_owned())
 }

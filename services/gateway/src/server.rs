@@ -37,7 +37,9 @@ pub struct Gateway {
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,7 +51,10 @@ impl Gateway {
         stop: CancellationToken,
     ) -> Result<Self, Error> {
         let wanted = options.listen;
-        let failed = |reason| Error::Listen { address: wanted, reason };
+        let failed = |reason| Error::Listen {
+            address: wanted,
+            reason,
+        };
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         if !address.ip().is_loopback() {
@@ -58,7 +63,12 @@ impl Gateway {
         let hosts = Hosts::new(&options.allowed_hosts, address);
         let app = App::new(parts, options, stop);
         let routes = endpoint::routes(app.clone(), hosts);
-        Ok(Self { listener, address, routes, app })
+        Ok(Self {
+            listener,
+            address,
+            routes,
+            app,
+        })
     }
 
     /// Where it listens.
@@ -73,7 +83,12 @@ impl Gateway {
 
     /// Serves until the gateway is told to stop, and returns when the last connection is closed.
     pub async fn run(self) {
-        let Self { listener, address, routes, app } = self;
+        let Self {
+            listener,
+            address,
+            routes,
+            app,
+        } = self;
         let options = Arc::clone(&app.options);
         let connections = Arc::new(Semaphore::new(options.max_connections.max(1)));
         let graceful = GracefulShutdown::new();
@@ -109,7 +124,10 @@ impl Gateway {
             });
         }
         drop(listener);
-        if tokio::time::timeout(options.grace, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(options.grace, graceful.shutdown())
+            .await
+            .is_err()
+        {
             tracing::info!(%address, "the grace period is over; what is in flight is cut off");
         }
         tasks.shutdown().await;
@@ -122,8 +140,10 @@ async fn accept(
     listener: &TcpListener,
     connections: &Arc<Semaphore>,
 ) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let permit =
-        Arc::clone(connections).acquire_owned().await.map_err(|_| std::io::ErrorKind::Other)?;
+    let permit = Arc::clone(connections)
+        .acquire_owned()
+        .await
+        .map_err(|_| std::io::ErrorKind::Other)?;
     let (stream, _) = listener.accept().await?;
     // Events are small and should not wait for each other.
     stream.set_nodelay(true)?;

@@ -8,8 +8,7 @@ use crate::seams::Cancelled;
 use crate::state::App;
 use agentfleet_runtime::client::Follow;
 use agentfleet_schema::records::{
-    Activity, Call, ClosedRecord, Concluded, OutcomeKind, StepRecord,
-    Termination,
+    Activity, Call, ClosedRecord, Concluded, OutcomeKind, StepRecord, Termination,
 };
 use agentfleet_schema::{Millis, SessionId, keys, uris};
 use axum::Json;
@@ -34,12 +33,16 @@ pub(crate) struct Seen {
 impl Seen {
     /// The record that ended the session.
     pub(crate) fn ended(&self) -> Option<&StepRecord> {
-        self.newest.as_ref().filter(|record| record.outcome.is_terminal())
+        self.newest
+            .as_ref()
+            .filter(|record| record.outcome.is_terminal())
     }
 
     /// The root of the session's tree.
     pub(crate) fn root(&self) -> &SessionId {
-        self.first.as_ref().map_or(&self.session, |record| &record.root)
+        self.first
+            .as_ref()
+            .map_or(&self.session, |record| &record.root)
     }
 
     fn is_root(&self) -> bool {
@@ -81,10 +84,18 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
         .list(&prefix)
         .await?
         .iter()
-        .filter_map(|key| key.strip_prefix(&prefix)?.strip_suffix("/outcome")?.parse().ok())
+        .filter_map(|key| {
+            key.strip_prefix(&prefix)?
+                .strip_suffix("/outcome")?
+                .parse()
+                .ok()
+        })
         .collect();
-    let mut wanted =
-        vec![keys::tombstone(session), keys::accepted(session), keys::closed(session)];
+    let mut wanted = vec![
+        keys::tombstone(session),
+        keys::accepted(session),
+        keys::closed(session),
+    ];
     let newest = steps.iter().max();
     if let Some(newest) = newest {
         wanted.push(keys::outcome(session, 0));
@@ -134,7 +145,9 @@ impl RunState {
     }
 
     fn of(newest: Option<&StepRecord>) -> Self {
-        let Some(record) = newest else { return Self::Queued };
+        let Some(record) = newest else {
+            return Self::Queued;
+        };
         match record.outcome {
             OutcomeKind::Continue | OutcomeKind::FanOut => Self::Running,
             OutcomeKind::Pause => Self::Paused,
@@ -283,16 +296,21 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
         RunState::Failed | RunState::Cancelled => Some(error_of(end, text.as_deref())),
         RunState::Queued | RunState::Running | RunState::Paused | RunState::Answered => None,
     };
-    let pattern = routed.map(|r| r.pattern.clone()).or(asked.as_ref().map(|r| r.pattern.clone()));
-    let task = routed.map(|r| r.task_type.clone()).or(asked.as_ref().map(|r| r.task_type.clone()));
-    let question =
-        routed.map(|r| r.question.clone()).or(asked.as_ref().map(|r| r.question.clone()));
+    let pattern = routed
+        .map(|r| r.pattern.clone())
+        .or(asked.as_ref().map(|r| r.pattern.clone()));
+    let task = routed
+        .map(|r| r.task_type.clone())
+        .or(asked.as_ref().map(|r| r.task_type.clone()));
+    let question = routed
+        .map(|r| r.question.clone())
+        .or(asked.as_ref().map(|r| r.question.clone()));
     let collection = first
         .map(|record| record.collection.to_string())
         .or(asked.as_ref().map(|request| request.collection.to_string()));
-    let conversation = first
-        .map(|record| record.conversation.to_string())
-        .or(asked.as_ref().map(|request| request.conversation_id.to_string()));
+    let conversation = first.map(|record| record.conversation.to_string()).or(asked
+        .as_ref()
+        .map(|request| request.conversation_id.to_string()));
     Ok(View {
         session_id: session.clone(),
         state,
@@ -309,17 +327,30 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
         model: newest.and_then(model),
         steps: seen.steps,
         tokens: newest.map_or(0, |record| record.tokens_total),
-        user: seen.accepted.as_ref().map(|record| record.user.clone()).unwrap_or_default(),
+        user: seen
+            .accepted
+            .as_ref()
+            .map(|record| record.user.clone())
+            .unwrap_or_default(),
         collection: collection.unwrap_or_default(),
         conversation_id: conversation.unwrap_or_default(),
         root_session_id: seen.root().clone(),
-        parent_session_id: first.and_then(|r| r.parent.as_ref()).map(|p| p.session.clone()),
-        closing: seen.closed.as_ref().filter(|_| !state.is_final()).map(|closed| ClosingView {
-            cause: closed.cause.clone(),
-            at: instant(closed.at),
-            by: closed.by.clone(),
-        }),
-        accepted_at: seen.accepted.as_ref().map(|record| instant(record.accepted_at)),
+        parent_session_id: first
+            .and_then(|r| r.parent.as_ref())
+            .map(|p| p.session.clone()),
+        closing: seen
+            .closed
+            .as_ref()
+            .filter(|_| !state.is_final())
+            .map(|closed| ClosingView {
+                cause: closed.cause.clone(),
+                at: instant(closed.at),
+                by: closed.by.clone(),
+            }),
+        accepted_at: seen
+            .accepted
+            .as_ref()
+            .map(|record| instant(record.accepted_at)),
         started_at: first.map(|record| instant(record.started_at)),
         updated_at: newest.map(|record| instant(record.committed_at)),
         finished_at: seen.ended().map(|record| instant(record.committed_at)),
@@ -334,17 +365,30 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
 
 fn error_of(end: Option<&Concluded>, text: Option<&str>) -> ErrorView {
     if let Some(error) = end.and_then(|end| end.error.clone()) {
-        return ErrorView { code: error.code, message: error.message, hint: error.hint };
+        return ErrorView {
+            code: error.code,
+            message: error.message,
+            hint: error.hint,
+        };
     }
     let termination = end.map_or(Termination::Error, |end| end.termination);
-    let message = text.unwrap_or("the session ended without an answer").to_owned();
-    ErrorView { code: termination.as_str().to_owned(), message, hint: None }
+    let message = text
+        .unwrap_or("the session ended without an answer")
+        .to_owned();
+    ErrorView {
+        code: termination.as_str().to_owned(),
+        message,
+        hint: None,
+    }
 }
 
 fn confidence(end: &Concluded) -> Vec<ConfidenceView> {
     end.confidence
         .iter()
-        .map(|one| ConfidenceView { part: one.part.clone(), confidence: one.confidence })
+        .map(|one| ConfidenceView {
+            part: one.part.clone(),
+            confidence: one.confidence,
+        })
         .collect()
 }
 
@@ -369,10 +413,14 @@ fn subagents(newest: &StepRecord) -> Vec<SubagentView> {
             .iter()
             .map(|child| subagent(&child.session, &child.goal, "working"))
             .collect(),
-        Activity::Concluded(Concluded { fan_in: Some(fan_in), .. }) => {
-            let members = fan_in.members.iter().map(|member| {
-                subagent(&member.session, &member.goal, member.status.as_str())
-            });
+        Activity::Concluded(Concluded {
+            fan_in: Some(fan_in),
+            ..
+        }) => {
+            let members = fan_in
+                .members
+                .iter()
+                .map(|member| subagent(&member.session, &member.goal, member.status.as_str()));
             let missing = fan_in
                 .missing
                 .iter()
@@ -390,10 +438,15 @@ pub(crate) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Json<View>, Problem> {
     let params = Params::read(query.as_deref(), &["wait"])?;
-    let wait: u64 = params.number("wait", "a whole number of seconds")?.unwrap_or_default();
+    let wait: u64 = params
+        .number("wait", "a whole number of seconds")?
+        .unwrap_or_default();
     let most = app.options.max_wait;
     if Duration::from_secs(wait) > most {
-        return Err(Problem::parameter("wait", format!("at most {} seconds", most.as_secs())));
+        return Err(Problem::parameter(
+            "wait",
+            format!("at most {} seconds", most.as_secs()),
+        ));
     }
     let session = SessionId::new(id);
     let mut seen = look(&app, &session).await?;
@@ -407,7 +460,10 @@ pub(crate) async fn show(
 
 /// Waits until a root session's dialog ends, the time is over, or the gateway stops.
 async fn until_ended(app: &App, session: &SessionId, wait: Duration) -> Result<(), Problem> {
-    let (broker, documents) = (Arc::clone(&app.parts.broker), Arc::clone(&app.parts.documents));
+    let (broker, documents) = (
+        Arc::clone(&app.parts.broker),
+        Arc::clone(&app.parts.documents),
+    );
     let mut follow = Follow::new(broker, documents, session.clone(), 0);
     let ended = async {
         while !follow.next().await?.response.end_of_dialog {}
@@ -430,7 +486,10 @@ pub(crate) async fn cancel(
     let params = Params::read(query.as_deref(), &["by"])?;
     let by = params.one("by")?.unwrap_or("a caller of the HTTP API");
     if by.len() > 200 || by.chars().any(char::is_control) {
-        return Err(Problem::parameter("by", "at most 200 bytes, and no control characters"));
+        return Err(Problem::parameter(
+            "by",
+            "at most 200 bytes, and no control characters",
+        ));
     }
     let session = SessionId::new(id);
     look(&app, &session).await?.require_root("")?;
@@ -443,7 +502,12 @@ pub(crate) async fn cancel(
     };
     let seen = look(&app, &session).await?;
     let state = RunState::of(seen.newest.as_ref());
-    Ok(Json(CancelView { location: link(&session, ""), session_id: session, cancel, state }))
+    Ok(Json(CancelView {
+        location: link(&session, ""),
+        session_id: session,
+        cancel,
+        state,
+    }))
 }
 
 /// What `DELETE /sessions/{id}` answers with.

@@ -22,9 +22,14 @@ pub(crate) async fn list(
 ) -> Result<Json<SessionList>, Problem> {
     let known = ["limit", "collection", "conversation", "before"];
     let params = Params::read(query.as_deref(), &known)?;
-    let limit = params.number("limit", "a whole number")?.unwrap_or(DEFAULT_LIMIT);
+    let limit = params
+        .number("limit", "a whole number")?
+        .unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(Problem::parameter("limit", format!("from 1 to {MAX_LIMIT}")));
+        return Err(Problem::parameter(
+            "limit",
+            format!("from 1 to {MAX_LIMIT}"),
+        ));
     }
     let (collection, conversation) = (params.one("collection")?, params.one("conversation")?);
     let before = params.one("before")?.map(cursor).transpose()?;
@@ -40,20 +45,32 @@ pub(crate) async fn list(
         bindings.push(("before", Term::typed(at.as_str(), xsd::DATE_TIME)));
         bindings.push(("before_session", Term::text(session.as_str())));
     }
-    let sparql =
-        sparql(limit + 1, collection.is_some(), conversation.is_some(), before.is_some());
-    let options =
-        QueryOptions { timeout: app.options.query_timeout, max_rows: app.options.max_rows };
+    let sparql = sparql(
+        limit + 1,
+        collection.is_some(),
+        conversation.is_some(),
+        before.is_some(),
+    );
+    let options = QueryOptions {
+        timeout: app.options.query_timeout,
+        max_rows: app.options.max_rows,
+    };
     let answer = app.parts.graph.query(&sparql, &bindings, options).await?;
     let Answer::Solutions(found) = answer else {
-        return Err(Problem::internal("listing the sessions", &"the graph gave no table"));
+        return Err(Problem::internal(
+            "listing the sessions",
+            &"the graph gave no table",
+        ));
     };
 
     let mut rows: Vec<usize> = Vec::new();
     for row in 0..found.rows.len() {
         // A value that lies in two graphs gives two rows.
         let session = found.text(row, "session");
-        if rows.last().is_none_or(|last| found.text(*last, "session") != session) {
+        if rows
+            .last()
+            .is_none_or(|last| found.text(*last, "session") != session)
+        {
             rows.push(row);
         }
     }
@@ -136,7 +153,11 @@ fn entry(found: &Solutions, row: usize) -> Option<SessionEntry> {
         question: text("question"),
         collection: text("collection"),
         conversation_id: text("conversation"),
-        pattern: text("pattern").rsplit(':').next().unwrap_or_default().to_owned(),
+        pattern: text("pattern")
+            .rsplit(':')
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         started_at: text("start"),
         finished_at: text("end"),
         location: link(&session_id, ""),

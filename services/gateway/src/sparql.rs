@@ -56,9 +56,8 @@ pub(crate) async fn post(
                 )
                 .hint("send one of them"));
             }
-            String::from_utf8(body.to_vec()).map_err(|_| {
-                Problem::new(Code::QuerySyntax, "the query is not UTF-8")
-            })?
+            String::from_utf8(body.to_vec())
+                .map_err(|_| Problem::new(Code::QuerySyntax, "the query is not UTF-8"))?
         }
         UPDATE => return Err(read_only()),
         other => {
@@ -67,7 +66,9 @@ pub(crate) async fn post(
                 Code::UnsupportedMediaType,
                 format!("a query cannot be read from a body of {given}"),
             )
-            .hint(format!("send `{QUERY}` with the query as it is, or `{FORM}` with `query=`")));
+            .hint(format!(
+                "send `{QUERY}` with the query as it is, or `{FORM}` with `query=`"
+            )));
         }
     };
     answer(&app, &query, &params, &headers).await
@@ -87,7 +88,10 @@ fn query_of(params: &Params) -> Result<String, Problem> {
         (Some(query), None) => Ok(query.to_owned()),
         (None, _) => Err(Problem::new(Code::MissingQuery, "there is no query")
             .hint("send it as `?query=`, or in the body of a POST")),
-        (Some(_), Some(_)) => Err(Problem::new(Code::MissingQuery, "there is more than one `query`")),
+        (Some(_), Some(_)) => Err(Problem::new(
+            Code::MissingQuery,
+            "there is more than one `query`",
+        )),
     }
 }
 
@@ -99,8 +103,10 @@ async fn answer(
 ) -> Result<Response, Problem> {
     for name in ["default-graph-uri", "named-graph-uri"] {
         if params.all(name).next().is_some() {
-            return Err(Problem::new(Code::DatasetParameter, format!("`{name}` is not supported"))
-                .hint("say it in the query, with `FROM` and `FROM NAMED`"));
+            return Err(
+                Problem::new(Code::DatasetParameter, format!("`{name}` is not supported"))
+                    .hint("say it in the query, with `FROM` and `FROM NAMED`"),
+            );
         }
     }
     let timeout = timeout(app, params)?;
@@ -110,7 +116,10 @@ async fn answer(
         let most = app.options.max_queries;
         return Err(Problem::new(
             Code::TooBusy,
-            format!("{most} queries were running for all of {} s, which is the most", timeout.as_secs_f64()),
+            format!(
+                "{most} queries were running for all of {} s, which is the most",
+                timeout.as_secs_f64()
+            ),
         )
         .hint("try again soon"));
     };
@@ -156,12 +165,15 @@ fn choose<'a, T>(
     headers: &HeaderMap,
     offers: &'a [Offer<T>],
 ) -> Result<&'a Offer<T>, Problem> {
-    let named = params.all("format").chain(params.all("output")).find_map(|name| {
-        let name = name.to_ascii_lowercase();
-        offers.iter().find(|offer| {
-            offer.names.contains(&name.as_str()) || offer.media_types.contains(&name.as_str())
-        })
-    });
+    let named = params
+        .all("format")
+        .chain(params.all("output"))
+        .find_map(|name| {
+            let name = name.to_ascii_lowercase();
+            offers.iter().find(|offer| {
+                offer.names.contains(&name.as_str()) || offer.media_types.contains(&name.as_str())
+            })
+        });
     named.map_or_else(|| negotiate::choose(headers, offers), Ok)
 }
 

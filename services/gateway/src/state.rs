@@ -76,11 +76,17 @@ impl App {
     pub(crate) fn stream(&self) -> Result<OpenStream, Problem> {
         let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let most = self.options.max_streams;
-            Problem::new(Code::TooBusy, format!("{most} event streams are open, which is the most"))
-                .hint("try again soon, or poll `GET /sessions/{id}`")
+            Problem::new(
+                Code::TooBusy,
+                format!("{most} event streams are open, which is the most"),
+            )
+            .hint("try again soon, or poll `GET /sessions/{id}`")
         })?;
         self.open_streams.send_modify(|open| *open += 1);
-        Ok(OpenStream { _permit: permit, open: self.open_streams.clone() })
+        Ok(OpenStream {
+            _permit: permit,
+            open: self.open_streams.clone(),
+        })
     }
 
     pub(crate) fn open_streams(&self) -> watch::Receiver<usize> {

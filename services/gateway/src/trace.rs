@@ -54,7 +54,10 @@ pub(crate) async fn show(
     let format = params.one("format")?.map(str::to_ascii_lowercase);
     let session = SessionId::new(id);
     if let (Some(renderer), Some(format)) = (&app.parts.traces, &format)
-        && let Some(known) = renderer.formats().iter().find(|known| known.name == *format)
+        && let Some(known) = renderer
+            .formats()
+            .iter()
+            .find(|known| known.name == *format)
     {
         let drawn = renderer.render(&session, format).await;
         let drawn = drawn.map_err(|error| Problem::internal("drawing the trace", &error))?;
@@ -95,12 +98,20 @@ fn form(
     if JSON.names.contains(&name) {
         return Ok(Some(None));
     }
-    Ok(rdf::GRAPHS.iter().find(|offer| offer.names.contains(&name)).map(Some))
+    Ok(rdf::GRAPHS
+        .iter()
+        .find(|offer| offer.names.contains(&name))
+        .map(Some))
 }
 
 fn unknown_format(app: &App, format: &str) -> Problem {
     let mut known: Vec<String> = vec!["json".to_owned()];
-    known.extend(rdf::GRAPHS.iter().filter_map(|o| o.names.first()).map(|name| (*name).to_owned()));
+    known.extend(
+        rdf::GRAPHS
+            .iter()
+            .filter_map(|o| o.names.first())
+            .map(|name| (*name).to_owned()),
+    );
     if let Some(renderer) = &app.parts.traces {
         known.extend(renderer.formats().into_iter().map(|format| format.name));
     }
@@ -108,7 +119,10 @@ fn unknown_format(app: &App, format: &str) -> Problem {
     let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
     Problem::new(
         Code::InvalidParameter,
-        format!("parameter `format`: unknown format `{format}` (available: {})", known.join(", ")),
+        format!(
+            "parameter `format`: unknown format `{format}` (available: {})",
+            known.join(", ")
+        ),
     )
 }
 
@@ -132,12 +146,21 @@ async fn triples(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem>
 }
 
 async fn read(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem> {
-    let options =
-        QueryOptions { timeout: app.options.query_timeout, max_rows: app.options.max_rows };
+    let options = QueryOptions {
+        timeout: app.options.query_timeout,
+        max_rows: app.options.max_rows,
+    };
     let top = Term::iri(uris::session(session));
-    let answer = app.parts.graph.query(TREE, &[("top", top)], options).await?;
+    let answer = app
+        .parts
+        .graph
+        .query(TREE, &[("top", top)], options)
+        .await?;
     let Answer::Triples(mut triples) = answer else {
-        return Err(Problem::internal("reading the trace", &"the graph gave no triples"));
+        return Err(Problem::internal(
+            "reading the trace",
+            &"the graph gave no triples",
+        ));
     };
     for triple in &mut triples {
         triple.g = Some(uris::RETRIEVAL_GRAPH.to_owned());
@@ -166,13 +189,18 @@ fn nodes(session: &SessionId, triples: &[Triple]) -> Value {
             } else if predicate == RDFS_LABEL && label.is_null() {
                 label = triple.o.value.clone().into();
             } else {
-                let values = properties.entry(rdf::short(predicate)).or_insert_with(|| json!([]));
+                let values = properties
+                    .entry(rdf::short(predicate))
+                    .or_insert_with(|| json!([]));
                 if let Some(values) = values.as_array_mut() {
                     values.push(value(&triple.o));
                 }
             }
         }
-        let id = of_node.first().map(|triple| triple.s.iri.clone()).unwrap_or_default();
+        let id = of_node
+            .first()
+            .map(|triple| triple.s.iri.clone())
+            .unwrap_or_default();
         nodes.push(json!({ "id": id, "types": types, "label": label, "properties": properties }));
     }
     json!({ "session_id": session, "nodes": nodes })

@@ -118,7 +118,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         database.write(Durability::Durable, write).await?;
     }
-    let (bare, bare_cpu) = (bare_started.elapsed(), cpu()? - bare_cpu);
+    let (bare, bare_cpu) = (bare_started.elapsed(), cpu()?.saturating_sub(bare_cpu));
 
     let graph = Arc::new(graph);
     let (started, started_cpu) = (Instant::now(), cpu()?);
@@ -130,7 +130,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         graph.insert(group).await?;
     }
-    let (took, used) = (started.elapsed(), cpu()? - started_cpu);
+    let (took, used) = (started.elapsed(), cpu()?.saturating_sub(started_cpu));
 
     let bytes: usize = bodies.iter().sum();
     println!(

@@ -13,6 +13,7 @@ use agentfleet_schema::Operation;
 use async_trait::async_trait;
 use serde_json::json;
 
+mod candidates;
 mod decompose;
 mod dimensions;
 mod extract;

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) const FILE: &str = "agentfleet.db";
 
 /// Bytes of the write-ahead log beyond which it has grown too long.
-pub(crate) const LOG_LIMIT: u64 = 64 * 1024 * 1024;
+pub(crate) const LOG_LIMIT: u64 = 32 * 1024 * 1024;
 
 /// `AgFl`: marks the file as ours in its header.
 const APPLICATION: i32 = 0x4167_466c;

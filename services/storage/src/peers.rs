@@ -149,7 +149,12 @@ impl Peers {
     /// Renews what is known of the others, and reports deaths.
     fn look_around(&self, queue: &Queue) {
         let found = self.instances.others();
-        let before = std::mem::replace(&mut *self.known(), found);
+        let before = std::mem::replace(&mut *self.known(), found.clone());
+        let is_new = |(id, _): &&(i64, PathBuf)| before.iter().all(|(known, _)| known != id);
+        for (_, socket) in found.iter().filter(is_new) {
+            // It was not told of what was committed since it came, and before it was known.
+            drop(self.mouth.send_to(&[COMMITTED], socket));
+        }
         let died = before.iter().any(|(id, _)| !self.instances.alive(*id));
         if died {
             self.instances.sweep();

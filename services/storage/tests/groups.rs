@@ -382,11 +382,11 @@ async fn the_log_starts_over_although_there_is_always_a_reader() {
             .unwrap()
             .len()
     };
-    const LIMIT: u64 = 64 << 20;
+    const LIMIT: u64 = 32 << 20;
     let (stop, reads) = endless_reads(&database);
     let mut written = 0;
-    while written < 48 || log() > LIMIT {
-        let size = if written < 48 { 2 << 20 } else { 1 };
+    while written < 24 || log() > LIMIT {
+        let size = if written < 24 { 2 << 20 } else { 1 };
         let name = format!("{written} {}", "x".repeat(size));
         database
             .write(Durability::Process, move |unit| insert(unit, &name))

@@ -61,15 +61,16 @@ impl Type {
         let bare = text.trim();
         match self {
             Self::Text => Some(Value::from(text)),
-            Self::Integer => match bare.parse::<i64>() {
-                Ok(number) => Some(Value::from(number)),
+            Self::Integer => {
+                let exact = bare.parse::<i64>().ok();
                 // `5.0` is what some models make of 5.
-                Err(_) => {
+                let rounded = || {
                     let number = bare.parse::<f64>().ok()?;
                     let whole = number.fract() == 0.0 && number.abs() < 9e15;
-                    whole.then(|| Value::from(number as i64))
-                }
-            },
+                    whole.then_some(number as i64)
+                };
+                exact.or_else(rounded).map(Value::from)
+            }
             Self::Number => match bare.parse::<i64>() {
                 Ok(number) => Some(Value::from(number)),
                 Err(_) => serde_json::Number::from_f64(bare.parse().ok()?).map(Value::Number),
@@ -94,14 +95,19 @@ impl Arguments {
         let mut faults = Vec::new();
         for name in given.keys() {
             if !declared.iter().any(|argument| argument.name == *name) {
-                faults.push(format!("unknown argument `{name}` ({})", expected(declared)));
+                faults.push(format!(
+                    "unknown argument `{name}` ({})",
+                    expected(declared)
+                ));
             }
         }
         let mut values = Vec::new();
         for argument in declared {
             let kind = Type::of(&argument.kind);
             // An argument left empty is one not given, unless empty text says something.
-            let text = given.get(&argument.name).filter(|text| !text.trim().is_empty());
+            let text = given
+                .get(&argument.name)
+                .filter(|text| !text.trim().is_empty());
             match text {
                 Some(text) => match kind.read(text) {
                     Some(value) => {
@@ -118,7 +124,11 @@ impl Arguments {
                 None => {}
             }
         }
-        if faults.is_empty() { Ok(Self(values)) } else { Err(faults.join("; ")) }
+        if faults.is_empty() {
+            Ok(Self(values))
+        } else {
+            Err(faults.join("; "))
+        }
     }
 
     /// A text argument; empty if it was not given.
@@ -128,7 +138,9 @@ impl Arguments {
 
     /// A whole number that is not negative; `None` if it was not given.
     pub(crate) fn count(&self, name: &str) -> Option<usize> {
-        self.get(name).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok())
+        self.get(name)
+            .and_then(Value::as_u64)
+            .and_then(|n| usize::try_from(n).ok())
     }
 
     /// The arguments as a JSON object.
@@ -141,7 +153,9 @@ impl Arguments {
     }
 
     fn get(&self, name: &str) -> Option<&Value> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+        self.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
     }
 }
 
@@ -161,8 +175,11 @@ pub(crate) fn schema(declared: &[ToolArgument]) -> Value {
             (argument.name.clone(), property)
         })
         .collect();
-    let required: Vec<&str> =
-        declared.iter().filter(|a| a.required).map(|a| a.name.as_str()).collect();
+    let required: Vec<&str> = declared
+        .iter()
+        .filter(|a| a.required)
+        .map(|a| a.name.as_str())
+        .collect();
     json!({
         "type": "object",
         "properties": properties,
@@ -220,28 +237,45 @@ mod tests {
     }
 
     fn given(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect()
     }
 
     #[test]
     fn what_is_wrong_is_said_with_what_would_be_right() {
         let query = [text("query", "what to look for")];
-        let typed = [argument("n", "integer", true), argument("on", "boolean", false)];
+        let typed = [
+            argument("n", "integer", true),
+            argument("on", "boolean", false),
+        ];
         for (declared, arguments, expected) in [
             (
                 &query[..],
                 given(&[("qery", "x")]),
                 "unknown argument `qery` (expected: `query`); missing argument `query` (text: what to look for)",
             ),
-            (&query, given(&[("query", " ")]), "missing argument `query` (text: what to look for)"),
-            (&[], given(&[("x", "")]), "unknown argument `x` (this tool takes none)"),
+            (
+                &query,
+                given(&[("query", " ")]),
+                "missing argument `query` (text: what to look for)",
+            ),
+            (
+                &[],
+                given(&[("x", "")]),
+                "unknown argument `x` (this tool takes none)",
+            ),
             (
                 &typed,
                 given(&[("n", "five"), ("on", "maybe")]),
                 "argument `n` must be a whole number, not `five`; argument `on` must be `true` or `false`, not `maybe`",
             ),
         ] {
-            assert_eq!(Arguments::check(declared, &arguments).unwrap_err(), expected);
+            assert_eq!(
+                Arguments::check(declared, &arguments).unwrap_err(),
+                expected
+            );
         }
     }
 
@@ -263,9 +297,13 @@ mod tests {
             let checked = Arguments::check(&[argument("v", kind, true)], &given(&[("v", text)]));
             assert_eq!(checked.unwrap().to_value()["v"], expected, "{kind} {text}");
         }
-        for (kind, text) in
-            [("integer", "1.5"), ("number", "NaN"), ("array", "{}"), ("object", "[]"), ("int", "1e99")]
-        {
+        for (kind, text) in [
+            ("integer", "1.5"),
+            ("number", "NaN"),
+            ("array", "{}"),
+            ("object", "[]"),
+            ("int", "1e99"),
+        ] {
             let checked = Arguments::check(&[argument("v", kind, true)], &given(&[("v", text)]));
             assert!(checked.is_err(), "{kind} {text}");
         }

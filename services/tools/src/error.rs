@@ -15,7 +15,10 @@ pub enum Error {
     #[error(transparent)]
     Model(#[from] agentfleet_models::Error),
     #[error("cannot load `{path}`: {source}")]
-    Unreadable { path: PathBuf, source: std::io::Error },
+    Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("a collection needs a name, such as `dossier`")]
     NoCollection,
     #[error("cannot prepare HTTP calls: {0}")]

@@ -6,9 +6,9 @@
 //! - A failed call is an ordinary result with `is_error`; [`Error`] means the call could not be
 //!   made at all (an infrastructure fault, worth a retry of the step).
 
+use agentfleet_schema::CollectionName;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::Source;
-use agentfleet_schema::CollectionName;
 use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,9 +22,8 @@ pub mod library;
 mod registry;
 
 pub use error::Error;
-pub use kinds::{PromptRenderer, RenderedPrompt};
 pub use library::Library;
-pub use registry::{Toolbox, ToolboxParts};
+pub use registry::Toolbox;
 
 /// One call of a tool.
 #[derive(Clone, Debug)]
@@ -58,7 +57,11 @@ pub struct ToolResult {
 impl ToolResult {
     /// A failure that the agent is told about.
     pub fn error(message: impl Into<String>) -> Self {
-        Self { content: message.into(), is_error: true, ..Self::default() }
+        Self {
+            content: message.into(),
+            is_error: true,
+            ..Self::default()
+        }
     }
 }
 

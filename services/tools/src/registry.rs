@@ -5,8 +5,7 @@
 
 use crate::arguments::{self, Arguments};
 use crate::kinds::{
-    Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, PromptRenderer,
-    TextCompletion, ToolKind,
+    Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, TextCompletion, ToolKind,
 };
 use crate::library::Library;
 use crate::{Error, ToolCall, ToolResult, Tools};
@@ -23,23 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
 /// Longest a call may take where the tool does not say.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// What the tools work with.
-#[derive(Clone)]
-pub struct ToolboxParts {
-    pub library: Library,
-    pub graph: Arc<dyn Graph>,
-    pub model: Arc<dyn ChatModel>,
-    /// Renders prompt items in a sandbox.
-    pub render: PromptRenderer,
-}
-
-impl std::fmt::Debug for ToolboxParts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolboxParts").field("model", &self.model.describe()).finish_non_exhaustive()
-    }
-}
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// All kinds of tools, by the name config items use.
 pub struct Toolbox {
@@ -48,26 +31,33 @@ pub struct Toolbox {
 
 impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Toolbox").field("kinds", &self.kinds.keys()).finish()
+        f.debug_struct("Toolbox")
+            .field("kinds", &self.kinds.keys())
+            .finish()
     }
 }
 
 impl Toolbox {
     /// Every kind this program has. One line each.
-    pub fn new(parts: ToolboxParts) -> Result<Self, Error> {
-        let ToolboxParts { library, graph, model, render } = parts;
+    pub fn new(
+        library: Library,
+        graph: Arc<dyn Graph>,
+        model: Arc<dyn ChatModel>,
+    ) -> Result<Self, Error> {
         Ok(Self::of(vec![
             Arc::new(DocumentSearch::new(library.clone())),
             Arc::new(DocumentFetch::new(library.clone())),
             Arc::new(KnowledgeQuery::new(library, graph)),
-            Arc::new(TextCompletion::new(Arc::clone(&model), Arc::clone(&render))),
-            Arc::new(Prompt::new(model, render)),
+            Arc::new(TextCompletion::new(Arc::clone(&model))),
+            Arc::new(Prompt::new(model)),
             Arc::new(Http::new()?),
         ]))
     }
 
     fn of(kinds: Vec<Arc<dyn ToolKind>>) -> Self {
-        Self { kinds: kinds.into_iter().map(|kind| (kind.name(), kind)).collect() }
+        Self {
+            kinds: kinds.into_iter().map(|kind| (kind.name(), kind)).collect(),
+        }
     }
 
     /// The names of the kinds, as a config item's `type` gives them.
@@ -111,7 +101,13 @@ impl Tools for Toolbox {
             Some(own) if !own.is_empty() => CollectionName::from(own.as_str()),
             _ => call.collection,
         };
-        let call = Call { tool: call.tool, arguments, collection, context: call.context, timeout };
+        let call = Call {
+            tool: call.tool,
+            arguments,
+            collection,
+            context: call.context,
+            timeout,
+        };
         let task = async move { kind.call(call).await }.in_current_span();
         // Dropping the handle ends the task: nobody waits for it any more.
         let task = AbortOnDropHandle::new(tokio::spawn(task));
@@ -119,7 +115,9 @@ impl Tools for Toolbox {
             Ok(Ok(result)) => result,
             Ok(Err(failed)) if failed.is_panic() => {
                 tracing::error!(tool = name, "a tool panicked");
-                Ok(ToolResult::error(format!("tool `{name}` failed inside; try another way")))
+                Ok(ToolResult::error(format!(
+                    "tool `{name}` failed inside; try another way"
+                )))
             }
             Ok(Err(_)) => Err(Error::Stopped),
             Err(_) => Ok(ToolResult::error(format!(
@@ -184,12 +182,23 @@ mod tests {
     #[tokio::test]
     async fn every_failure_inside_a_tool_is_a_result() {
         for (name, kind, expected) in [
-            ("x", "none", "tool `x` has the unknown type `none` (available: `odd`)"),
-            ("panics", "odd", "tool `panics` failed inside; try another way"),
+            (
+                "x",
+                "none",
+                "tool `x` has the unknown type `none` (available: `odd`)",
+            ),
+            (
+                "panics",
+                "odd",
+                "tool `panics` failed inside; try another way",
+            ),
             ("hangs", "odd", "tool `hangs` did not end within 20ms"),
         ] {
             let result = call(name, kind, None).await;
-            assert!(result.is_error && result.content.starts_with(expected), "{result:?}");
+            assert!(
+                result.is_error && result.content.starts_with(expected),
+                "{result:?}"
+            );
         }
     }
 

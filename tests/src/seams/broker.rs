@@ -105,6 +105,16 @@ struct Receiver {
     subscription: Subscription,
 }
 
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // Hands back what it did not settle.
+        self.seam.shared.with(|world| {
+            let now = world.now;
+            world.queues.release(0, now);
+        });
+    }
+}
+
 #[async_trait]
 impl Consumer for Receiver {
     async fn receive(&mut self, max: usize) -> Result<Vec<Delivery>, Error> {

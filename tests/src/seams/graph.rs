@@ -6,7 +6,7 @@ use crate::world::World;
 use agentfleet_graph::{Answer, Batch, Error, Graph, QueryOptions, Solutions};
 use agentfleet_schema::{Term, TermType, Triple};
 use async_trait::async_trait;
-use oxigraph::model::{GraphName, Literal, NamedNode, Quad, Term as RdfTerm, Variable};
+use oxigraph::model::{GraphName, Literal, NamedNode, Quad, Term as RdfTerm};
 use oxigraph::sparql::{QueryResults, SparqlEvaluator};
 
 #[async_trait]
@@ -75,11 +75,10 @@ fn rdf(term: &Term) -> Option<RdfTerm> {
 }
 
 fn query(world: &World, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
-    let mut prepared = SparqlEvaluator::new().parse_query(sparql).expect("shipped queries parse");
-    for (name, term) in bindings {
-        let value = rdf(term).expect("a term that can be bound");
-        prepared = prepared.substitute_variable(Variable::new_unchecked(*name), value);
-    }
+    let bound = bindings.iter().fold(sparql.to_owned(), |text, (name, term)| {
+        put_in(&text, name, &rdf(term).expect("a term that can be bound").to_string())
+    });
+    let mut prepared = SparqlEvaluator::new().parse_query(&bound).expect("shipped queries parse");
     prepared.dataset_mut().set_default_graph_as_union();
     match prepared.on_store(&world.graph).execute().expect("shipped queries run") {
         QueryResults::Boolean(value) => Answer::Boolean(value),
@@ -92,6 +91,19 @@ fn query(world: &World, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
         }
         QueryResults::Graph(_) => unreachable!("the fleet asks for rows only"),
     }
+}
+
+/// Puts a value in the place of a variable.
+fn put_in(sparql: &str, name: &str, value: &str) -> String {
+    let variable = format!("?{name}");
+    let mut parts = sparql.split(variable.as_str());
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let longer = part.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+        out.push_str(if longer { &variable } else { value });
+        out.push_str(part);
+    }
+    out
 }
 
 fn wire(term: &RdfTerm) -> Term {

@@ -6,7 +6,7 @@ use agentfleet_schema::Millis;
 
 impl Host for Seam {
     fn now(&self) -> Millis {
-        self.shared.with(|world| world.now)
+        self.shared.with(|world| world.time())
     }
 
     fn nonce(&self) -> String {

@@ -89,7 +89,8 @@ fn goals(scenario: &Scenario, mut names: Vec<String>, variation: u32) -> Vec<Val
                 Some(Kind::Supervisor(_)) => "supervisor",
                 Some(Kind::React(_)) | None => "react",
             };
-            json!({"goal": question(name), "pattern": pattern, "context": ""})
+            let goal = question(name) + &"x".repeat(scenario.padding);
+            json!({"goal": goal, "pattern": pattern, "context": ""})
         })
         .collect()
 }

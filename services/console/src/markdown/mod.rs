@@ -16,6 +16,7 @@ pub use stream::MarkdownStream;
 use crate::style::{
     over, paint_all, Line, Look, BOLD, CODE, DIM, HEAD, ITALIC, LINK, PLAIN, STRIKE,
 };
+use crate::text;
 use anstyle::Style;
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 
@@ -27,7 +28,9 @@ pub fn render(markdown: &str, look: Look) -> String {
 /// Renders a text into lines no wider than the look.
 pub fn lines(markdown: &str, look: Look) -> Vec<Line> {
     let mut writer = Writer::new(look);
-    for event in Parser::new_ext(markdown, options()) {
+    // Before parsing, which would tear an escape sequence into harmless-looking pieces.
+    let markdown = text::clean_source(markdown);
+    for event in Parser::new_ext(&markdown, options()) {
         writer.take(event);
     }
     writer.done()
@@ -395,7 +398,7 @@ impl Writer {
 fn indent(container: &Container) -> usize {
     match container {
         Container::Quote => 2,
-        Container::Item { marker, .. } => crate::text::width(marker),
+        Container::Item { marker, .. } => text::width(marker),
     }
 }
 
@@ -413,11 +416,11 @@ fn heading_depth(level: HeadingLevel) -> usize {
 /// Code keeps its spaces: it is broken by columns alone.
 fn hard_wrapped(line: &str, width: usize) -> Vec<String> {
     use unicode_segmentation::UnicodeSegmentation as _;
-    let line = crate::text::clean(line);
+    let line = text::clean(line);
     let mut pieces = vec![String::new()];
     let mut used = 0;
     for grapheme in line.graphemes(true) {
-        let columns = crate::text::width(grapheme);
+        let columns = text::width(grapheme);
         if used + columns > width && used > 0 {
             pieces.push(String::new());
             used = 0;

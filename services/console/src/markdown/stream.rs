@@ -6,7 +6,7 @@
 
 use super::{lines, options};
 use crate::style::{paint_all, Line, Look};
-use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag};
 
 /// Renders a text that grows.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl MarkdownStream {
     /// Takes a piece, and gives the lines of every block that is complete with it. May be empty.
     pub fn push(&mut self, text: &str) -> String {
         self.pending.push_str(text);
-        let done = complete(&self.pending);
+        let done = if text.contains('\n') { complete(&self.pending) } else { 0 };
         if done == 0 {
             return String::new();
         }
@@ -69,78 +69,81 @@ impl MarkdownStream {
 fn complete(text: &str) -> usize {
     let Some(end) = text.rfind('\n') else { return 0 };
     let whole_lines = &text[..=end];
-    let mut last = 0..0;
+    let Some(last) = blocks(whole_lines).last else { return 0 };
+    let start = line_of(whole_lines, last.start);
+    let closed = match last.ends {
+        Ends::WhenAnotherBegins => false,
+        Ends::AtBlankLine => whole_lines.lines().next_back().is_some_and(|l| l.trim().is_empty()),
+        Ends::ByItself => {
+            // A line of plain text joins whatever is still open. If it stands alone, nothing is.
+            let probed = format!("{}x\n", &whole_lines[start..]);
+            blocks(&probed).count > 1
+        }
+    };
+    if closed { line_after(whole_lines, last.end) } else { start }
+}
+
+/// What closes a block for good.
+enum Ends {
+    /// Its own last line, or the blank line after it.
+    ByItself,
+    /// A quote goes on after a line that is blank but for its mark.
+    AtBlankLine,
+    /// Lists and indented code go on after blank lines, if more of their kind follows.
+    WhenAnotherBegins,
+}
+
+struct Blocks {
+    count: usize,
+    last: Option<Last>,
+}
+
+struct Last {
+    start: usize,
+    end: usize,
+    ends: Ends,
+}
+
+/// The blocks at the top.
+fn blocks(text: &str) -> Blocks {
+    let mut blocks = Blocks { count: 0, last: None };
     let mut depth = 0_u32;
-    let mut closed = false;
-    for (event, range) in Parser::new_ext(whole_lines, options()).into_offset_iter() {
-        match event {
+    for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
+        let ends = match &event {
             Event::Start(tag) => {
-                if depth == 0 {
-                    last = range.clone();
-                    closed = closes_itself(&tag, whole_lines.get(range).unwrap_or_default());
-                }
                 depth += 1;
-            }
-            Event::End(tag) => {
-                depth = depth.saturating_sub(1);
-                if depth == 0 {
-                    // A paragraph goes on over line breaks, but not over a blank line.
-                    let after = whole_lines.get(last.end..).unwrap_or_default();
-                    let block = whole_lines.get(last.clone()).unwrap_or_default();
-                    closed |= ends_at_blank(tag) && (blank_follows(after) || block.ends_with("\n\n"));
+                match tag {
+                    Tag::List(_) | Tag::CodeBlock(CodeBlockKind::Indented) => {
+                        Ends::WhenAnotherBegins
+                    }
+                    Tag::BlockQuote(_) => Ends::AtBlankLine,
+                    _ => Ends::ByItself,
                 }
             }
-            Event::Rule if depth == 0 => {
-                last = range;
-                closed = true;
+            Event::End(_) => {
+                depth -= 1;
+                continue;
             }
-            Event::Text(_)
-            | Event::Code(_)
-            | Event::Html(_)
-            | Event::InlineHtml(_)
-            | Event::InlineMath(_)
-            | Event::DisplayMath(_)
-            | Event::FootnoteReference(_)
-            | Event::SoftBreak
-            | Event::HardBreak
-            | Event::Rule
-            | Event::TaskListMarker(_) => {}
+            _ => Ends::ByItself,
+        };
+        let begins = matches!(event, Event::Start(_)) && depth == 1;
+        if begins || depth == 0 {
+            blocks.count += 1;
+            blocks.last = Some(Last { start: range.start, end: range.end, ends });
         }
     }
-    if closed { last.end } else { last.start }
+    blocks
 }
 
-/// Whether the block shows its own end.
-fn closes_itself(tag: &Tag<'_>, block: &str) -> bool {
-    match tag {
-        Tag::Heading { .. } => true,
-        Tag::CodeBlock(CodeBlockKind::Fenced(_)) => {
-            let mut lines = block.trim_end().lines();
-            let opening = lines.next().unwrap_or_default().trim_start();
-            let fence: String = opening
-                .chars()
-                .take_while(|c| opening.starts_with(*c) && matches!(c, '`' | '~'))
-                .collect();
-            lines.next_back().is_some_and(|last| {
-                let last = last.trim();
-                last.starts_with(&fence) && last.chars().all(|c| fence.starts_with(c))
-            })
-        }
-        _ => false,
+/// Where the line begins that holds `at`: a block's range leaves its indentation out.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |feed| feed + 1)
+}
+
+/// Where the line begins that follows the one `at` ends.
+fn line_after(text: &str, at: usize) -> usize {
+    if text[..at].ends_with('\n') {
+        return at;
     }
-}
-
-/// Whether a blank line ends the block for good. A list or an indented code block may go on after
-/// one.
-fn ends_at_blank(tag: TagEnd) -> bool {
-    matches!(tag, TagEnd::Paragraph | TagEnd::Table | TagEnd::BlockQuote(_))
-}
-
-fn blank_follows(after: &str) -> bool {
-    // The block's own line feed may or may not be part of its range.
-    let mut lines = after.split('\n');
-    let first = lines.next().unwrap_or_default();
-    first.trim().is_empty()
-        && lines.next().is_some_and(|line| line.trim().is_empty())
-        && (after.starts_with('\n') || !after.is_empty())
+    text[at..].find('\n').map_or(text.len(), |feed| at + feed + 1)
 }

@@ -1,6 +1,7 @@
 //! Tables: columns share the width, cells wrap. Where columns would be too narrow to read, each row
 //! becomes a list of its cells.
 
+use crate::columns::shared;
 use crate::style::{Line, BOLD, DIM, PLAIN};
 use pulldown_cmark::Alignment;
 
@@ -27,7 +28,7 @@ impl Table {
             .map(|at| self.rows.iter().filter_map(|row| row.get(at)).map(Line::width).max())
             .map(|widest| widest.unwrap_or_default().max(1))
             .collect();
-        match shared(&natural, width.saturating_sub(3 * (count - 1))) {
+        match shared(&natural, width.saturating_sub(3 * (count - 1)), NARROWEST) {
             Some(widths) => self.grid(&widths),
             None => self.records(width),
         }
@@ -101,45 +102,4 @@ impl Table {
 
 fn bold(cell: &Line) -> Line {
     cell.over(BOLD)
-}
-
-/// Widths that fit into `room`, taken from the widest columns first; `None` if no column would be
-/// worth reading.
-fn shared(natural: &[usize], room: usize) -> Option<Vec<usize>> {
-    if natural.iter().sum::<usize>() <= room {
-        return Some(natural.to_vec());
-    }
-    let least: usize = natural.iter().map(|width| (*width).min(NARROWEST)).sum();
-    if least > room {
-        return None;
-    }
-    // The largest cap under which all fit: narrow columns keep what they need.
-    let total = |cap: usize| natural.iter().map(|width| (*width).min(cap)).sum::<usize>();
-    let mut cap = NARROWEST;
-    while total(cap + 1) <= room {
-        cap += 1;
-    }
-    let mut widths: Vec<usize> = natural.iter().map(|width| (*width).min(cap)).collect();
-    let mut left = room - total(cap);
-    for (width, wanted) in widths.iter_mut().zip(natural) {
-        if left > 0 && *width < *wanted {
-            *width += 1;
-            left -= 1;
-        }
-    }
-    Some(widths)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wide_columns_give_way_and_narrow_ones_keep_what_they_need() {
-        assert_eq!(shared(&[3, 10], 20), Some(vec![3, 10]));
-        assert_eq!(shared(&[3, 40, 40], 43), Some(vec![3, 20, 20]));
-        assert_eq!(shared(&[3, 40, 41], 44), Some(vec![3, 21, 20]));
-        assert_eq!(shared(&[40, 40, 40], 17), None);
-        assert_eq!(shared(&[40, 40, 40], 18), Some(vec![6, 6, 6]));
-    }
 }

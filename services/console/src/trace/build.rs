@@ -141,6 +141,7 @@ impl Builder<'_> {
             (Some(from), Some(to)) => u64::try_from(to.0.saturating_sub(from.0)).ok(),
             _ => None,
         };
+        tell_usage_once(&mut session);
         session.spent = spent(&session);
         session.uri = uri;
         session
@@ -422,9 +423,7 @@ fn spent(session: &Session) -> Spent {
         add(&conclusion.work);
         steps += 1;
     }
-    if let Some(routing) = &session.routing
-        && !told_twice(session, &routing.work)
-    {
+    if let Some(routing) = &session.routing {
         add(&routing.work);
     }
     total.steps = steps;
@@ -433,20 +432,26 @@ fn spent(session: &Session) -> Spent {
     total
 }
 
-/// Whether the usage on the routing is that of the step it was committed with: a run whose pattern
-/// was given is routed and worked in one step, and both nodes state the step's usage.
-fn told_twice(session: &Session, routing: &Work) -> bool {
+/// Takes usage off the routing where it is that of the step the routing was committed with: a run
+/// whose pattern was given is routed and worked in one step, and both nodes state the step's usage.
+fn tell_usage_once(session: &mut Session) {
+    let Some(routing) = &session.routing else { return };
     let same = |work: &Work| {
-        work.at == routing.at
-            && work.input_tokens == routing.input_tokens
-            && work.output_tokens == routing.output_tokens
+        work.at == routing.work.at
+            && work.input_tokens == routing.work.input_tokens
+            && work.output_tokens == routing.work.output_tokens
     };
-    session.conclusion.as_ref().is_some_and(|c| same(&c.work))
+    let twice = session.conclusion.as_ref().is_some_and(|c| same(&c.work))
         || session.steps.iter().any(|step| match step {
             Step::Iteration(step) => same(&step.work),
             Step::FanOut(step) => same(&step.work),
             Step::Decision(_) | Step::Synthesis(_) => false,
-        })
+        });
+    if let Some(routing) = session.routing.as_mut().filter(|_| twice) {
+        routing.work.input_tokens = None;
+        routing.work.output_tokens = None;
+        routing.work.cost = None;
+    }
 }
 
 /// Tells each goal which session works on it.

@@ -208,12 +208,10 @@ impl<'a> Chart<'a> {
                 node
             }
             Step::Iteration(iteration) => {
-                let arguments: Vec<String> =
-                    iteration.arguments.values().map(|value| text::one_line(value)).collect();
                 let failed =
                     iteration.observation.as_ref().is_some_and(|seen| seen.error.is_some());
                 let class = if failed { "error" } else { "" };
-                let label = format!("{}\n{}", iteration.action, arguments.join(", "));
+                let label = format!("{}\n{}", iteration.action, iteration.arguments_in_brief());
                 self.indent(level + 1);
                 let node = self.node(&label, "[", "]", class);
                 self.edge(last, node, "", false);
@@ -346,17 +344,20 @@ fn of_options(options: &[String], selected: &str) -> String {
     if others.is_empty() { String::new() } else { format!("not: {}", others.join(", ")) }
 }
 
-/// Everything but plain words as numeric entity codes.
+/// Everything but plain words as numeric entity codes. Labels are read as Markdown before the codes
+/// are, so what would begin a list is coded too.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    let mut leading = true;
     for c in text.chars() {
-        let plain = c.is_alphanumeric()
-            || matches!(c, ' ' | '.' | ',' | '-' | '_' | '(' | ')' | '/' | '+' | '=' | '!' | '?' | '…');
-        if plain || (!c.is_ascii() && !c.is_control()) {
+        let punctuation = matches!(c, ' ' | '.' | ',' | '-' | '(' | ')' | '/' | '+' | '=' | '!' | '?');
+        let plain = c.is_alphanumeric() || (!c.is_ascii() && !c.is_control());
+        if plain || (punctuation && !leading) {
             out.push(c);
         } else {
             let _ = write!(out, "#{};", u32::from(c));
         }
+        leading = leading && c.is_ascii_digit();
     }
     out
 }
@@ -370,5 +371,7 @@ mod tests {
         assert_eq!(escape("a \"b\" #c; `d`"), "a #34;b#34; #35;c#59; #96;d#96;");
         assert_eq!(escape("%%{init}%%"), "#37;#37;#123;init#125;#37;#37;");
         assert_eq!(escape("日本語 🚀 style: x"), "日本語 🚀 style#58; x");
+        assert_eq!(escape("1. one - two"), "1#46; one - two");
+        assert_eq!(escape("- __bold__"), "#45; #95;#95;bold#95;#95;");
     }
 }

@@ -183,6 +183,22 @@ pub struct Iteration {
     pub work: Work,
 }
 
+impl Iteration {
+    /// The arguments for a small place: one alone needs no name.
+    pub(crate) fn arguments_in_brief(&self) -> String {
+        let named = self.arguments.len() > 1;
+        let parts: Vec<String> = self
+            .arguments
+            .iter()
+            .map(|(name, value)| {
+                let value = crate::text::preview(value, 60);
+                if named { format!("{name}: {value}") } else { value }
+            })
+            .collect();
+        parts.join(", ")
+    }
+}
+
 /// What a tool returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Observation {

@@ -5,7 +5,7 @@
 //! with `prov:wasGeneratedBy`, and the rest hangs on those nodes. The values are bindings, never
 //! pasted in. The prefixes `prov:`, `tg:`, `rdf:` and `rdfs:` are the graph's own.
 
-use agentfleet_schema::{CorrelationId, SessionId, Term};
+use agentfleet_schema::{uris, CorrelationId, SessionId, Term};
 
 /// A query and its constants, as the graph takes them.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,8 +15,9 @@ pub struct Query {
     pub bindings: Vec<(&'static str, Term)>,
 }
 
-/// The root sessions of whatever `id` names: a root, a subagent's session, or the correlation of a
-/// fan-out. A SELECT of `?root`; no row where the graph knows no such id.
+/// The root sessions of whatever `id` names: a root, a subagent's session, the correlation of a
+/// fan-out, or the URI of any node of a run. A SELECT of `?root`; no row where the graph knows no such
+/// id.
 pub fn roots_of(id: &str) -> Query {
     let sparql = "\
 SELECT DISTINCT ?root WHERE {
@@ -29,7 +30,10 @@ SELECT DISTINCT ?root WHERE {
   { ?node tg:correlationId ?id . ?node prov:wasGeneratedBy ?session .
     ?session tg:rootSessionId ?root }
 }";
-    let session = agentfleet_schema::uris::session(&SessionId::new(id));
+    let id = id.trim();
+    let session = uris::session_of(id).unwrap_or_else(|| SessionId::new(id));
+    let id = session.as_str();
+    let session = uris::session(&session);
     Query {
         sparql: sparql.to_owned(),
         bindings: vec![("id", Term::text(id)), ("sessionUri", Term::iri(session))],

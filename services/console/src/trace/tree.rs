@@ -8,6 +8,7 @@ use super::model::{
     State, Step, Synthesis, Work,
 };
 use super::{Texts, Trace};
+use crate::markdown;
 use crate::style::{paint_all, Line, Look, BAD, BOLD, DIM, GOOD, ITALIC, NAME, PLAIN, WARN};
 use crate::text;
 use agentfleet_schema::SessionId;
@@ -15,11 +16,13 @@ use anstyle::Style;
 use std::collections::{HashMap, HashSet};
 
 /// Lines of an answer that are shown.
-const ANSWER_LINES: usize = 4;
+const ANSWER_LINES: usize = 6;
 /// Sources named at one place.
 const SOURCES: usize = 6;
-/// The least room a title gets beside what follows it.
-const TITLE: usize = 24;
+/// No terminal shows more of a line.
+const WIDEST: usize = 500;
+/// Lines a title may take.
+const TITLE_LINES: usize = 3;
 
 pub(super) fn render(trace: &Trace, look: Look, texts: Texts<'_>) -> String {
     let look = Look { width: look.width.max(40), ..look };
@@ -39,18 +42,37 @@ pub(super) fn render(trace: &Trace, look: Look, texts: Texts<'_>) -> String {
     paint_all(&lines, look.color)
 }
 
-/// A node of the drawing: its title with remarks after it, lines below, and branches.
+/// A node of the drawing: its title with remarks after or below it, more lines, and branches.
 #[derive(Default)]
 struct Branch {
     title: Line,
     remarks: Line,
-    details: Vec<Line>,
+    details: Vec<Detail>,
     branches: Vec<Branch>,
+}
+
+/// A line below a title.
+enum Detail {
+    /// Over as many lines as it takes.
+    Whole(Line),
+    /// In one line, cut where it ends.
+    Glimpse(Line),
 }
 
 impl Branch {
     fn new(title: Line) -> Self {
         Self { title, ..Self::default() }
+    }
+
+    fn whole(&mut self, line: Line) {
+        self.details.push(Detail::Whole(line));
+    }
+
+    fn glimpse(&mut self, label: &str, text: &str, style: Style) {
+        let text = text::preview(text, WIDEST);
+        if !text.is_empty() {
+            self.details.push(Detail::Glimpse(Line::of(label, DIM).with(&text, style)));
+        }
     }
 
     fn draw(&self, width: usize) -> Vec<Line> {
@@ -61,25 +83,30 @@ impl Branch {
 
     fn draw_below(&self, first: &Line, rest: &Line, width: usize, out: &mut Vec<Line>) {
         let room = width.saturating_sub(first.width());
-        let mut head = first.clone();
-        let remarks = if self.remarks.is_empty() { 0 } else { self.remarks.width() + 2 };
-        if self.title.width() + remarks <= room || remarks + TITLE <= room {
-            head.append(&self.title.shortened(room - remarks));
-            if remarks > 0 {
-                head.push("  ", PLAIN).append(&self.remarks);
-            }
-            out.push(head);
-        } else {
-            out.push(head.append(&self.title.shortened(room)).clone());
-            for line in self.remarks.wrapped(room.saturating_sub(2)) {
-                out.push(self.detail_prefix(rest).with("  ", PLAIN).with_line(&line));
+        let beside = self.title.width() + 2 + self.remarks.width() <= room;
+        for (position, line) in self.title.wrapped(room).iter().take(TITLE_LINES).enumerate() {
+            let prefix = if position == 0 { first.clone() } else { self.detail_prefix(rest) };
+            out.push(prefix.with_line(line));
+        }
+        if !self.remarks.is_empty() {
+            match out.last_mut() {
+                Some(head) if beside => *head = head.clone().with("  ", PLAIN).with_line(&self.remarks),
+                Some(_) | None => {
+                    let prefix = self.detail_prefix(rest);
+                    let room = width.saturating_sub(prefix.width());
+                    let lines = self.remarks.wrapped(room);
+                    out.extend(lines.iter().map(|line| prefix.clone().with_line(line)));
+                }
             }
         }
         for detail in &self.details {
             let prefix = self.detail_prefix(rest);
-            for line in detail.wrapped(width.saturating_sub(prefix.width())) {
-                out.push(prefix.clone().with_line(&line));
-            }
+            let room = width.saturating_sub(prefix.width());
+            let lines = match detail {
+                Detail::Whole(line) => line.wrapped(room),
+                Detail::Glimpse(line) => vec![line.shortened(room)],
+            };
+            out.extend(lines.iter().map(|line| prefix.clone().with_line(line)));
         }
         for (position, branch) in self.branches.iter().enumerate() {
             let last = position + 1 == self.branches.len();
@@ -156,9 +183,6 @@ impl<'a> View<'a> {
         title.push(&text::one_line(session.title()), BOLD);
         let mut branch = Branch::new(title);
         branch.remarks = remarks(session);
-        if session.depth > 0 {
-            branch.details.push(Line::of(&format!("session {}", session.id), DIM));
-        }
         branch.branches.extend(self.routing(session));
         let mut shown: HashSet<&SessionId> = HashSet::new();
         for step in &session.steps {
@@ -196,40 +220,36 @@ impl<'a> View<'a> {
         let mut branch = Branch::new(title);
         branch.remarks = worked(&routing.work);
         branch.branches = routing.decisions.iter().map(|d| self.decision(d)).collect();
+        if let [_] = branch.branches.as_slice()
+            && let Some(mut only) = branch.branches.pop()
+        {
+            // One decision needs no branch of its own: what it chose stands in the title.
+            branch.title.append(&others(&routing.decisions[0]));
+            branch.details.append(&mut only.details);
+        }
         Some(branch)
     }
 
     fn decision(&self, decision: &Decision) -> Branch {
         let mut title = Line::of(&decision.subject, DIM).with(" ", PLAIN);
         title.push(&decision.selected, NAME);
-        let others: Vec<&str> = decision
-            .options
-            .iter()
-            .map(String::as_str)
-            .filter(|option| *option != decision.selected)
-            .collect();
-        if others.is_empty() {
-            title.push(", the only option", DIM);
-        } else {
-            title.push(&format!(", not {}", others.join(" or ")), DIM);
-        }
+        title.append(&others(decision));
         let mut branch = Branch::new(title);
         if !decision.options.is_empty() && !decision.options.contains(&decision.selected) {
-            branch.details.push(Line::of("not among its recorded options", BAD));
+            branch.whole(Line::of("not among its recorded options", BAD));
         }
         let mut chosen = Line::of("chosen by ", DIM);
         chosen.push(decided_by(decision), DIM);
         if let Some(signal) = &decision.signal {
             chosen.push(&format!(": {}", text::one_line(signal)), DIM);
         }
-        branch.details.push(chosen);
+        branch.whole(chosen);
         if let Some(narrowed) = &decision.narrowed_by {
-            let narrowed = format!("options: {}", text::one_line(narrowed));
-            branch.details.push(Line::of(&narrowed, DIM));
+            branch.whole(Line::of("options: ", DIM).with(&text::one_line(narrowed), DIM));
         }
         if let Some(rationale) = self.text(decision.rationale.as_ref()) {
-            let rationale = format!("“{}”", text::preview(&rationale, 2 * self.look.width));
-            branch.details.push(Line::of(&rationale, ITALIC));
+            let rationale = text::preview(&rationale, 3 * self.look.width);
+            branch.whole(Line::of("because: ", DIM).with(&rationale, ITALIC));
         }
         branch
     }
@@ -244,21 +264,19 @@ impl<'a> View<'a> {
         let mut branch = Branch::new(title);
         let mut worked = worked(&iteration.work);
         let seen = iteration.observation.as_ref();
-        if let Some(ms) = seen.and_then(|o| o.tool_ms) {
+        if let Some(ms) = seen.and_then(|o| o.tool_ms).filter(|ms| *ms > 0) {
             push_part(&mut worked, &format!("tool {}", text::duration(ms)));
         }
         branch.remarks = worked;
-        let width = self.look.width;
         if let Some(thought) = self.text(iteration.thought.as_ref()) {
-            branch.details.push(Line::of(&text::preview(&thought, width), ITALIC));
+            branch.glimpse("thought: ", &thought, ITALIC);
         }
         let Some(seen) = seen else { return branch };
         if let Some(error) = &seen.error {
             let error = if error.is_empty() { "the tool failed" } else { error };
-            branch.details.push(Line::of("✖ ", BAD).with(&text::preview(error, 2 * width), BAD));
+            branch.whole(Line::of("✖ ", BAD).with(&text::preview(error, WIDEST), BAD));
         } else if let Some(observation) = self.text(seen.document.as_ref()) {
-            let observation = text::preview(&observation, width);
-            branch.details.push(Line::of("→ ", DIM).with(&observation, PLAIN));
+            branch.glimpse("→ ", &observation, PLAIN);
         }
         branch.details.extend(sources(&seen.sources.iter().collect::<Vec<_>>()));
         branch
@@ -281,7 +299,7 @@ impl<'a> View<'a> {
             remarks.push(" · ", DIM);
         }
         branch.remarks = remarks.append(&worked(&fan_out.work)).clone();
-        branch.details.push(Line::of(&format!("correlation {}", fan_out.correlation), DIM));
+        branch.whole(Line::of(&format!("correlation {}", fan_out.correlation), DIM));
         for goal in &fan_out.goals {
             let child = goal.session.as_ref().filter(|id| session.children.contains(id));
             match child.and_then(|id| self.by_id.get(id)) {
@@ -307,13 +325,13 @@ impl<'a> View<'a> {
         };
         for missing in &synthesis.missing {
             let name = self.by_id.get(missing).map_or(missing.as_str(), |s| s.title());
-            branch.details.push(Line::of("missing: ", WARN).with(&text::one_line(name), PLAIN));
+            branch.whole(Line::of("missing: ", WARN).with(&text::one_line(name), PLAIN));
         }
         for failed in synthesis.derived_from.iter().filter(|uri| !uri.ends_with("/answer")) {
             let name = agentfleet_schema::uris::session_of(failed)
                 .and_then(|id| self.by_id.get(&id))
                 .map_or(failed.as_str(), |s| s.title());
-            branch.details.push(Line::of("failed: ", BAD).with(&text::one_line(name), PLAIN));
+            branch.whole(Line::of("failed: ", BAD).with(&text::one_line(name), PLAIN));
         }
         branch
     }
@@ -332,19 +350,43 @@ impl<'a> View<'a> {
         let mut branch = Branch::new(title);
         branch.remarks = worked(&conclusion.work);
         if let Some(thought) = self.text(conclusion.thought.as_ref()) {
-            branch.details.push(Line::of(&text::preview(&thought, self.look.width), ITALIC));
+            branch.glimpse("thought: ", &thought, ITALIC);
         }
         if let Some(answer) = self.text(conclusion.document.as_ref()) {
-            branch.details.extend(beginning(&answer, self.look.width));
+            let stated = !conclusion.confidence.is_empty();
+            branch.details.extend(self.beginning(&answer, session, stated));
         }
         branch.details.extend(confidence(&conclusion.confidence));
         if session.depth == 0 {
             branch.details.extend(sources(&self.sources_below(session)));
             if let Some(document) = &conclusion.document {
-                branch.details.push(Line::of("text: ", DIM).with(document, DIM));
+                branch.whole(Line::of("text: ", DIM).with(document, DIM));
             }
         }
         branch
+    }
+
+    /// How an answer begins. A line that states a confidence is left out where it is told below.
+    fn beginning(&self, answer: &str, session: &Session, stated: bool) -> Vec<Detail> {
+        let mut end = answer.len().min(16 * 1024);
+        while !answer.is_char_boundary(end) {
+            end -= 1;
+        }
+        let indent = 3 * (session.depth as usize + 2);
+        let look = Look { width: self.look.width.saturating_sub(indent).max(30), ..self.look };
+        let confidence = |line: &Line| {
+            let line = line.plain();
+            line.trim_start().get(..11).is_some_and(|s| s.eq_ignore_ascii_case("confidence:"))
+        };
+        let mut said = markdown::lines(&answer[..end], look)
+            .into_iter()
+            .filter(|line| !line.plain().trim().is_empty() && !(stated && confidence(line)));
+        let mut lines: Vec<Detail> =
+            said.by_ref().take(ANSWER_LINES).map(Detail::Glimpse).collect();
+        if said.next().is_some() {
+            lines.push(Detail::Glimpse(Line::of(text::ELLIPSIS, DIM)));
+        }
+        lines
     }
 
     fn sources_below(&self, root: &Session) -> Vec<&Source> {
@@ -388,6 +430,9 @@ fn remarks(session: &Session) -> Line {
         State::Running => push_part(&mut remarks, "running"),
         State::Ended => {}
     }
+    if session.depth > 0 {
+        push_part(&mut remarks, &format!("session {}", session.id));
+    }
     remarks
 }
 
@@ -405,6 +450,21 @@ fn completed(completion: &Completion) -> Option<Branch> {
     match completion.status.as_str() {
         "answered" | "" => None,
         status => Some(Branch::new(Line::of("told its parent: ", DIM).with(status, BAD))),
+    }
+}
+
+/// The options that were not chosen.
+fn others(decision: &Decision) -> Line {
+    let others: Vec<&str> = decision
+        .options
+        .iter()
+        .map(String::as_str)
+        .filter(|option| *option != decision.selected)
+        .collect();
+    if others.is_empty() {
+        Line::of(", the only option", DIM)
+    } else {
+        Line::of(&format!(", not {}", others.join(" or ")), DIM)
     }
 }
 
@@ -454,21 +514,7 @@ fn worked(work: &Work) -> Line {
     line
 }
 
-/// How an answer begins: its first lines that say something.
-fn beginning(answer: &str, width: usize) -> Vec<Line> {
-    let mut said = answer.lines().map(str::trim).filter(|line| !line.is_empty());
-    let mut lines: Vec<Line> = said
-        .by_ref()
-        .take(ANSWER_LINES)
-        .map(|line| Line::of(&text::preview(line, 2 * width), PLAIN))
-        .collect();
-    if said.next().is_some() {
-        lines.push(Line::of(text::ELLIPSIS, DIM));
-    }
-    lines
-}
-
-fn confidence(parts: &[Confidence]) -> Option<Line> {
+fn confidence(parts: &[Confidence]) -> Option<Detail> {
     if parts.is_empty() {
         return None;
     }
@@ -484,7 +530,7 @@ fn confidence(parts: &[Confidence]) -> Option<Line> {
             line.push(&format!("{value:.2}"), sureness(*value));
         }
     }
-    Some(line)
+    Some(Detail::Whole(line))
 }
 
 /// The colour of a confidence.
@@ -498,7 +544,7 @@ pub(crate) fn sureness(value: f64) -> Style {
     }
 }
 
-fn sources(sources: &[&Source]) -> Option<Line> {
+fn sources(sources: &[&Source]) -> Option<Detail> {
     if sources.is_empty() {
         return None;
     }
@@ -508,7 +554,7 @@ fn sources(sources: &[&Source]) -> Option<Line> {
     if sources.len() > SOURCES {
         line.push(&format!(" and {} more", sources.len() - SOURCES), DIM);
     }
-    Some(line)
+    Some(Detail::Whole(line))
 }
 
 /// An instant as people read it.

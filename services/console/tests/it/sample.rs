@@ -63,7 +63,7 @@ pub fn risk() -> Run {
 
 /// The same, seen while it is going on.
 pub fn running() -> Run {
-    Fleet { until: START + 4_000, ..Fleet::new(risk_script) }.run(request(QUESTION))
+    Fleet { until: START + 2_200, ..Fleet::new(risk_script) }.run(request(QUESTION))
 }
 
 /// One agent, two tools, no fan-out.
@@ -431,6 +431,9 @@ impl Fleet {
         streamed: Streamed,
         finish: agentfleet_core::Finish,
     ) {
+        if now > self.until {
+            return;
+        }
         let next = match &finish.outcome {
             Outcome::Continue(_) | Outcome::FanOut(_) => true,
             Outcome::Answer(_) | Outcome::Cancelled(_) | Outcome::Fail { .. } => false,

@@ -2,20 +2,20 @@
 //! core, without a queue, a store or a clock of their own.
 
 use crate::script::Script;
-use agentfleet_core::commit::{assemble, Assembled, Commit, Streamed};
-use agentfleet_core::fan_in::{decide, Completion};
+use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::{
-    error, routing, say, FactsQuery, Finish, FleetLimits, Input, Limits, ModelAsk, ModelFailure,
-    Rejection, Reply, Situation, Step, ToolOutcome, ToolUse, Turn,
+    FactsQuery, Finish, FleetLimits, Input, Limits, ModelAsk, ModelFailure, Rejection, Reply,
+    Situation, Step, ToolOutcome, ToolUse, Turn, error, routing, say,
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Call, CompletionStatus, FanInRecord, FanOutRecord, Publication, Source, Termination,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::vocabulary::{prov, tg, xsd, RDFS_LABEL, RDF_TYPE};
+use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{
-    uris, AgentRequest, CorrelationId, Digest, Millis, SessionId, Term, Triple, Triples,
+    AgentRequest, CorrelationId, Digest, Millis, SessionId, Term, Triple, Triples, uris,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -89,7 +89,12 @@ impl Fleet {
 
     /// Lets the join deadline of every open fan-out pass.
     pub(crate) fn deadline(&mut self) -> Result<(), Box<dyn Error>> {
-        let due = self.fan_outs.iter().map(|f| f.join_deadline).max().unwrap_or(self.now);
+        let due = self
+            .fan_outs
+            .iter()
+            .map(|f| f.join_deadline)
+            .max()
+            .unwrap_or(self.now);
         self.now = self.now.max(due);
         self.aggregate();
         self.work()
@@ -103,7 +108,9 @@ impl Fleet {
         while let Some(delivery) = self.queue.pop_front() {
             let mut request: AgentRequest = serde_json::from_str(&delivery.body)?;
             match self.script.fate(&request) {
-                Fate::Hold if !self.held.contains(&delivery) && self.decided(&request).is_none() => {
+                Fate::Hold
+                    if !self.held.contains(&delivery) && self.decided(&request).is_none() =>
+                {
                     self.held.push(delivery);
                 }
                 fate => {
@@ -124,7 +131,10 @@ impl Fleet {
         if request.control.started_at == 0 {
             request.control.started_at = self.now;
         }
-        request.control.config_version.get_or_insert(self.snapshot.version);
+        request
+            .control
+            .config_version
+            .get_or_insert(self.snapshot.version);
         if request.control.hard_deadline == 0 {
             request.control.hard_deadline = self.now + 3_600_000;
         }
@@ -142,9 +152,10 @@ impl Fleet {
         fate: Fate,
     ) -> Result<(Finish, Vec<Call>), Box<dyn Error>> {
         let stopped = match fate {
-            Fate::Cancel => {
-                Some(say::cancelled("the run was cancelled by ada", Termination::Cancelled))
-            }
+            Fate::Cancel => Some(say::cancelled(
+                "the run was cancelled by ada",
+                Termination::Cancelled,
+            )),
             Fate::Expire => Some(say::cancelled("its time was used up", Termination::Timeout)),
             Fate::DeadLetter => Some(say::failed(
                 error::body("dead-letter", "no worker could work this step", ""),
@@ -161,7 +172,10 @@ impl Fleet {
             return Ok((finish, Vec::new()));
         }
         let place = |step| (request.session_id.clone(), step);
-        let verdict = request.control.fan_in_step.and_then(|step| self.verdicts.get(&place(step)));
+        let verdict = request
+            .control
+            .fan_in_step
+            .and_then(|step| self.verdicts.get(&place(step)));
         let situation = Situation {
             now: self.now,
             snapshot: Arc::clone(&self.snapshot),
@@ -190,7 +204,9 @@ impl Fleet {
                     Input::FactsFound(self.sources(&correlation))
                 }
                 Step::ReadDocuments(uris) => Input::DocumentsRead(
-                    uris.iter().map(|uri| self.documents.get(uri).cloned()).collect(),
+                    uris.iter()
+                        .map(|uri| self.documents.get(uri).cloned())
+                        .collect(),
                 ),
                 Step::Finish(finish) => return Ok((*finish, calls)),
             };
@@ -217,11 +233,19 @@ impl Fleet {
             usage,
             ms: 40,
         });
-        Input::ModelReplied(Reply { text, usage, ms: 40, ..Reply::default() })
+        Input::ModelReplied(Reply {
+            text,
+            usage,
+            ms: 40,
+            ..Reply::default()
+        })
     }
 
     fn call_tool(&self, tool_use: &ToolUse, calls: &mut Vec<Call>) -> ToolOutcome {
-        let outcome = ToolOutcome { ms: 7, ..self.script.tool(tool_use) };
+        let outcome = ToolOutcome {
+            ms: 7,
+            ..self.script.tool(tool_use)
+        };
         calls.push(Call::Tool {
             name: tool_use.tool.name.clone(),
             arguments: tool_use.arguments.clone(),
@@ -244,14 +268,23 @@ impl Fleet {
         let routes = request.pattern.is_empty() && request.history.is_empty();
         let preset =
             (request.step == 0 && !routes).then(|| routing::preset(&request, &self.snapshot));
-        let Assembled { record, documents, fan_out } = assemble(Commit {
+        let Assembled {
+            record,
+            documents,
+            fan_out,
+        } = assemble(Commit {
             request_digest: Digest::of(delivery.body.as_bytes()),
             properties: delivery.properties.clone(),
             nonce: format!("{}/{}", request.session_id, request.step),
-            attempt: 1,
+            attempt: self.script.attempt(&request),
             config_version: self.snapshot.version,
             limits: Limits::of(&request, &self.snapshot, &FleetLimits::default()),
-            policy: self.snapshot.task_types.get(&request.task_type).map(|t| t.join).unwrap_or_default(),
+            policy: self
+                .snapshot
+                .task_types
+                .get(&request.task_type)
+                .map(|t| t.join)
+                .unwrap_or_default(),
             preset,
             started_at,
             now: self.now,
@@ -280,7 +313,11 @@ impl Fleet {
             let completions = self.completions(&fan_out.correlation);
             if let Some(verdict) = self.verdicts.get(&place) {
                 for completion in &completions {
-                    if verdict.missing.iter().any(|child| child.session == completion.session) {
+                    if verdict
+                        .missing
+                        .iter()
+                        .any(|child| child.session == completion.session)
+                    {
                         let uri = uris::completion(&completion.session);
                         let late = Term::typed("true", xsd::BOOLEAN);
                         self.triples.push(Triple::new(&uri, tg::LATE, late));
@@ -294,9 +331,10 @@ impl Fleet {
     }
 
     fn completions(&self, correlation: &CorrelationId) -> Vec<Completion> {
-        let of_correlation = self.triples.iter().filter(|t| {
-            t.p.iri == tg::CORRELATION_ID && t.o.value == correlation.as_str()
-        });
+        let of_correlation = self
+            .triples
+            .iter()
+            .filter(|t| t.p.iri == tg::CORRELATION_ID && t.o.value == correlation.as_str());
         of_correlation
             .map(|t| t.s.iri.as_str())
             .filter(|node| self.is_a(node, tg::SUBAGENT_COMPLETION))
@@ -310,27 +348,37 @@ impl Fleet {
     }
 
     fn is_a(&self, node: &str, class: &str) -> bool {
-        self.triples.iter().any(|t| t.s.iri == node && t.p.iri == RDF_TYPE && t.o.iri == class)
+        self.triples
+            .iter()
+            .any(|t| t.s.iri == node && t.p.iri == RDF_TYPE && t.o.iri == class)
     }
 
     /// The one value of a property, as text.
     fn object(&self, node: &str, property: &str) -> String {
-        let found = self.triples.iter().find(|t| t.s.iri == node && t.p.iri == property);
+        let found = self
+            .triples
+            .iter()
+            .find(|t| t.s.iri == node && t.p.iri == property);
         found.map_or_else(String::new, |t| format!("{}{}", t.o.iri, t.o.value))
     }
 
     /// Pairs of subagent session and source, as the driver reads them from the graph.
     fn sources(&self, correlation: &CorrelationId) -> Vec<(String, Source)> {
         let mut found = Vec::new();
-        for session in self.triples.iter().filter(|t| {
-            t.p.iri == tg::PARENT_CORRELATION_ID && t.o.value == correlation.as_str()
-        }) {
-            let nodes = self.triples.iter().filter(|t| {
-                t.p.iri == prov::WAS_GENERATED_BY && t.o.iri == session.s.iri
-            });
+        for session in self
+            .triples
+            .iter()
+            .filter(|t| t.p.iri == tg::PARENT_CORRELATION_ID && t.o.value == correlation.as_str())
+        {
+            let nodes = self
+                .triples
+                .iter()
+                .filter(|t| t.p.iri == prov::WAS_GENERATED_BY && t.o.iri == session.s.iri);
             for node in nodes {
-                for source in
-                    self.triples.iter().filter(|t| t.s == node.s && t.p.iri == tg::SOURCE)
+                for source in self
+                    .triples
+                    .iter()
+                    .filter(|t| t.s == node.s && t.p.iri == tg::SOURCE)
                 {
                     let uri = source.o.iri.clone();
                     let title = self.object(&uri, RDFS_LABEL);

@@ -6,12 +6,23 @@ use std::collections::BTreeSet;
 /// The file's text. A statement said twice is one statement.
 pub(crate) fn written(triples: &[Triple]) -> String {
     let lines: BTreeSet<String> = triples.iter().map(line).collect();
-    lines.into_iter().fold(String::new(), |text, line| text + &line + "\n")
+    lines
+        .into_iter()
+        .fold(String::new(), |text, line| text + &line + "\n")
 }
 
 fn line(triple: &Triple) -> String {
-    let graph = triple.g.as_ref().map(|g| format!(" <{g}>")).unwrap_or_default();
-    format!("{} {} {}{graph} .", term(&triple.s), term(&triple.p), term(&triple.o))
+    let graph = triple
+        .g
+        .as_ref()
+        .map(|g| format!(" <{g}>"))
+        .unwrap_or_default();
+    format!(
+        "{} {} {}{graph} .",
+        term(&triple.s),
+        term(&triple.p),
+        term(&triple.o)
+    )
 }
 
 fn term(term: &Term) -> String {
@@ -26,7 +37,12 @@ fn term(term: &Term) -> String {
         }
         TermType::Literal => format!("\"{}\"", escaped(&term.value)),
         TermType::Triple => match &term.triple {
-            Some(inner) => format!("<<( {} {} {} )>>", self::term(&inner.s), self::term(&inner.p), self::term(&inner.o)),
+            Some(inner) => format!(
+                "<<( {} {} {} )>>",
+                self::term(&inner.s),
+                self::term(&inner.p),
+                self::term(&inner.o)
+            ),
             None => "\"\"".to_owned(),
         },
     }

@@ -1,7 +1,7 @@
 //! The sample runs, by the name of the file each is written to.
 
 use crate::fleet::{Fate, Fleet, Trace};
-use crate::script::{act, choice, done, goals, review, Script};
+use crate::script::{Script, act, choice, done, goals, review};
 use agentfleet_schema::{AgentRequest, Operation};
 
 pub(crate) const ALL: [(&str, fn() -> Trace); 9] = [
@@ -93,7 +93,19 @@ impl Script for Slow {
     }
 
     fn fate(&self, request: &AgentRequest) -> Fate {
-        if request.subagent_goal == NAMES { Fate::Hold } else { Fate::Work }
+        if request.subagent_goal == NAMES {
+            Fate::Hold
+        } else {
+            Fate::Work
+        }
+    }
+
+    fn attempt(&self, request: &AgentRequest) -> u32 {
+        if request.control.fan_in_step.is_some() {
+            2
+        } else {
+            1
+        }
     }
 }
 
@@ -108,9 +120,10 @@ fn deadline() -> Trace {
 /// A subagent that is itself a supervisor.
 fn nested() -> Trace {
     let mut fleet = Fleet::new(|operation, request: &AgentRequest| match operation {
-        Operation::Decompose if request.is_subagent() => {
-            Some(goals("Two years.", &["Read the report of 2024", "Read the report of 2025"]))
-        }
+        Operation::Decompose if request.is_subagent() => Some(goals(
+            "Two years.",
+            &["Read the report of 2024", "Read the report of 2025"],
+        )),
         Operation::Decompose => Some(
             r#"{"thought": "Two sides.", "goals": [
                 {"goal": "Read the annual reports", "pattern": "supervisor", "context": "PDF"},
@@ -129,7 +142,11 @@ fn nested() -> Trace {
 /// The iteration limit ends a run in a partial answer.
 fn limits() -> Trace {
     let mut fleet = Fleet::new(|operation, request: &AgentRequest| match operation {
-        Operation::React => Some(act("once more", "search", &format!("page {}", done(request)))),
+        Operation::React => Some(act(
+            "once more",
+            "search",
+            &format!("page {}", done(request)),
+        )),
         _ => None,
     });
     let mut request = asked("limits-1", "Read everything", "react");
@@ -206,7 +223,11 @@ impl Script for Deadly {
 
     fn fate(&self, request: &AgentRequest) -> Fate {
         let deadly = request.subagent_goal == MONEY || request.step == 1;
-        if request.is_subagent() && deadly { Fate::DeadLetter } else { Fate::Work }
+        if request.is_subagent() && deadly {
+            Fate::DeadLetter
+        } else {
+            Fate::Work
+        }
     }
 }
 

@@ -13,7 +13,11 @@ pub(crate) trait Script {
     fn reply(&self, operation: Operation, request: &AgentRequest) -> Option<String>;
 
     fn tool(&self, tool_use: &ToolUse) -> ToolOutcome {
-        let query = tool_use.arguments.get("query").map(String::as_str).unwrap_or_default();
+        let query = tool_use
+            .arguments
+            .get("query")
+            .map(String::as_str)
+            .unwrap_or_default();
         if query.contains("offline") {
             return ToolOutcome {
                 content: "Error: the index\ncannot be \"reached\"".into(),
@@ -24,10 +28,19 @@ pub(crate) trait Script {
         ToolOutcome {
             content: format!("Three passages about {query}."),
             sources: vec![
-                Source { uri: format!("file:///dossier/{query}.md"), title: "Dossier: X".into() },
-                Source { uri: "urn:dossier:annual-report".into(), title: String::new() },
+                Source {
+                    uri: format!("file:///dossier/{query}.md"),
+                    title: "Dossier: X".into(),
+                },
+                Source {
+                    uri: "urn:dossier:annual-report".into(),
+                    title: String::new(),
+                },
                 // Not an IRI, so it cannot be a node.
-                Source { uri: "a note on a desk".into(), title: "Note".into() },
+                Source {
+                    uri: "a note on a desk".into(),
+                    title: "Note".into(),
+                },
             ],
             ..ToolOutcome::default()
         }
@@ -35,6 +48,11 @@ pub(crate) trait Script {
 
     fn fate(&self, _request: &AgentRequest) -> Fate {
         Fate::Work
+    }
+
+    /// Which try at the request's step comes to its end.
+    fn attempt(&self, _request: &AgentRequest) -> u32 {
+        1
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -49,14 +67,24 @@ impl<F: Fn(Operation, &AgentRequest) -> Option<String>> Script for F {
 }
 
 fn config() -> Snapshot {
-    let mut config = Snapshot { version: 7, ..Snapshot::default() };
+    let mut config = Snapshot {
+        version: 7,
+        ..Snapshot::default()
+    };
     for name in ["react", "plan-then-execute", "supervisor"] {
-        let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+        let pattern = AgentPattern {
+            name: name.into(),
+            ..AgentPattern::default()
+        };
         config.patterns.insert(name.into(), pattern);
     }
     for (name, framing, valid) in [
         ("general", "", &[][..]),
-        ("risk-assessment", "Analyse by dimension.", &["supervisor", "plan-then-execute", "react"]),
+        (
+            "risk-assessment",
+            "Analyse by dimension.",
+            &["supervisor", "plan-then-execute", "react"],
+        ),
         ("summarisation", "", &["react"]),
     ] {
         config.task_types.insert(
@@ -96,15 +124,19 @@ pub(crate) fn choice(choice: &str, signal: &str) -> String {
 
 /// Goals as the decomposition prompt asks for them.
 pub(crate) fn goals(thought: &str, goals: &[&str]) -> String {
-    let goals: Vec<_> =
-        goals.iter().map(|goal| json!({"goal": goal, "pattern": "react", "context": ""})).collect();
+    let goals: Vec<_> = goals
+        .iter()
+        .map(|goal| json!({"goal": goal, "pattern": "react", "context": ""}))
+        .collect();
     json!({"thought": thought, "goals": goals}).to_string()
 }
 
 /// The review of a synthesis: answer, or investigate these goals.
 pub(crate) fn review(decision: &str, goals: &[&str]) -> String {
-    let goals: Vec<_> =
-        goals.iter().map(|goal| json!({"goal": goal, "pattern": "react", "context": ""})).collect();
+    let goals: Vec<_> = goals
+        .iter()
+        .map(|goal| json!({"goal": goal, "pattern": "react", "context": ""}))
+        .collect();
     json!({
         "decision": decision, "signal": "one gap", "rationale": "The legal side is thin.",
         "goals": goals,
@@ -114,10 +146,17 @@ pub(crate) fn review(decision: &str, goals: &[&str]) -> String {
 
 /// A tool call in the ReACT text format.
 pub(crate) fn act(thought: &str, tool: &str, query: &str) -> String {
-    format!("Thought: {thought}\nAction: {tool}\nArgs: {}", json!({"query": query}))
+    format!(
+        "Thought: {thought}\nAction: {tool}\nArgs: {}",
+        json!({"query": query})
+    )
 }
 
 /// How many iterations a request has behind it.
 pub(crate) fn done(request: &AgentRequest) -> usize {
-    request.history.iter().filter(|step| step.step_type == "react").count()
+    request
+        .history
+        .iter()
+        .filter(|step| step.step_type == "react")
+        .count()
 }

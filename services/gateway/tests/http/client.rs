@@ -20,16 +20,23 @@ impl Reply {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map(String::as_str).unwrap_or_default()
+        self.headers
+            .get(name)
+            .map(String::as_str)
+            .unwrap_or_default()
     }
 
     /// The code of an error.
     pub(crate) fn code(&self) -> String {
-        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+        self.json()["error"]["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
@@ -54,7 +61,8 @@ impl Client {
     pub(crate) async fn ask(&self, body: &Value, headers: &[(&str, &str)]) -> Reply {
         let mut all = vec![("content-type", "application/json")];
         all.extend(headers);
-        self.send("POST", "/requests", &all, body.to_string().as_bytes()).await
+        self.send("POST", "/requests", &all, body.to_string().as_bytes())
+            .await
     }
 
     /// The session of a request that is taken in.
@@ -82,7 +90,11 @@ impl Client {
         let (status, headers) = connection.head().await;
         let mut body = Vec::new();
         connection.reader.read_to_end(&mut body).await.unwrap();
-        Reply { status, headers, body }
+        Reply {
+            status,
+            headers,
+            body,
+        }
     }
 
     /// Sends a request and leaves the answer to be read.
@@ -95,20 +107,28 @@ impl Client {
     ) -> Connection {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let mut head = format!("{method} {path} HTTP/1.0\r\n");
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        if !headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("host"))
+        {
             head.push_str(&format!("host: {}\r\n", self.address));
         }
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        if !body.is_empty() || method == "POST" {
+        let sized = headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        if !sized && (!body.is_empty() || method == "POST") {
             head.push_str(&format!("content-length: {}\r\n", body.len()));
         }
         head.push_str("\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         // A server that has heard enough may hang up before it has read all.
         let _ = stream.write_all(body).await;
-        Connection { reader: BufReader::new(stream) }
+        Connection {
+            reader: BufReader::new(stream),
+        }
     }
 
     /// Opens an event stream.
@@ -118,8 +138,15 @@ impl Client {
 
     /// Asks, and listens.
     pub(crate) async fn listen(&self, body: &Value) -> Events {
-        let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
-        Events::of(self.open("POST", "/requests", &headers, body.to_string().as_bytes()).await).await
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "text/event-stream"),
+        ];
+        Events::of(
+            self.open("POST", "/requests", &headers, body.to_string().as_bytes())
+                .await,
+        )
+        .await
     }
 }
 
@@ -132,13 +159,18 @@ impl Connection {
     pub(crate) async fn head(&mut self) -> (u16, HashMap<String, String>) {
         let mut line = String::new();
         self.reader.read_line(&mut line).await.unwrap();
-        let status = line.split(' ').nth(1).unwrap_or_else(|| panic!("no status: {line:?}"));
+        let status = line
+            .split(' ')
+            .nth(1)
+            .unwrap_or_else(|| panic!("no status: {line:?}"));
         let status = status.parse().unwrap();
         let mut headers = HashMap::new();
         loop {
             let mut line = String::new();
             self.reader.read_line(&mut line).await.unwrap();
-            let Some((name, value)) = line.trim().split_once(": ") else { break };
+            let Some((name, value)) = line.trim().split_once(": ") else {
+                break;
+            };
             headers.insert(name.to_ascii_lowercase(), value.to_owned());
         }
         (status, headers)
@@ -170,7 +202,10 @@ impl Events {
             panic!("{status}: {body}");
         }
         assert_eq!(headers["content-type"], "text/event-stream");
-        Self { headers, connection }
+        Self {
+            headers,
+            connection,
+        }
     }
 
     /// The next event or comment; `None` when the stream has ended.
@@ -211,7 +246,10 @@ impl Events {
     /// The next event of a type.
     pub(crate) async fn named(&mut self, name: &str) -> Event {
         loop {
-            let event = self.next().await.unwrap_or_else(|| panic!("no `{name}` came"));
+            let event = self
+                .next()
+                .await
+                .unwrap_or_else(|| panic!("no `{name}` came"));
             if event.name == name {
                 return event;
             }
@@ -228,6 +266,9 @@ impl Events {
     }
 
     pub(crate) fn session(&self) -> String {
-        self.headers["location"].strip_prefix("/sessions/").unwrap().to_owned()
+        self.headers["location"]
+            .strip_prefix("/sessions/")
+            .unwrap()
+            .to_owned()
     }
 }

@@ -17,14 +17,14 @@ use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{
     Finish, FleetLimits, Input, Limits, ModelAsk, ModelFailure, Reply, Situation, Step, Turn, say,
 };
-use agentfleet_documents::{Documents, EmbeddedDocuments};
+use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_gateway::{
     Cancel, Cancelled, Check, Failure, Gateway, Options, Parts, Status, TraceFormat, TraceRenderer,
 };
-use agentfleet_graph::{Batch, EmbeddedGraph, Graph, GraphOptions};
+use agentfleet_graph::{Batch, EmbeddedGraph, GraphOptions};
 use agentfleet_runtime::{
-    Committed, Committer, Disposition, Drain, EmbeddedCommitter, Handler, Host, StepCommit,
-    SystemHost, serve, serve_batches,
+    Committed, Disposition, Drain, EmbeddedCommitter, Handler, Host, StepCommit, SystemHost, serve,
+    serve_batches,
 };
 use agentfleet_schema::records::{Call, FanInRecord, StepRecord, Termination, Usage};
 use agentfleet_schema::topics::{self, property, subscription};
@@ -64,7 +64,10 @@ pub(crate) struct Fleet {
 
 /// Options of a test's gateway: a free port.
 pub(crate) fn options() -> Options {
-    Options { listen: ([127, 0, 0, 1], 0).into(), ..Options::default() }
+    Options {
+        listen: ([127, 0, 0, 1], 0).into(),
+        ..Options::default()
+    }
 }
 
 impl Fleet {
@@ -93,11 +96,12 @@ impl Fleet {
         let documents = EmbeddedDocuments::open(&database).unwrap();
         let quiet = |_, _| ();
         let graph_options = GraphOptions::default();
-        let graph = EmbeddedGraph::open(database.clone(), graph_options, &quiet).await.unwrap();
+        let graph = EmbeddedGraph::open(database.clone(), graph_options, &quiet)
+            .await
+            .unwrap();
         let config = EmbeddedConfig::open(&database).unwrap();
         config.put(items(), "test").await.unwrap();
-        let committer =
-            EmbeddedCommitter::new(database.clone(), broker.clone(), documents.clone());
+        let committer = EmbeddedCommitter::new(database.clone(), broker.clone(), documents.clone());
         let aggregator = agentfleet_aggregator::Parts {
             broker: Arc::new(broker.clone()),
             documents: Arc::new(documents.clone()),
@@ -120,8 +124,12 @@ impl Fleet {
         // Before the first request: a topic without a subscription keeps nothing.
         drop(broker.subscribe(requests()).await.unwrap());
         let stop = CancellationToken::new();
-        let gateway = Gateway::serve(parts.clone(), options, stop.clone()).await.unwrap();
-        let client = Client { address: gateway.address() };
+        let gateway = Gateway::serve(parts.clone(), options, stop.clone())
+            .await
+            .unwrap();
+        let client = Client {
+            address: gateway.address(),
+        };
         let open_streams = gateway.open_streams();
         Self {
             client,
@@ -142,7 +150,10 @@ impl Fleet {
 
     /// Sets a worker and an aggregator to work.
     pub(crate) async fn work(&mut self) {
-        let drain = Drain { stop: self.workers.clone(), grace: Duration::from_secs(5) };
+        let drain = Drain {
+            stop: self.workers.clone(),
+            grace: Duration::from_secs(5),
+        };
         let worker = Arc::new(Worker {
             parts: self.parts.clone(),
             gate: self.gate.subscribe(),
@@ -162,7 +173,9 @@ impl Fleet {
         }));
         let broker = Arc::clone(&self.parts.broker);
         self.working.push(tokio::spawn(async move {
-            serve_batches(broker, completions(), fan_in, 64, drain).await.unwrap();
+            serve_batches(broker, completions(), fan_in, 64, drain)
+                .await
+                .unwrap();
         }));
     }
 
@@ -207,9 +220,21 @@ fn items() -> Vec<Item> {
         value,
     };
     vec![
-        item("agent-pattern", "react", serde_json::json!({ "name": "react" })),
-        item("agent-pattern", "supervisor", serde_json::json!({ "name": "supervisor" })),
-        item("agent-task-type", "general", serde_json::json!({ "name": "general" })),
+        item(
+            "agent-pattern",
+            "react",
+            serde_json::json!({ "name": "react" }),
+        ),
+        item(
+            "agent-pattern",
+            "supervisor",
+            serde_json::json!({ "name": "supervisor" }),
+        ),
+        item(
+            "agent-task-type",
+            "general",
+            serde_json::json!({ "name": "general" }),
+        ),
     ]
 }
 
@@ -218,7 +243,10 @@ struct End(Endings);
 #[async_trait]
 impl Cancel for End {
     async fn cancel(&self, session: &SessionId, by: &str) -> Result<Cancelled, Failure> {
-        let ended = self.0.end(session, Termination::Cancelled, "cancelled", by).await?;
+        let ended = self
+            .0
+            .end(session, Termination::Cancelled, "cancelled", by)
+            .await?;
         Ok(match ended {
             Ended::Now => Cancelled::Now,
             Ended::Before(_) => Cancelled::AlreadyEnded,
@@ -233,8 +261,16 @@ struct Health(Arc<AtomicBool>);
 impl Status for Health {
     async fn checks(&self) -> Vec<Check> {
         let ok = self.0.load(Ordering::SeqCst);
-        let detail = if ok { String::new() } else { "the model does not answer".to_owned() };
-        vec![Check { name: "model".to_owned(), ok, detail }]
+        let detail = if ok {
+            String::new()
+        } else {
+            "the model does not answer".to_owned()
+        };
+        vec![Check {
+            name: "model".to_owned(),
+            ok,
+            detail,
+        }]
     }
 }
 
@@ -248,7 +284,10 @@ impl TraceRenderer for Drawing {
             name: name.to_owned(),
             media_type: media_type.to_owned(),
         };
-        vec![format("mermaid", "text/vnd.mermaid"), format("broken", "text/plain")]
+        vec![
+            format("mermaid", "text/vnd.mermaid"),
+            format("broken", "text/plain"),
+        ]
     }
 
     async fn render(&self, session: &SessionId, format: &str) -> Result<Option<Vec<u8>>, Failure> {
@@ -261,15 +300,24 @@ async fn publish(broker: &dyn Broker, responses: Vec<AgentResponse>) {
     let message = |response: AgentResponse| Outgoing {
         topic: topics::AGENT_RESPONSE,
         properties: [
-            (property::SESSION.to_owned(), response.session_id.to_string()),
-            (property::ROOT.to_owned(), response.root_session_id.to_string()),
+            (
+                property::SESSION.to_owned(),
+                response.session_id.to_string(),
+            ),
+            (
+                property::ROOT.to_owned(),
+                response.root_session_id.to_string(),
+            ),
         ]
         .into(),
         payload: serde_json::to_vec(&response).unwrap(),
         deliver_at: None,
         durability: Durability::Process,
     };
-    broker.publish(responses.into_iter().map(message).collect()).await.unwrap();
+    broker
+        .publish(responses.into_iter().map(message).collect())
+        .await
+        .unwrap();
 }
 
 /// Works requests as an orchestrator does: look up, take the turn, commit once.
@@ -292,7 +340,11 @@ impl Handler for Worker {
             request.control.hard_deadline = now + 3_600_000;
         }
         let (session, step) = (request.session_id.clone(), request.step);
-        if self.read::<StepRecord>(&keys::outcome(&session, step)).await.is_some() {
+        if self
+            .read::<StepRecord>(&keys::outcome(&session, step))
+            .await
+            .is_some()
+        {
             return Disposition::Ack;
         }
         self.worked.fetch_add(1, Ordering::SeqCst);
@@ -300,11 +352,15 @@ impl Handler for Worker {
         let nonce = SystemHost.nonce();
         let mut streamed = Streamed::default();
         let (finish, calls) = if self.parts.documents.get(&closed).await.unwrap().is_some() {
-            (say::cancelled("the run was ended", Termination::Cancelled), Vec::new())
+            (
+                say::cancelled("the run was ended", Termination::Cancelled),
+                Vec::new(),
+            )
         } else {
             self.turn(&request, now, &nonce, &mut streamed).await
         };
-        self.commit(request, delivery, nonce, now, finish, calls, streamed).await
+        self.commit(request, delivery, nonce, now, finish, calls, streamed)
+            .await
     }
 }
 
@@ -322,7 +378,10 @@ impl Worker {
         streamed: &mut Streamed,
     ) -> (Finish, Vec<Call>) {
         let fan_in = match request.control.fan_in_step {
-            Some(at) => self.read::<FanInRecord>(&keys::fan_in(&request.session_id, at)).await,
+            Some(at) => {
+                self.read::<FanInRecord>(&keys::fan_in(&request.session_id, at))
+                    .await
+            }
             None => None,
         };
         let situation = Situation {
@@ -337,9 +396,7 @@ impl Worker {
         let mut input = Input::Begin;
         loop {
             input = match turn.resume(input) {
-                Step::AskModel(ask) => {
-                    self.model(request, &ask, nonce, streamed, &mut calls).await
-                }
+                Step::AskModel(ask) => self.model(request, &ask, nonce, streamed, &mut calls).await,
                 Step::CallTool(tool) => panic!("no tools here: {tool:?}"),
                 Step::FindFacts(_) => Input::FactsFound(Vec::new()),
                 Step::ReadDocuments(uris) => {
@@ -366,7 +423,11 @@ impl Worker {
         let text = match ask.operation {
             Operation::ClassifyTaskType => "general".to_owned(),
             Operation::SelectPattern => {
-                let choice = if question.starts_with("compare") { "supervisor" } else { "react" };
+                let choice = if question.starts_with("compare") {
+                    "supervisor"
+                } else {
+                    "react"
+                };
                 format!(
                     r#"{{"choice":"{choice}","signal":"its first word","rationale":"It says so."}}"#
                 )
@@ -392,7 +453,11 @@ impl Worker {
                 format!("Thought: It is about {question}\nFinal Answer: {answer}")
             }
         };
-        let usage = Usage { input_tokens: 20, output_tokens: 10, cost: 0.0 };
+        let usage = Usage {
+            input_tokens: 20,
+            output_tokens: 10,
+            cost: 0.0,
+        };
         calls.push(Call::Model {
             operation: ask.operation.as_str().to_owned(),
             model: "echo-1".to_owned(),
@@ -401,7 +466,12 @@ impl Worker {
             usage,
             ms: 1,
         });
-        Input::ModelReplied(Reply { text, usage, ms: 1, ..Reply::default() })
+        Input::ModelReplied(Reply {
+            text,
+            usage,
+            ms: 1,
+            ..Reply::default()
+        })
     }
 
     async fn stream(
@@ -457,7 +527,11 @@ impl Worker {
         let snapshot = self.parts.config.snapshot().await.unwrap();
         let preset = (request.step == 0 && !request.pattern.is_empty())
             .then(|| agentfleet_core::routing::preset(&request, &snapshot));
-        let Assembled { record, documents, fan_out } = assemble(Commit {
+        let Assembled {
+            record,
+            documents,
+            fan_out,
+        } = assemble(Commit {
             limits: Limits::of(&request, &snapshot, &FleetLimits::default()),
             request_digest: Digest::of(&delivery.payload),
             properties: delivery.properties.clone(),
@@ -487,7 +561,10 @@ impl Worker {
             .collect();
         let (session, step) = (&record.session, record.step);
         if let Some(fan_out) = fan_out {
-            objects.push((keys::fan_out(session, step), serde_json::to_vec(&fan_out).unwrap()));
+            objects.push((
+                keys::fan_out(session, step),
+                serde_json::to_vec(&fan_out).unwrap(),
+            ));
         }
         let body = serde_json::to_vec(&record).unwrap();
         let commit = StepCommit {
@@ -497,7 +574,13 @@ impl Worker {
             marker: keys::published(session, step),
             publications: record.publications,
         };
-        match self.parts.committer.commit(commit, Some(delivery)).await.unwrap() {
+        match self
+            .parts
+            .committer
+            .commit(commit, Some(delivery))
+            .await
+            .unwrap()
+        {
             Committed::Won => Disposition::Settled,
             Committed::Lost => Disposition::Ack,
         }

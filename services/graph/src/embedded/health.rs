@@ -46,14 +46,16 @@ impl Limits {
         Ok(())
     }
 
-    /// Refuses to hold what others put beyond the limit, with some room for races.
+    /// The limit for what others have put already, with some room for races.
+    pub(crate) fn hard(&self) -> u64 {
+        self.max_quads
+            .saturating_add(self.max_quads / 8)
+            .saturating_add(10_000)
+    }
+
+    /// Refuses to hold what others put beyond the limit.
     pub(crate) fn check_hard(&self, quads: u64) -> Result<(), Error> {
-        if quads
-            > self
-                .max_quads
-                .saturating_add(self.max_quads / 8)
-                .saturating_add(10_000)
-        {
+        if quads > self.hard() {
             return Err(Error::Full {
                 quads,
                 max: self.max_quads,

@@ -182,7 +182,13 @@ pub struct Erased {
     pub quads: u64,
 }
 
-/// Deletes rows, and raises the epoch if there were any.
+/// Says to all processes that rows were deleted.
+pub(crate) fn raise_epoch(connection: &Connection) -> Result<(), StorageError> {
+    connection.execute("UPDATE graph_state SET epoch = epoch + 1", [])?;
+    Ok(())
+}
+
+/// Deletes rows; the caller raises the epoch if there were any.
 pub(crate) fn erase(connection: &Connection, by: &EraseBy) -> Result<Erased, StorageError> {
     let (condition, value): (&str, &dyn rusqlite::ToSql) = match by {
         // An empty name means `none`, and never `all without one`.
@@ -198,7 +204,6 @@ pub(crate) fn erase(connection: &Connection, by: &EraseBy) -> Result<Erased, Sto
     )?;
     if batches > 0 {
         connection.execute(&format!("DELETE FROM graph_log WHERE {condition}"), [value])?;
-        connection.execute("UPDATE graph_state SET epoch = epoch + 1", [])?;
     }
     Ok(Erased { batches, quads })
 }

@@ -136,9 +136,27 @@ impl EmbeddedGraph {
     /// Erases from the log, and returns when this process no longer answers with what was erased.
     /// Others follow when they notice, as soon as they have read the log anew.
     pub async fn erase(&self, by: EraseBy) -> Result<Erased, Error> {
-        let database = &self.inner.database;
-        let erased = database
-            .write(Durability::Durable, move |unit| log::erase(unit.tx(), &by))
+        self.erase_all(vec![by]).await
+    }
+
+    /// As [`EmbeddedGraph::erase`], for several at once: all or none, and the log is read anew once.
+    pub async fn erase_all(&self, by: Vec<EraseBy>) -> Result<Erased, Error> {
+        let erase = move |unit: &mut Unit<'_>| {
+            let mut erased = Erased::default();
+            for by in &by {
+                let more = log::erase(unit.tx(), by)?;
+                erased.batches += more.batches;
+                erased.quads += more.quads;
+            }
+            if erased.batches > 0 {
+                log::raise_epoch(unit.tx())?;
+            }
+            Ok(erased)
+        };
+        let erased = self
+            .inner
+            .database
+            .write(Durability::Durable, erase)
             .await?;
         if erased.batches > 0 {
             self.inner.rebuild(false).await?;
@@ -292,7 +310,7 @@ impl Inner {
         }
         let quiet = |_, _| ();
         let (generation, rate) =
-            Generation::load(&self.database, self.limits.max_quads, &quiet).await?;
+            Generation::load(&self.database, self.limits.hard(), &quiet).await?;
         let old = {
             let _one = self.following.lock().await;
             // Nothing that a query has seen may be missing from what comes next.

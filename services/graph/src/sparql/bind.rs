@@ -185,11 +185,11 @@ impl Binding {
             return;
         }
         let pattern = std::mem::take(inner);
-        *inner = Box::new(GraphPattern::Extend {
+        **inner = GraphPattern::Extend {
             inner: pattern,
             variable: self.variable.clone(),
             expression: constant(&self.value),
-        });
+        };
     }
 
     fn triple(&mut self, triple: &mut TriplePattern) -> Result<(), BindingFault> {

@@ -148,6 +148,7 @@ pub(crate) mod tests {
     /// Queries that nest `n` levels, each in another way.
     pub(crate) fn nested(n: usize) -> Vec<String> {
         let many = |text: &str| text.repeat(n);
+        let each = |text: fn(usize) -> String| (0..n).map(text).collect::<Vec<_>>().concat();
         vec![
             format!("SELECT * {{ FILTER({}1{}) }}", many("("), many(")")),
             format!("SELECT * {}{}", many("{"), many("}")),
@@ -169,16 +170,8 @@ pub(crate) mod tests {
             format!("SELECT * {{ FILTER(?s{}) }}", many("-1")),
             format!("SELECT * {{ ?s {}tg:a ?o }}", many("tg:a/")),
             format!("SELECT * {{ ?s {}tg:a ?o }}", many("^")),
-            format!(
-                "SELECT * {{ {} }}",
-                (0..n)
-                    .map(|i| format!("BIND(1 AS ?v{i}) "))
-                    .collect::<String>()
-            ),
-            format!(
-                "SELECT {} {{ }}",
-                (0..n).map(|i| format!("(1 AS ?v{i}) ")).collect::<String>()
-            ),
+            format!("SELECT * {{ {} }}", each(|i| format!("BIND(1 AS ?v{i}) "))),
+            format!("SELECT {} {{ }}", each(|i| format!("(1 AS ?v{i}) "))),
             format!(
                 "SELECT * {{ ?s ?p {}1{} }}",
                 many("<<( ?s ?p "),

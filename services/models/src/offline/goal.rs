@@ -100,30 +100,48 @@ impl Goal {
         names.join(" or ")
     }
 
-    /// The words to search for: the head first, then names, then the rest.
-    pub(super) fn query(&self) -> String {
+    /// The words to search for, the narrower search first: with a head, head and names say most, and
+    /// the words of the whole question would bring in what belongs to other parts.
+    pub(super) fn queries(&self) -> Vec<String> {
         let of = |role| {
             self.terms
                 .iter()
                 .filter(move |t| t.role == role)
                 .map(|t| t.term.word.as_str())
         };
-        let names = self
+        let names: Vec<&str> = self
             .subjects
             .iter()
-            .flat_map(|s| s.shown.split_whitespace());
-        let mut seen: Vec<String> = Vec::new();
-        for word in of(Role::Head).chain(names).chain(of(Role::Body)) {
-            if seen.iter().all(|known| !known.eq_ignore_ascii_case(word)) {
-                seen.push(word.to_owned());
-            }
+            .flat_map(|s| s.shown.split_whitespace())
+            .collect();
+        let narrow = joined(of(Role::Head).chain(names.iter().copied()));
+        let broad = joined(
+            of(Role::Head)
+                .chain(names.iter().copied())
+                .chain(of(Role::Body)),
+        );
+        let mut queries = Vec::new();
+        if self.has_head() && !names.is_empty() {
+            queries.push(narrow);
         }
-        if seen.is_empty() {
-            self.question.clone()
-        } else {
-            seen.join(" ")
+        if broad.is_empty() {
+            queries.push(self.question.clone());
+        } else if !queries.contains(&broad) {
+            queries.push(broad);
+        }
+        queries
+    }
+}
+
+/// Words in a row, each once.
+fn joined<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let mut seen: Vec<&str> = Vec::new();
+    for word in words {
+        if seen.iter().all(|known| !known.eq_ignore_ascii_case(word)) {
+            seen.push(word);
         }
     }
+    seen.join(" ")
 }
 
 /// `Financial dimension: <question>` to its parts; a text without a head is all question.
@@ -431,7 +449,13 @@ mod tests {
                 ("partner", Role::Body),
             ]
         );
-        assert_eq!(goal.query(), "Financial Company X risk profile partner");
+        assert_eq!(
+            goal.queries(),
+            [
+                "Financial Company X",
+                "Financial Company X risk profile partner"
+            ]
+        );
         let plain = Goal::parse("Why did it close? See below: the flood. Or not");
         assert_eq!(plain.head, "");
     }

@@ -1,21 +1,11 @@
-//! Picks what to quote: the sentences that share most with a goal, from passages that are about it.
+//! What is quoted for a goal, and how much of the goal that covers.
 //!
 //! Invariant: every quotation stands word for word in an observation and carries its source.
 
-use super::goal::{Goal, Plain, Role, stems};
+use super::candidates::{Candidate, choose, further, gather, sentences_of, weigh};
+use super::goal::{Goal, Plain, Role};
 use super::observation::{Form, Origin, Passage};
-use super::sentences::{Sentence, split};
-
-/// How much a word in the title or heading counts, against one in the sentence.
-const IN_CONTEXT: f64 = 0.5;
-/// Sentences this far below the best are left out.
-const WORTH_QUOTING: f64 = 0.4;
-/// Share of common stems from which two sentences say the same.
-const SAME: f64 = 0.8;
-/// A bare statement of a graph tells less than a sentence with the same words.
-const FACT: f64 = 0.7;
-const MOST_QUOTES: usize = 6;
-const MOST_FROM_ONE_SOURCE: usize = 3;
+use super::sentences::Sentence;
 
 /// A quotation.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +49,8 @@ pub(super) struct Found {
     pub terms_met: usize,
     pub terms: usize,
     pub confidence: f64,
+    /// The passage of the best quotation.
+    pub best: Option<Passage>,
     /// The best passage that is visibly an excerpt of something longer.
     pub excerpt: Option<Passage>,
 }
@@ -96,52 +88,44 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     }
 }
 
-/// A sentence with what is needed to weigh it.
-struct Candidate<'a> {
-    passage: usize,
-    /// Its place in the passage.
-    position: usize,
-    origin: &'a Origin,
-    is_fact: bool,
-    sentence: Sentence,
-    own: Vec<String>,
-    context: Vec<String>,
-    score: f64,
-    on_topic: bool,
-}
+/// Under a heading, a quotation goes on with what follows up to this length, in characters: a
+/// section says one thing, and its second sentence often says how much.
+const GOES_ON: usize = 320;
 
 /// Finds what to quote from these passages for this goal.
 pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
     let passages = without_repeats(passages);
     let (about, about_others) = about_the_subject(goal, &passages);
     let cut: Vec<Vec<Sentence>> = about.iter().map(sentences_of).collect();
-    let mut candidates: Vec<Candidate<'_>> = about
-        .iter()
-        .zip(&cut)
-        .enumerate()
-        .flat_map(|(at, (passage, sentences))| candidates(at, passage, sentences))
-        .collect();
+    let mut candidates = gather(&about, &cut);
     weigh(goal, &mut candidates);
     let on_topic = candidates.iter().any(|c| c.on_topic && c.score > 0.0);
-    candidates.retain(|c| c.score > 0.0 && (c.on_topic || !on_topic));
-    let mut touched: Vec<usize> = candidates.iter().map(|c| c.passage).collect();
-    touched.sort_unstable();
-    touched.dedup();
-    let unrelated = about.len() - touched.len();
-    candidates.sort_by(|a, b| b.score.total_cmp(&a.score));
-    let excerpt = candidates
+    let (mut direct, others): (Vec<_>, Vec<_>) = candidates
+        .into_iter()
+        .partition(|c| c.score > 0.0 && (c.on_topic || !on_topic));
+    let excerpt = direct
         .iter()
         .map(|c| &about[c.passage])
         .find(|p| p.is_cut)
         .cloned();
-    let chosen = choose(candidates);
+    direct.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let mut touched: Vec<usize> = direct.iter().map(|c| c.passage).collect();
+    let mut chosen = choose(&direct);
+    let count = chosen.len();
+    if on_topic && goal.has_head() {
+        chosen.extend(further(&direct, &others, &chosen));
+    }
+    touched.extend(chosen[count..].iter().map(|c| c.passage));
+    touched.sort_unstable();
+    touched.dedup();
     let (terms_met, coverage) = covered(goal, &chosen);
     let quotes = joined(&chosen, &cut);
     let mut found = Found {
+        best: chosen.first().map(|c| about[c.passage].clone()),
         quotes,
         on_topic: on_topic || !goal.has_head(),
         about_others,
-        unrelated,
+        unrelated: about.len() - touched.len(),
         read: passages.len(),
         terms_met,
         terms: goal.terms.len(),
@@ -181,47 +165,23 @@ fn about_the_subject(goal: &Goal, passages: &[Passage]) -> (Vec<Passage>, usize)
     (about, others)
 }
 
-/// The sentences of a passage, each under the passage's own headings as well.
-fn sentences_of(passage: &Passage) -> Vec<Sentence> {
-    let mut sentences = match passage.form {
-        Form::Text => split(&passage.text),
-        Form::Fact => {
-            vec![Sentence {
-                text: passage.text.clone(),
-                heading: String::new(),
-                paragraph: 0,
-            }]
-        }
-    };
-    for sentence in &mut sentences {
-        sentence.heading = match (passage.heading.as_str(), sentence.heading.as_str()) {
-            ("", _) => continue,
-            (above, "") => above.to_owned(),
-            (above, own) => format!("{above} > {own}"),
+/// How many goal terms the chosen sentences have, and their share by weight.
+fn covered(goal: &Goal, chosen: &[Candidate<'_>]) -> (usize, f64) {
+    let mut count = 0;
+    let (mut have, mut all) = (0.0, 0.0);
+    for term in &goal.terms {
+        // Beside a head, the words of the whole question are common to all its parts.
+        let weight = match term.role {
+            Role::Body if goal.has_head() => Role::Body.weight() / 2.0,
+            role => role.weight(),
         };
+        all += weight;
+        if chosen.iter().any(|c| c.has(&term.term.stem)) {
+            count += 1;
+            have += weight;
+        }
     }
-    sentences
-}
-
-fn candidates<'a>(
-    at: usize,
-    passage: &'a Passage,
-    sentences: &'a [Sentence],
-) -> impl Iterator<Item = Candidate<'a>> {
-    sentences
-        .iter()
-        .enumerate()
-        .map(move |(position, sentence)| Candidate {
-            passage: at,
-            position,
-            origin: &passage.origin,
-            is_fact: passage.form == Form::Fact,
-            own: stems(&sentence.text),
-            context: stems(&format!("{}\n{}", passage.origin.title, sentence.heading)),
-            sentence: sentence.clone(),
-            score: 0.0,
-            on_topic: false,
-        })
+    (count, if all > 0.0 { have / all } else { 0.0 })
 }
 
 /// Whether a sentence begins by pointing at the one before.
@@ -249,108 +209,6 @@ fn leans(sentence: &str) -> bool {
     .contains(&first)
 }
 
-fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
-    let total = candidates.len() as f64;
-    let weights: Vec<(&str, Role, f64)> = goal
-        .terms
-        .iter()
-        .map(|t| {
-            let having = |c: &&Candidate<'_>| c.has(&t.term.stem);
-            let count = candidates.iter().filter(having).count().max(1) as f64;
-            let rarity = (1.0 + total / count).ln() / (1.0 + total).ln().max(f64::MIN_POSITIVE);
-            (t.term.stem.as_str(), t.role, t.role.weight() * rarity)
-        })
-        .collect();
-    let only_names = goal.terms.iter().all(|t| t.role == Role::Name);
-    for candidate in candidates {
-        let mut telling = false;
-        let mut head = false;
-        for (stem, role, weight) in &weights {
-            let own = candidate.own.iter().any(|s| s == stem);
-            if !own && !candidate.context.iter().any(|s| s == stem) {
-                continue;
-            }
-            candidate.score += if own { *weight } else { weight * IN_CONTEXT };
-            telling |= *role != Role::Name || only_names;
-            head |= *role == Role::Head;
-        }
-        candidate.on_topic = head || !goal.has_head();
-        // A name alone says that the sentence is about the right thing, not that it answers.
-        if !telling {
-            candidate.score = 0.0;
-        }
-        if !goal.is_named_in(&Plain::of(&[
-            &candidate.sentence.text,
-            &candidate.sentence.heading,
-            &candidate.origin.title,
-            &candidate.origin.uri,
-        ])) {
-            candidate.score *= 0.7;
-        }
-        if candidate.is_fact {
-            candidate.score *= FACT;
-        }
-        // A fragment of two words is seldom worth a quotation.
-        if candidate.sentence.text.split_whitespace().count() < 3 {
-            candidate.score *= 0.5;
-        }
-    }
-}
-
-impl Candidate<'_> {
-    fn has(&self, stem: &str) -> bool {
-        self.own.iter().any(|s| s == stem) || self.context.iter().any(|s| s == stem)
-    }
-}
-
-/// The best ones, none twice, not too many from one source. Sorted by score.
-fn choose(candidates: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
-    let least = candidates
-        .first()
-        .map_or(0.0, |best| best.score * WORTH_QUOTING);
-    let mut chosen: Vec<Candidate<'_>> = Vec::new();
-    for candidate in candidates {
-        if chosen.len() == MOST_QUOTES || candidate.score < least {
-            break;
-        }
-        let of_source = chosen
-            .iter()
-            .filter(|c| c.origin.key() == candidate.origin.key())
-            .count();
-        let repeats = chosen.iter().any(|c| says_the_same(&c.own, &candidate.own));
-        if of_source < MOST_FROM_ONE_SOURCE && !repeats {
-            chosen.push(candidate);
-        }
-    }
-    chosen
-}
-
-/// Whether two sentences share nearly all their words.
-pub(super) fn says_the_same(one: &[String], other: &[String]) -> bool {
-    let shared = one.iter().filter(|stem| other.contains(stem)).count();
-    let all = one.len() + other.len() - shared;
-    all > 0 && shared as f64 / all as f64 >= SAME
-}
-
-/// How many goal terms the chosen sentences have, and their share by weight.
-fn covered(goal: &Goal, chosen: &[Candidate<'_>]) -> (usize, f64) {
-    let mut count = 0;
-    let (mut have, mut all) = (0.0, 0.0);
-    for term in &goal.terms {
-        // Beside a head, the words of the whole question are common to all its parts.
-        let weight = match term.role {
-            Role::Body if goal.has_head() => Role::Body.weight() / 2.0,
-            role => role.weight(),
-        };
-        all += weight;
-        if chosen.iter().any(|c| c.has(&term.term.stem)) {
-            count += 1;
-            have += weight;
-        }
-    }
-    (count, if all > 0.0 { have / all } else { 0.0 })
-}
-
 /// Quotations from the chosen sentences: neighbours become one, and a sentence that leans on another
 /// ("It was ...") stands together with it.
 fn joined(chosen: &[Candidate<'_>], cut: &[Vec<Sentence>]) -> Vec<Quote> {
@@ -362,11 +220,14 @@ fn joined(chosen: &[Candidate<'_>], cut: &[Vec<Sentence>]) -> Vec<Quote> {
         if position > 0 && leans(&candidate.sentence.text) {
             wanted.push((passage, position - 1));
         }
-        if sentences
-            .get(position + 1)
-            .is_some_and(|next| leans(&next.text))
-        {
-            wanted.push((passage, position + 1));
+        let mut length = candidate.sentence.text.chars().count();
+        let in_section = !candidate.sentence.heading.is_empty() && candidate.form == Form::Text;
+        for (next, following) in sentences.iter().enumerate().skip(position + 1) {
+            length += following.text.chars().count();
+            if !leans(&following.text) && (!in_section || length > GOES_ON) {
+                break;
+            }
+            wanted.push((passage, next));
         }
     }
     let mut quotes: Vec<Quote> = Vec::new();

@@ -46,7 +46,8 @@ pub(super) fn score(text: &str, options: &[Choosable]) -> Vec<Ranked> {
             shared.sort_by(|(_, a), (_, b)| b.total_cmp(a));
             Ranked {
                 at,
-                score: shared.iter().map(|(_, weight)| weight).sum(),
+                // An empty sum of floats is minus zero.
+                score: shared.iter().fold(0.0, |sum, (_, weight)| sum + weight),
                 matched: shared
                     .iter()
                     .map(|(term, _)| term.word.to_lowercase())

@@ -3,7 +3,7 @@
 
 use super::goal::Goal;
 use super::inputs::{PastCall, ToolInfo, flag, number, past_calls, text, tools};
-use super::observation::{Origin, Passage, is_failure, passages};
+use super::observation::{Form, Origin, Passage, is_failure, passages};
 use super::quotes::{CONFIDENCE_NOTE, Found, counted, find};
 use super::toolbox::{fetcher, searchers};
 use crate::ModelRequest;
@@ -61,47 +61,72 @@ fn next_call(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found)
         .count();
     let little =
         !found.on_topic || found.quotes.len() < ENOUGH_QUOTES || found.sources() < ENOUGH_SOURCES;
-    let untried = searchers
-        .iter()
-        .find(|s| calls.iter().all(|c| c.tool != s.tool.name));
-    if let Some(searcher) =
-        untried.filter(|_| searched < MOST_SEARCHES && (little || searched == 0))
-    {
-        let (argument, value) = searcher.arguments(goal);
-        let thought = match calls.last() {
-            None => format!(
-                "I search for the words of the goal, {} first.",
-                if goal.head.is_empty() {
-                    "its names".to_owned()
-                } else {
-                    format!("\"{}\"", goal.head)
+    if searched == 0 || little && searched < MOST_SEARCHES {
+        // Every tool with the narrower words first, then each with the wider ones.
+        for query in goal.queries() {
+            for searcher in &searchers {
+                let (argument, value) = searcher.argument(goal, query.clone());
+                let tool = searcher.tool.name.as_str();
+                if !is_made(calls, tool, &value) {
+                    return Some(action(
+                        &why_search(goal, calls, found),
+                        tool,
+                        &argument,
+                        &value,
+                    ));
                 }
-            ),
-            Some(call) => format!(
-                "So far {} from {}, last from `{}`. I look elsewhere too.",
-                counted(found.quotes.len(), "quotation"),
-                counted(found.sources(), "source"),
-                call.tool,
-            ),
-        };
-        return Some(action(&thought, &searcher.tool.name, &argument, &value));
+            }
+        }
     }
     let fetcher = fetcher(tools)?;
-    let fetched_before = calls.iter().any(|c| c.tool == fetcher.tool.name);
-    let best = found.excerpt.as_ref()?;
-    if fetched_before || best.origin.uri.is_empty() {
+    let tool = fetcher.tool.name.as_str();
+    if calls.iter().any(|c| c.tool == tool) {
+        return None;
+    }
+    // An excerpt of the matter itself, or the best document where there is little else.
+    let (source, why) = match (&found.excerpt, &found.best) {
+        (Some(excerpt), _) => (excerpt, "is an excerpt"),
+        (None, Some(best)) if little && best.form == Form::Text && found.on_topic => {
+            (best, "is the best so far")
+        }
+        (None, _) => return None,
+    };
+    if source.origin.uri.is_empty() {
         return None;
     }
     let thought = format!(
-        "The passage from {} is an excerpt. I read the whole.",
-        best.origin.shown()
+        "The passage from {} {why}. I read the whole.",
+        source.origin.shown()
     );
-    Some(action(
-        &thought,
-        &fetcher.tool.name,
-        fetcher.argument,
-        &best.origin.uri,
-    ))
+    Some(action(&thought, tool, fetcher.argument, &source.origin.uri))
+}
+
+/// Whether a call was made before, with these words.
+fn is_made(calls: &[PastCall], tool: &str, value: &str) -> bool {
+    calls.iter().any(|call| {
+        call.tool == tool
+            && call
+                .arguments
+                .iter()
+                .any(|(_, asked)| asked.trim().eq_ignore_ascii_case(value))
+    })
+}
+
+fn why_search(goal: &Goal, calls: &[PastCall], found: &Found) -> String {
+    let Some(last) = calls.last() else {
+        let first = if goal.head.is_empty() {
+            "its names".to_owned()
+        } else {
+            format!("\"{}\"", goal.head)
+        };
+        return format!("I search for the words of the goal, {first} first.");
+    };
+    format!(
+        "So far {} from {}, last from `{}`. I look further.",
+        counted(found.quotes.len(), "quotation"),
+        counted(found.sources(), "source"),
+        last.tool,
+    )
 }
 
 fn action(thought: &str, tool: &str, argument: &str, value: &str) -> String {
@@ -169,13 +194,16 @@ fn looked(calls: &[PastCall]) -> Vec<String> {
                 .iter()
                 .map(|(_, value)| format!("\"{value}\""))
                 .collect();
-            let gave = match passages(call).len() {
+            let found = passages(call);
+            let facts = found.iter().filter(|p| p.form == Form::Fact).count();
+            let gave = match found.len() {
                 0 if call.observation.trim().to_lowercase().starts_with("error") => {
                     "an error".to_owned()
                 }
                 0 if is_failure(&call.observation) || call.observation.trim().is_empty() => {
                     "nothing".to_owned()
                 }
+                count if facts == count => counted(count, "statement"),
                 count => counted(count, "passage"),
             };
             let asked = if asked.is_empty() {

@@ -1,10 +1,11 @@
 //! Puts the subagents' results together: a section for each, with its best quotations, its coverage
 //! and its sources; what is missing is named; every source is listed once at the end.
 
+use super::candidates::says_the_same;
 use super::goal::{Goal, stems};
 use super::inputs::{list, text};
 use super::observation::{Origin, Passage};
-use super::quotes::{CONFIDENCE_NOTE, find, says_the_same};
+use super::quotes::{CONFIDENCE_NOTE, find};
 use serde_json::Value;
 use std::fmt::Write as _;
 

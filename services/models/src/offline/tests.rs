@@ -217,6 +217,10 @@ const FACTS: &str = "\
 - Ostsee Lines | financial auditor | Nobody [urn:fact:13]
 ";
 
+/// The words searched for first, and those searched for when they find little.
+const NARROW: &str = "Financial Brennholm Ferries";
+const WIDE: &str = "Financial Brennholm Ferries risk profile partner";
+
 const GOAL: &str = "Financial dimension: Assess the risk profile of Brennholm Ferries as a partner";
 
 fn react(history: &Value, extra: &[(&str, Value)]) -> String {
@@ -246,58 +250,109 @@ fn a_turn_searches_first_with_the_words_of_the_goal() {
     assert!(reply.starts_with("Thought: "), "{reply}");
     assert!(reply.contains("\nAction: document-search\n"), "{reply}");
     let args: Value = serde_json::from_str(reply.split("Args: ").nth(1).unwrap()).unwrap();
-    assert_eq!(
-        args,
-        json!({"query": "Financial Brennholm Ferries risk profile partner"})
-    );
+    assert_eq!(args, json!({"query": "Financial Brennholm Ferries"}));
 }
 
 #[test]
-fn a_turn_looks_elsewhere_when_the_first_search_found_little() {
+fn a_turn_looks_further_while_little_was_found() {
     for little in [
         "No results.",
         "error: the index is locked",
         "[1] A (doc:a)\nNothing of use.",
     ] {
-        let reply = react(&json!([step("document-search", "q", little)]), &[]);
+        // Another tool first, then wider words.
+        let mut history = vec![step("document-search", NARROW, little)];
+        let reply = react(&json!(history), &[]);
         assert!(
             reply.contains("\nAction: knowledge-query\n"),
             "{little}: {reply}"
         );
+        assert!(
+            reply.contains(&format!("{{\"query\":\"{NARROW}\"}}")),
+            "{little}: {reply}"
+        );
+        history.push(step("knowledge-query", NARROW, "No facts."));
+        let reply = react(&json!(history), &[]);
+        assert!(
+            reply.contains("\nAction: document-search\n"),
+            "{little}: {reply}"
+        );
+        assert!(
+            reply.contains(&format!("{{\"query\":\"{WIDE}\"}}")),
+            "{little}: {reply}"
+        );
+        history.push(step("document-search", WIDE, little));
+        assert!(
+            react(&json!(history), &[]).contains("Final Answer:"),
+            "{little}"
+        );
     }
-    let both = json!([
-        step("document-search", "q", SEARCHED),
-        step("knowledge-query", "q", FACTS)
+    let enough = json!([
+        step("document-search", NARROW, SEARCHED),
+        step("knowledge-query", NARROW, FACTS)
     ]);
-    assert!(react(&both, &[]).contains("Final Answer:"));
+    assert!(react(&enough, &[]).contains("Final Answer:"));
 }
 
 #[test]
-fn a_turn_reads_the_best_source_in_full_if_it_has_only_an_excerpt() {
-    let excerpt = "[1] Accounts of Brennholm Ferries (doc:accounts)\n… financial debt of Brennholm Ferries rose …\n";
-    let history = json!([
-        step("document-search", "q", excerpt),
-        step("knowledge-query", "q", FACTS)
-    ]);
-    let reply = react(&history, &[]);
+fn steps_that_called_no_tool_are_not_taken_for_findings() {
+    let planned = json!({"thought": "t", "action": "decompose", "arguments": {},
+        "observation": "No fan-out: the financial matter of Brennholm Ferries is one goal."});
+    let reply = react(&json!([planned]), &[]);
+    assert!(reply.contains("\nAction: document-search\n"), "{reply}");
+    let reply = react(&json!([planned]), &[("last", json!(true))]);
+    assert!(reply.contains("Nothing was found"), "{reply}");
+}
+
+#[test]
+fn a_turn_reads_in_full_what_it_has_only_an_excerpt_of() {
+    let excerpt = "[1] Accounts of Brennholm Ferries (doc:accounts)\n\
+                   … financial debt of Brennholm Ferries rose …\n";
+    let mut history = vec![
+        step("document-search", NARROW, excerpt),
+        step("knowledge-query", NARROW, FACTS),
+        step("document-search", WIDE, "No results."),
+    ];
+    let reply = react(&json!(history), &[]);
     assert!(
         reply.contains("Action: document-fetch\nArgs: {\"uri\":\"doc:accounts\"}"),
         "{reply}"
     );
-    let history = json!([
-        step("document-search", "q", excerpt),
-        step("knowledge-query", "q", FACTS),
-        step(
-            "document-fetch",
-            "doc:accounts",
-            "The financial debt of Brennholm Ferries rose to 58 million."
-        ),
-    ]);
-    let reply = react(&history, &[]);
+    let whole = "Accounts of Brennholm Ferries (doc:accounts)\n\n\
+                 The financial debt of Brennholm Ferries rose to 58 million.";
+    history.push(step("document-fetch", "doc:accounts", whole));
+    let reply = react(&json!(history), &[]);
     assert!(
         reply.contains("> The financial debt of Brennholm Ferries rose to 58 million."),
         "{reply}"
     );
+}
+
+#[test]
+fn a_document_on_the_topic_is_read_in_full_where_little_else_was_found() {
+    let found = "[1] Brennholm Ferries: review (doc:review)\n\
+                 A review of financial matters at Brennholm Ferries.\n";
+    let mut history = vec![
+        step("document-search", NARROW, found),
+        step("knowledge-query", NARROW, "No facts."),
+        step("document-search", WIDE, found),
+    ];
+    let reply = react(&json!(history), &[]);
+    assert!(reply.contains("Args: {\"uri\":\"doc:review\"}"), "{reply}");
+    let whole = "Brennholm Ferries: review (doc:review)\n\n\
+                 A review of financial matters at Brennholm Ferries.\n\n\
+                 ## Loans\nTwo loans end in May. Neither has been extended.\n\n\
+                 ## Fares\nFares rose by 3 percent.\n";
+    history.push(step("document-fetch", "doc:review", whole));
+    let reply = react(&json!(history), &[]);
+    // The document says what it is about; its sections need not say so again.
+    for expected in [
+        "> Two loans end in May. Neither has been extended.",
+        "> Fares rose by 3 percent.",
+        "under \"Loans\"",
+    ] {
+        assert!(reply.contains(expected), "{expected} is missing: {reply}");
+    }
 }
 
 #[test]
@@ -306,7 +361,7 @@ fn an_answer_quotes_what_is_about_the_goal_with_its_source_and_nothing_else() {
         step("document-search", "money", SEARCHED),
         step("knowledge-query", "money", FACTS)
     ]);
-    let reply = react(&history, &[]);
+    let reply = react(&history, &[("last", json!(true))]);
     println!("{reply}\n");
     let answer = reply.split("Final Answer: ").nth(1).unwrap();
     let given = format!("{SEARCHED}\n{FACTS}").replace('\n', " ");
@@ -357,15 +412,19 @@ fn the_answer_changes_with_the_dossier_and_with_the_goal() {
             step("knowledge-query", "q", "")
         ])
     };
-    let first = react(&history(SEARCHED), &[]);
+    let first = react(&history(SEARCHED), &[("last", json!(true))]);
     let changed = SEARCHED.replace("58 million", "19 million");
-    let second = react(&history(&changed), &[]);
+    let second = react(&history(&changed), &[("last", json!(true))]);
     assert!(first.contains("58 million") && !first.contains("19 million"));
     assert!(second.contains("19 million") && !second.contains("58 million"));
     let fleet = "Fleet dimension: Assess the risk profile of Brennholm Ferries as a partner";
     let third = react(
         &history(SEARCHED),
-        &[("goal", json!(fleet)), ("question", json!(fleet))],
+        &[
+            ("goal", json!(fleet)),
+            ("question", json!(fleet)),
+            ("last", json!(true)),
+        ],
     );
     assert!(third.contains("The fleet counts seven vessels."), "{third}");
     assert!(!third.contains("58 million"), "{third}");
@@ -378,7 +437,7 @@ fn where_nothing_is_found_it_says_so_and_where_it_looked() {
         step("document-search", "money", weather),
         step("knowledge-query", "money", "")
     ]);
-    let reply = react(&history, &[]);
+    let reply = react(&history, &[("last", json!(true))]);
     println!("{reply}\n");
     assert!(
         reply.contains("Nothing was found on \"Financial\""),
@@ -409,7 +468,7 @@ fn what_only_touches_the_goal_is_offered_as_such() {
         step("document-search", "q", near),
         step("knowledge-query", "q", "")
     ]);
-    let reply = react(&history, &[]);
+    let reply = react(&history, &[("last", json!(true))]);
     assert!(
         reply.contains("Nothing that was found mentions \"Financial\" itself"),
         "{reply}"
@@ -467,7 +526,11 @@ fn results() -> Value {
         ]);
         let reply = react(
             &history,
-            &[("goal", json!(goal)), ("question", json!(goal))],
+            &[
+                ("goal", json!(goal)),
+                ("question", json!(goal)),
+                ("last", json!(true)),
+            ],
         );
         reply.split("Final Answer: ").nth(1).unwrap().to_owned()
     };

@@ -98,14 +98,12 @@ pub(super) fn fetcher(tools: &[ToolInfo]) -> Option<Fetcher<'_>> {
 }
 
 impl Searcher<'_> {
-    /// The arguments of a call for this goal.
-    pub(super) fn arguments(&self, goal: &Goal) -> (String, String) {
+    /// The argument and what to put in it.
+    pub(super) fn argument(&self, goal: &Goal, query: String) -> (String, String) {
         let name = self.argument.name.as_str();
-        let value = match name {
-            "subject" | "entity" | "about" if !goal.subjects.is_empty() => {
-                goal.subjects[0].shown.clone()
-            }
-            _ => goal.query(),
+        let value = match (name, goal.subjects.first()) {
+            ("subject" | "entity" | "about", Some(subject)) => subject.shown.clone(),
+            _ => query,
         };
         (name.to_owned(), value)
     }

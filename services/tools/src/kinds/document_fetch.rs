@@ -25,7 +25,11 @@ impl DocumentFetch {
     async fn unknown(&self, call: &Call, uri: &str) -> Result<ToolResult, Error> {
         let name = uri.rsplit(':').next().unwrap_or(uri);
         let mut nearest: Vec<String> = Vec::new();
-        for hit in self.library.search(&call.collection, name, NEAREST * 3).await? {
+        for hit in self
+            .library
+            .search(&call.collection, name, NEAREST * 3)
+            .await?
+        {
             let named = format!("`{}`", hit.uri);
             if !nearest.contains(&named) && nearest.len() < NEAREST {
                 nearest.push(named);
@@ -53,29 +57,48 @@ impl ToolKind for DocumentFetch {
         let from = ToolArgument {
             name: "from".to_owned(),
             kind: "integer".to_owned(),
-            description: "characters to leave out at the beginning, for the rest of a long document"
-                .to_owned(),
+            description:
+                "characters to leave out at the beginning, for the rest of a long document"
+                    .to_owned(),
             required: false,
         };
-        vec![arguments::text("uri", "the document's URI, as a search gave it"), from]
+        vec![
+            arguments::text("uri", "the document's URI, as a search gave it"),
+            from,
+        ]
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {
         // Models copy the brackets of a listing along with the URI.
-        let uri = call.arguments.text("uri").trim().trim_matches(['(', ')', '<', '>', '`', '"']);
+        let uri = call
+            .arguments
+            .text("uri")
+            .trim()
+            .trim_matches(['(', ')', '<', '>', '`', '"']);
         let from = call.arguments.count("from").unwrap_or(0);
-        let Some(found) = self.library.fetch(&call.collection, uri, from, MOST).await? else {
+        let Some(found) = self
+            .library
+            .fetch(&call.collection, uri, from, MOST)
+            .await?
+        else {
             return self.unknown(&call, uri).await;
         };
         let mut content = format!("{} ({uri})\n\n{}", found.document.title, found.text);
         if found.after > 0 {
             let next = found.before + found.text.chars().count();
-            content.push_str(&format!(
+            content += &format!(
                 "\n\n[{} more characters were cut; call again with `from` {next} for the rest]",
                 found.after
-            ));
+            );
         }
-        let sources = vec![Source { uri: uri.to_owned(), title: found.document.title }];
-        Ok(ToolResult { content, sources, ..ToolResult::default() })
+        let sources = vec![Source {
+            uri: uri.to_owned(),
+            title: found.document.title,
+        }];
+        Ok(ToolResult {
+            content,
+            sources,
+            ..ToolResult::default()
+        })
     }
 }

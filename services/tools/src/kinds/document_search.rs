@@ -29,15 +29,24 @@ impl ToolKind for DocumentSearch {
     }
 
     fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
-        vec![arguments::text("query", "words to look for in the loaded documents")]
+        vec![arguments::text(
+            "query",
+            "words to look for in the loaded documents",
+        )]
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {
         let query = call.arguments.text("query");
-        let hits = self.library.search(&call.collection, query, call.limit(LIMIT)).await?;
+        let hits = self
+            .library
+            .search(&call.collection, query, call.limit(LIMIT))
+            .await?;
         if hits.is_empty() {
             let content = nothing(&self.library, &call.collection, "passages", query).await?;
-            return Ok(ToolResult { content, ..ToolResult::default() });
+            return Ok(ToolResult {
+                content,
+                ..ToolResult::default()
+            });
         }
         let mut passages = Vec::with_capacity(hits.len());
         let mut sources: Vec<Source> = Vec::new();
@@ -48,9 +57,16 @@ impl ToolKind for DocumentSearch {
             };
             passages.push(format!("[{}] {place} ({})\n{}", at + 1, hit.uri, hit.text));
             if !sources.iter().any(|source| source.uri == hit.uri) {
-                sources.push(Source { uri: hit.uri, title: hit.title });
+                sources.push(Source {
+                    uri: hit.uri,
+                    title: hit.title,
+                });
             }
         }
-        Ok(ToolResult { content: passages.join("\n\n"), sources, ..ToolResult::default() })
+        Ok(ToolResult {
+            content: passages.join("\n\n"),
+            sources,
+            ..ToolResult::default()
+        })
     }
 }

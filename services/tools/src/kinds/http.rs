@@ -44,7 +44,11 @@ impl Http {
     }
 
     async fn send(&self, call: &Call, target: &Target) -> Result<Response, reqwest::Error> {
-        let client = if is_loopback(&target.url) { &self.direct } else { &self.client };
+        let client = if is_loopback(&target.url) {
+            &self.direct
+        } else {
+            &self.client
+        };
         let mut url = target.url.clone();
         let mut body = None;
         if target.sends_body() {
@@ -98,14 +102,23 @@ impl ToolKind for Http {
         let response = match self.send(&call, &target).await {
             Ok(response) => response,
             Err(error) => {
-                return Ok(ToolResult::error(format!("no answer from `{host}`: {}", cause(&error))));
+                return Ok(ToolResult::error(format!(
+                    "no answer from `{host}`: {}",
+                    cause(&error)
+                )));
             }
         };
         match answer(response, &host).await {
             Ok(content) => {
-                let sources =
-                    vec![Source { uri: target.url.to_string(), title: call.tool.name.clone() }];
-                Ok(ToolResult { content, sources, ..ToolResult::default() })
+                let sources = vec![Source {
+                    uri: target.url.to_string(),
+                    title: call.tool.name.clone(),
+                }];
+                Ok(ToolResult {
+                    content,
+                    sources,
+                    ..ToolResult::default()
+                })
             }
             Err(reason) => Ok(ToolResult::error(reason)),
         }
@@ -131,7 +144,10 @@ impl Target {
                 tool.name
             ));
         }
-        Ok(Self { url: parsed, method: method(tool)? })
+        Ok(Self {
+            url: parsed,
+            method: method(tool)?,
+        })
     }
 
     fn sends_body(&self) -> bool {
@@ -140,7 +156,11 @@ impl Target {
 }
 
 fn method(tool: &ToolItem) -> Result<Method, String> {
-    let name = tool.method.as_deref().unwrap_or_default().to_ascii_uppercase();
+    let name = tool
+        .method
+        .as_deref()
+        .unwrap_or_default()
+        .to_ascii_uppercase();
     match name.as_str() {
         "" | "GET" => Ok(Method::GET),
         "HEAD" => Ok(Method::HEAD),
@@ -178,19 +198,27 @@ fn is_loopback(url: &Url) -> bool {
 async fn answer(response: Response, host: &str) -> Result<String, String> {
     let status = response.status();
     if status.is_redirection() {
-        let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
+        let to = response
+            .headers()
+            .get(LOCATION)
+            .and_then(|to| to.to_str().ok());
         return Err(format!(
             "`{host}` redirects to `{}`, which is not followed; the tool's `url` must be the final address",
             to.unwrap_or("nowhere")
         ));
     }
-    let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let media_type = media_type.unwrap_or_default().to_ascii_lowercase();
     let (bytes, is_cut) = read(response, MAX_ANSWER)
         .await
         .map_err(|error| format!("the answer of `{host}` broke off: {}", cause(&error)))?;
     if !is_text(&media_type, &bytes, is_cut) {
-        return Err(format!("`{host}` answered with `{media_type}`, which is not text"));
+        return Err(format!(
+            "`{host}` answered with `{media_type}`, which is not text"
+        ));
     }
     let mut text = decoded(&bytes, &media_type);
     if media_type.starts_with("text/html") {
@@ -198,10 +226,12 @@ async fn answer(response: Response, host: &str) -> Result<String, String> {
     }
     if !status.is_success() {
         let quoted: String = text.chars().take(MAX_QUOTED).collect();
-        return Err(format!("`{host}` answered {status}: {}", quoted.trim()).trim_end().to_owned());
+        return Err(format!("`{host}` answered {status}: {}", quoted.trim())
+            .trim_end()
+            .to_owned());
     }
     if is_cut {
-        text.push_str(&format!("\n\n[the answer was cut after {MAX_ANSWER} bytes]"));
+        text += &format!("\n\n[the answer was cut after {MAX_ANSWER} bytes]");
     }
     Ok(text)
 }
@@ -222,7 +252,9 @@ async fn read(mut response: Response, most: usize) -> Result<(Vec<u8>, bool), re
 
 fn is_text(media_type: &str, bytes: &[u8], is_cut: bool) -> bool {
     if media_type.starts_with("text/")
-        || ["json", "xml", "csv", "yaml", "turtle", "urlencoded"].iter().any(|t| media_type.contains(t))
+        || ["json", "xml", "csv", "yaml", "turtle", "urlencoded"]
+            .iter()
+            .any(|t| media_type.contains(t))
     {
         return true;
     }
@@ -236,9 +268,15 @@ fn is_text(media_type: &str, bytes: &[u8], is_cut: bool) -> bool {
 
 fn decoded(bytes: &[u8], media_type: &str) -> String {
     let label = media_type.split_once("charset=").map(|(_, rest)| rest);
-    let label = label.and_then(|rest| rest.split(';').next()).map(|l| l.trim().trim_matches('"'));
+    let label = label
+        .and_then(|rest| rest.split(';').next())
+        .map(|l| l.trim().trim_matches('"'));
     let encoding = label.and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()));
-    encoding.unwrap_or(encoding_rs::UTF_8).decode(bytes).0.into_owned()
+    encoding
+        .unwrap_or(encoding_rs::UTF_8)
+        .decode(bytes)
+        .0
+        .into_owned()
 }
 
 /// The innermost reason, which is the one that tells a person something. The address is left out:
@@ -283,7 +321,11 @@ mod tests {
             (Some("DELETE"), false, true),
             (Some("BREW"), false, true),
         ] {
-            assert_eq!(http.has_side_effects(&tool(method, None, declared)), expected, "{method:?}");
+            assert_eq!(
+                http.has_side_effects(&tool(method, None, declared)),
+                expected,
+                "{method:?}"
+            );
         }
     }
 
@@ -291,11 +333,25 @@ mod tests {
     fn a_bad_item_is_named() {
         for (method, url, expected) in [
             (None, None, "tool `t` has no `url`"),
-            (None, Some("nowhere"), "tool `t` has the bad `url` `nowhere`"),
-            (None, Some("file:///etc/passwd"), "neither `http` nor `https`"),
-            (Some("BREW"), Some("http://e.org"), "unknown `method` `BREW`"),
+            (
+                None,
+                Some("nowhere"),
+                "tool `t` has the bad `url` `nowhere`",
+            ),
+            (
+                None,
+                Some("file:///etc/passwd"),
+                "neither `http` nor `https`",
+            ),
+            (
+                Some("BREW"),
+                Some("http://e.org"),
+                "unknown `method` `BREW`",
+            ),
         ] {
-            let reason = Target::of(&tool(method, url, false)).err().unwrap_or_default();
+            let reason = Target::of(&tool(method, url, false))
+                .err()
+                .unwrap_or_default();
             assert!(reason.contains(expected), "{reason}");
         }
     }

@@ -10,8 +10,11 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Metadata services outside the link-local ranges.
-const METADATA_V4: &[Ipv4Addr] =
-    &[Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
+const METADATA_V4: &[Ipv4Addr] = &[
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(192, 0, 0, 192),
+];
 const METADATA_V6: &[Ipv6Addr] = &[
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
@@ -37,7 +40,10 @@ fn allowed(
     host: &str,
     found: Vec<SocketAddr>,
 ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
-    let refused = found.iter().map(SocketAddr::ip).find(|address| is_refused(*address));
+    let refused = found
+        .iter()
+        .map(SocketAddr::ip)
+        .find(|address| is_refused(*address));
     let addresses: Vec<_> = found.into_iter().filter(|a| !is_refused(a.ip())).collect();
     match refused {
         Some(address) if addresses.is_empty() => Err(format!(
@@ -75,7 +81,9 @@ fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let is_translated = address.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
     let [a, b] = high.to_be_bytes();
     let [c, d] = low.to_be_bytes();
-    address.to_ipv4_mapped().or(is_translated.then_some(Ipv4Addr::new(a, b, c, d)))
+    address
+        .to_ipv4_mapped()
+        .or(is_translated.then_some(Ipv4Addr::new(a, b, c, d)))
 }
 
 #[cfg(test)]
@@ -107,12 +115,17 @@ mod tests {
     #[test]
     fn a_name_keeps_its_allowed_addresses_and_says_why_none_is_left() {
         let found = |addresses: &[&str]| -> Vec<SocketAddr> {
-            addresses.iter().map(|a| SocketAddr::new(a.parse().unwrap(), 0)).collect()
+            addresses
+                .iter()
+                .map(|a| SocketAddr::new(a.parse().unwrap(), 0))
+                .collect()
         };
         let kept = allowed("h", found(&["169.254.169.254", "10.0.0.1"])).unwrap();
         assert_eq!(kept, found(&["10.0.0.1"]));
         assert_eq!(
-            allowed("h", found(&["169.254.169.254"])).unwrap_err().to_string(),
+            allowed("h", found(&["169.254.169.254"]))
+                .unwrap_err()
+                .to_string(),
             "`h` leads to 169.254.169.254, a link-local or metadata address, which is refused"
         );
     }

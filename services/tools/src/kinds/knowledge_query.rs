@@ -28,6 +28,7 @@ const LOOKED_AT: usize = 300;
 /// Nameless nodes that are written out, and statements of each.
 const NAMELESS: usize = 40;
 const NAMELESS_PARTS: usize = 8;
+const RDF_FIRST: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#first";
 /// Most characters of one value.
 const MAX_VALUE: usize = 600;
 
@@ -61,29 +62,49 @@ impl KnowledgeQuery {
         let is_subject = query == OUT;
         let place = if is_subject { "s" } else { "o" };
         let bindings = [("g", Term::iri(graph)), (place, Term::iri(term))];
-        let answer = self.graph.query(query, &bindings, QueryOptions::default()).await?;
+        let answer = self
+            .graph
+            .query(query, &bindings, QueryOptions::default())
+            .await?;
         let Answer::Solutions(found) = answer else {
             return Ok(Vec::new());
         };
         let mut statements = Vec::with_capacity(found.rows.len().min(LOOKED_AT));
         for row in 0..found.rows.len() {
-            let Some(predicate) = found.text(row, "p").map(str::to_owned) else { continue };
+            let Some(predicate) = found.text(row, "p").map(str::to_owned) else {
+                continue;
+            };
             let (subject, object) = if is_subject {
-                let object = found.column("o").and_then(|column| found.rows[row][column].clone());
+                let object = found
+                    .column("o")
+                    .and_then(|column| found.rows[row][column].clone());
                 (Some(term.to_owned()), object)
             } else {
-                (found.text(row, "s").map(str::to_owned), Some(Term::iri(term)))
+                (
+                    found.text(row, "s").map(str::to_owned),
+                    Some(Term::iri(term)),
+                )
             };
             if let (Some(subject), Some(object)) = (subject, object) {
-                statements.push(Statement { subject, predicate, object });
+                statements.push(Statement {
+                    subject,
+                    predicate,
+                    object,
+                });
             }
         }
         Ok(statements)
     }
 
-    async fn about(&self, graph: &str, entity: &str) -> Result<Vec<Statement>, agentfleet_graph::Error> {
+    async fn about(
+        &self,
+        graph: &str,
+        entity: &str,
+    ) -> Result<Vec<Statement>, agentfleet_graph::Error> {
         let mut all = without_translations(self.statements(graph, entity, OUT).await?);
-        all.extend(self.statements(graph, entity, IN).await?);
+        let incoming = self.statements(graph, entity, IN).await?;
+        // That something is an item of a list says nothing about it.
+        all.extend(incoming.into_iter().filter(|s| s.predicate != RDF_FIRST));
         Ok(all)
     }
 
@@ -110,7 +131,10 @@ impl KnowledgeQuery {
         for statements in &mut found {
             // Those that speak of what was asked first; types, which say least, last.
             statements.sort_by_cached_key(|s| {
-                (std::cmp::Reverse(covered(&words, &names.line(s))), s.predicate == RDF_TYPE)
+                (
+                    std::cmp::Reverse(covered(&words, &names.line(s))),
+                    s.predicate == RDF_TYPE,
+                )
             });
         }
         Ok(names.lines(found, call.limit(LIMIT)))
@@ -131,7 +155,11 @@ impl From<Error> for Failure {
 
 impl From<agentfleet_graph::Error> for Failure {
     fn from(error: agentfleet_graph::Error) -> Self {
-        if error.retry().is_some() { Self::Fault(error.into()) } else { Self::Query(error) }
+        if error.retry().is_some() {
+            Self::Fault(error.into())
+        } else {
+            Self::Query(error)
+        }
     }
 }
 
@@ -142,12 +170,18 @@ impl ToolKind for KnowledgeQuery {
     }
 
     fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
-        vec![arguments::text("question", "a question that names the things to look up")]
+        vec![arguments::text(
+            "question",
+            "a question that names the things to look up",
+        )]
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {
         let question = call.arguments.text("question");
-        let mut entities = self.library.entities(&call.collection, question, ENTITIES).await?;
+        let mut entities = self
+            .library
+            .entities(&call.collection, question, ENTITIES)
+            .await?;
         let best = entities.first().map_or(0.0, |entity| entity.score);
         entities.retain(|entity| entity.score >= best * RELEVANT);
         let lines = match self.lines(&call, question, &entities).await {
@@ -157,23 +191,36 @@ impl ToolKind for KnowledgeQuery {
         };
         if lines.is_empty() {
             let content = nothing(&self.library, &call.collection, "facts", question).await?;
-            return Ok(ToolResult { content, ..ToolResult::default() });
+            return Ok(ToolResult {
+                content,
+                ..ToolResult::default()
+            });
         }
         let shown: HashSet<&str> = lines.iter().map(|(subject, _)| subject.as_str()).collect();
         let mut sources: Vec<Source> = Vec::new();
         for entity in &entities {
             if sources.iter().all(|source| source.uri != entity.document) {
                 let title = entity.document_title.clone();
-                sources.push(Source { uri: entity.document.clone(), title });
+                sources.push(Source {
+                    uri: entity.document.clone(),
+                    title,
+                });
             }
         }
         for entity in entities {
             if shown.contains(entity.uri.as_str()) && !is_blank(&entity.uri) {
-                sources.push(Source { uri: entity.uri, title: entity.label });
+                sources.push(Source {
+                    uri: entity.uri,
+                    title: entity.label,
+                });
             }
         }
         let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
-        Ok(ToolResult { content: lines.join("\n"), sources, ..ToolResult::default() })
+        Ok(ToolResult {
+            content: lines.join("\n"),
+            sources,
+            ..ToolResult::default()
+        })
     }
 }
 
@@ -193,12 +240,17 @@ impl Names {
         for statements in found {
             let mut taken = 0;
             for statement in statements {
-                if self.is_redundant(&statement) || !seen.insert(statement.clone()) {
+                let line = (statement.subject.clone(), self.line(&statement));
+                // Different terms may have the same name: `rdfs:Class` and `owl:Class`.
+                if self.is_redundant(&statement) || !seen.insert(line.clone()) {
                     continue;
                 }
                 taken += 1;
-                let line = (statement.subject.clone(), self.line(&statement));
-                if taken <= share { first.push(line) } else { rest.push(line) }
+                if taken <= share {
+                    first.push(line);
+                } else {
+                    rest.push(line);
+                }
             }
         }
         first.truncate(limit);
@@ -208,7 +260,11 @@ impl Names {
     }
 
     fn line(&self, statement: &Statement) -> String {
-        let Statement { subject, predicate, object } = statement;
+        let Statement {
+            subject,
+            predicate,
+            object,
+        } = statement;
         format!(
             "- {} | {} | {} [{subject}]",
             self.subject(subject, predicate),
@@ -225,7 +281,11 @@ impl Names {
     }
 
     fn subject(&self, iri: &str, but: &str) -> String {
-        if is_blank(iri) { self.written_out(iri, Some(but)) } else { self.of(iri) }
+        if is_blank(iri) {
+            self.written_out(iri, Some(but))
+        } else {
+            self.of(iri)
+        }
     }
 
     fn object(&self, term: &Term) -> String {
@@ -246,6 +306,14 @@ impl Names {
         }
     }
 
+    /// An object inside a nameless node: one level is written out, deeper ones are named only.
+    fn value(&self, term: &Term) -> String {
+        match term.kind {
+            TermType::Literal => shortened(&term.value),
+            TermType::Iri | TermType::Blank | TermType::Triple => self.of(&term.iri),
+        }
+    }
+
     fn of(&self, iri: &str) -> String {
         match self.labels.get(iri).map(String::as_str) {
             Some(label) if !label.is_empty() => label.to_owned(),
@@ -262,22 +330,22 @@ impl Names {
         let Some(statements) = self.nameless.get(iri) else {
             return self.of(iri);
         };
+        if let Some(first) = statements.iter().find(|s| s.predicate == RDF_FIRST) {
+            return format!("a list that begins with {}", self.value(&first.object));
+        }
         let kind = statements.iter().find(|s| s.predicate == RDF_TYPE);
         let kind = kind.map_or_else(|| "something".to_owned(), |s| self.of(&s.object.iri));
         let parts: Vec<String> = statements
             .iter()
             .filter(|s| s.predicate != RDF_TYPE && Some(s.predicate.as_str()) != but)
             .take(NAMELESS_PARTS)
-            .map(|s| {
-                let value = match s.object.kind {
-                    TermType::Literal => shortened(&s.object.value),
-                    // One level is written out; deeper ones are named only.
-                    _ => self.of(&s.object.iri),
-                };
-                format!("{}: {value}", self.of(&s.predicate))
-            })
+            .map(|s| format!("{}: {}", self.of(&s.predicate), self.value(&s.object)))
             .collect();
-        if parts.is_empty() { kind } else { format!("{kind} ({})", parts.join("; ")) }
+        if parts.is_empty() {
+            kind
+        } else {
+            format!("{kind} ({})", parts.join("; "))
+        }
     }
 }
 
@@ -306,7 +374,13 @@ fn nameless_nodes<'s>(statements: impl Iterator<Item = &'s Statement>) -> BTreeS
 
 fn named_iris<'s>(statements: impl Iterator<Item = &'s Statement>) -> Vec<String> {
     let all: BTreeSet<&str> = statements
-        .flat_map(|s| [s.subject.as_str(), s.predicate.as_str(), s.object.iri.as_str()])
+        .flat_map(|s| {
+            [
+                s.subject.as_str(),
+                s.predicate.as_str(),
+                s.object.iri.as_str(),
+            ]
+        })
         .filter(|iri| !iri.is_empty())
         .collect();
     all.into_iter().map(str::to_owned).collect()

@@ -13,7 +13,6 @@ pub(crate) use document_fetch::DocumentFetch;
 pub(crate) use document_search::DocumentSearch;
 pub(crate) use http::Http;
 pub(crate) use knowledge_query::KnowledgeQuery;
-pub use model::{PromptRenderer, RenderedPrompt};
 pub(crate) use prompt::Prompt;
 pub(crate) use text_completion::TextCompletion;
 
@@ -40,7 +39,10 @@ pub(crate) struct Call {
 impl Call {
     /// Most results to return.
     fn limit(&self, otherwise: usize) -> usize {
-        let asked = self.tool.limit.and_then(|limit| usize::try_from(limit).ok());
+        let asked = self
+            .tool
+            .limit
+            .and_then(|limit| usize::try_from(limit).ok());
         asked.unwrap_or(otherwise).clamp(1, 1_000)
     }
 }
@@ -75,7 +77,10 @@ async fn nothing(
     if collections.is_empty() {
         return Ok("No documents have been loaded yet, into any collection.".to_owned());
     }
-    let text = if collections.iter().any(|known| known.name == collection.as_str()) {
+    let text = if collections
+        .iter()
+        .any(|known| known.name == collection.as_str())
+    {
         format!("No {what} of collection `{collection}` match `{asked}`.")
     } else {
         format!("No documents have been loaded into collection `{collection}`.")
@@ -85,5 +90,8 @@ async fn nothing(
         count => format!("`{}` ({count} documents)", known.name),
     };
     let names: Vec<String> = collections.iter().map(counted).collect();
-    Ok(format!("{text} These collections exist: {}.", names.join(", ")))
+    Ok(format!(
+        "{text} These collections exist: {}.",
+        names.join(", ")
+    ))
 }

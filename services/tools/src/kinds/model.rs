@@ -1,25 +1,12 @@
-//! What the kinds that ask a model share: rendering a prompt, the profile of an operation, the call
-//! and its price.
+//! What the kinds that ask a model share: the profile of an operation, the call and its price.
 
 use super::Call;
 use crate::{Error, ToolResult};
+use agentfleet_config::prompts::Rendered;
 use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation, Retry};
-use agentfleet_schema::config::{ModelProfile, PromptItem};
+use agentfleet_schema::config::ModelProfile;
 use agentfleet_schema::records::Usage;
 use serde_json::Value;
-use std::sync::Arc;
-
-/// A prompt with its variables filled in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RenderedPrompt {
-    /// May be empty: then there is no system message.
-    pub system: String,
-    pub user: String,
-}
-
-/// Renders a prompt item with variables (a JSON object), or says in a sentence why it cannot.
-pub type PromptRenderer =
-    Arc<dyn Fn(&PromptItem, &Value) -> Result<RenderedPrompt, String> + Send + Sync>;
 
 /// Asks the model. Failures that may pass are errors, so that the step is tried again; others are
 /// told to the agent.
@@ -28,17 +15,19 @@ pub(super) async fn ask(
     call: &Call,
     operation: Operation,
     profile_key: &str,
-    prompt: RenderedPrompt,
+    prompt: Rendered,
     inputs: Value,
 ) -> Result<ToolResult, Error> {
     let profiles = &call.context.config.profiles;
-    let profile = profiles.get(profile_key).or_else(|| profiles.get(operation.as_str()));
+    let profile = profiles
+        .get(profile_key)
+        .or_else(|| profiles.get(operation.as_str()));
     let profile = profile.cloned().unwrap_or_default();
     let mut messages = Vec::with_capacity(2);
     if !prompt.system.trim().is_empty() {
         messages.push(Message::System(prompt.system));
     }
-    messages.push(Message::User(prompt.user));
+    messages.push(Message::User(prompt.prompt));
     let request = ModelRequest {
         operation,
         messages,

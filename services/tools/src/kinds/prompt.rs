@@ -3,9 +3,10 @@
 //! A prompt that declares `response-type` `json` must be answered with JSON; what stands around it
 //! is taken off, and an answer that is none is an error.
 
-use super::model::{PromptRenderer, ask};
+use super::model::ask;
 use super::{Call, ToolKind};
 use crate::{Error, ToolResult};
+use agentfleet_config::prompts::render;
 use agentfleet_models::{ChatModel, Operation};
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
@@ -14,12 +15,11 @@ use std::sync::Arc;
 
 pub(crate) struct Prompt {
     model: Arc<dyn ChatModel>,
-    render: PromptRenderer,
 }
 
 impl Prompt {
-    pub(crate) fn new(model: Arc<dyn ChatModel>, render: PromptRenderer) -> Self {
-        Self { model, render }
+    pub(crate) fn new(model: Arc<dyn ChatModel>) -> Self {
+        Self { model }
     }
 }
 
@@ -49,19 +49,27 @@ impl ToolKind for Prompt {
             )));
         };
         let inputs = variables(&call);
-        let prompt = match (self.render)(item, &inputs) {
+        let prompt = match render(key, item, &inputs) {
             Ok(prompt) => prompt,
-            Err(reason) => return Ok(ToolResult::error(format!("prompt `{key}`: {reason}"))),
+            Err(error) => return Ok(ToolResult::error(error.to_string())),
         };
         let wants_json = item.response_type == "json";
         let result = ask(&*self.model, &call, Operation::Prompt, key, prompt, inputs).await?;
-        Ok(if wants_json && !result.is_error { as_json(key, result) } else { result })
+        Ok(if wants_json && !result.is_error {
+            as_json(key, result)
+        } else {
+            result
+        })
     }
 }
 
 /// The arguments, with those that may be left out as `null`, because a template names them all.
 fn variables(call: &Call) -> Value {
-    let absent = call.tool.arguments.iter().map(|a| (a.name.clone(), Value::Null));
+    let absent = call
+        .tool
+        .arguments
+        .iter()
+        .map(|a| (a.name.clone(), Value::Null));
     let mut variables: Map<String, Value> = absent.collect();
     for (name, value) in call.arguments.iter() {
         variables.insert(name.to_owned(), value.clone());
@@ -78,8 +86,15 @@ fn as_json(key: &str, result: ToolResult) -> ToolResult {
         .unwrap_or(text)
         .trim();
     if serde_json::from_str::<Value>(inner).is_ok() {
-        return ToolResult { content: inner.to_owned(), ..result };
+        return ToolResult {
+            content: inner.to_owned(),
+            ..result
+        };
     }
     let content = format!("prompt `{key}` asks for JSON and the model answered: {text}");
-    ToolResult { content, is_error: true, ..result }
+    ToolResult {
+        content,
+        is_error: true,
+        ..result
+    }
 }

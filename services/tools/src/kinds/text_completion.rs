@@ -2,9 +2,10 @@
 //!
 //! The prompt item `question` frames it where there is one; else the question is sent as it is.
 
-use super::model::{PromptRenderer, RenderedPrompt, ask};
+use super::model::ask;
 use super::{Call, ToolKind};
 use crate::{Error, ToolResult, arguments};
+use agentfleet_config::prompts::{Rendered, render};
 use agentfleet_models::{ChatModel, Operation};
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
@@ -13,12 +14,11 @@ use std::sync::Arc;
 
 pub(crate) struct TextCompletion {
     model: Arc<dyn ChatModel>,
-    render: PromptRenderer,
 }
 
 impl TextCompletion {
-    pub(crate) fn new(model: Arc<dyn ChatModel>, render: PromptRenderer) -> Self {
-        Self { model, render }
+    pub(crate) fn new(model: Arc<dyn ChatModel>) -> Self {
+        Self { model }
     }
 }
 
@@ -37,14 +37,23 @@ impl ToolKind for TextCompletion {
         let inputs = json!({ "question": question });
         let key = Operation::Complete.as_str();
         let prompt = match call.context.config.prompts.get(key) {
-            Some(item) => match (self.render)(item, &inputs) {
+            Some(item) => match render(key, item, &inputs) {
                 Ok(prompt) => prompt,
-                Err(reason) => {
-                    return Ok(ToolResult::error(format!("prompt `{key}`: {reason}")));
-                }
+                Err(error) => return Ok(ToolResult::error(error.to_string())),
             },
-            None => RenderedPrompt { system: String::new(), user: question.to_owned() },
+            None => Rendered {
+                system: String::new(),
+                prompt: question.to_owned(),
+            },
         };
-        ask(&*self.model, &call, Operation::Complete, key, prompt, inputs).await
+        ask(
+            &*self.model,
+            &call,
+            Operation::Complete,
+            key,
+            prompt,
+            inputs,
+        )
+        .await
     }
 }

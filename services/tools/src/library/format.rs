@@ -12,8 +12,8 @@ use std::path::Path;
 /// The file types that are read, by extension; files without one are read if they are text.
 pub const EXTENSIONS: &[&str] = &[
     "md", "markdown", "mdown", "mkd", "mdx", "html", "htm", "xhtml", "txt", "text", "rst", "adoc",
-    "asciidoc", "org", "log", "csv", "tsv", "tab", "ttl", "turtle", "nt", "nq", "trig", "n3", "rdf",
-    "rdfs", "owl", "jsonld", "xml",
+    "asciidoc", "org", "log", "csv", "tsv", "tab", "ttl", "turtle", "nt", "nq", "trig", "n3",
+    "rdf", "rdfs", "owl", "jsonld", "xml",
 ];
 
 /// A document read whole.
@@ -57,7 +57,10 @@ pub(crate) enum Format {
 impl Format {
     /// Decides by the extension and, where that is not enough, by the first bytes.
     pub(crate) fn of(path: &Path, head: &[u8]) -> Result<Self, Halt> {
-        let extension = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        let extension = path
+            .extension()
+            .and_then(|e| e.to_str())
+            .map(str::to_ascii_lowercase);
         let format = match extension.as_deref() {
             Some("md" | "markdown" | "mdown" | "mkd" | "mdx") => Self::Markdown,
             Some("html" | "htm" | "xhtml") => Self::Html,
@@ -68,11 +71,15 @@ impl Format {
             Some("nq") => Self::Rdf(RdfFormat::NQuads),
             Some("trig") => Self::Rdf(RdfFormat::TriG),
             Some("n3") => Self::Rdf(RdfFormat::N3),
-            Some("jsonld") => Self::Rdf(RdfFormat::JsonLd { profile: JsonLdProfileSet::empty() }),
+            Some("jsonld") => Self::Rdf(RdfFormat::JsonLd {
+                profile: JsonLdProfileSet::empty(),
+            }),
             Some("rdf" | "rdfs" | "owl") => Self::Rdf(ontology(head)),
             Some("xml") => xml(head)?,
             Some("json") => {
-                return Err(Halt::unreadable("plain JSON is not read; JSON-LD is, as `.jsonld`"));
+                return Err(Halt::unreadable(
+                    "plain JSON is not read; JSON-LD is, as `.jsonld`",
+                ));
             }
             Some(other) => {
                 return Err(Halt::unreadable(format!("has the unknown type `.{other}`")));
@@ -92,7 +99,11 @@ impl Format {
             Self::Markdown => "text/markdown",
             Self::Html => "text/html",
             Self::Text => "text/plain",
-            Self::Rows if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("csv")) => {
+            Self::Rows
+                if path
+                    .extension()
+                    .is_some_and(|e| e.eq_ignore_ascii_case("csv")) =>
+            {
                 "text/csv"
             }
             Self::Rows => "text/tab-separated-values",
@@ -113,7 +124,11 @@ impl Format {
 pub(crate) fn decode(bytes: &[u8], format: Format) -> Result<Cow<'_, str>, Halt> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);
-        return if broken { Err(not_text(encoding.name())) } else { Ok(text) };
+        return if broken {
+            Err(not_text(encoding.name()))
+        } else {
+            Ok(text)
+        };
     }
     let error = match std::str::from_utf8(bytes) {
         Ok(text) => return Ok(Cow::Borrowed(text)),
@@ -123,9 +138,15 @@ pub(crate) fn decode(bytes: &[u8], format: Format) -> Result<Cow<'_, str>, Halt>
         && let Some(encoding) = declared(bytes)
     {
         let (text, broken) = encoding.decode_without_bom_handling(bytes);
-        return if broken { Err(not_text(encoding.name())) } else { Ok(text) };
+        return if broken {
+            Err(not_text(encoding.name()))
+        } else {
+            Ok(text)
+        };
     }
-    let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = bytes[..error.valid_up_to()]
+        .split(|byte| *byte == b'\n')
+        .count();
     Err(Halt::unreadable(format!("line {line} is not UTF-8 text")))
 }
 
@@ -135,7 +156,10 @@ pub(crate) fn title_from(path: &str) -> String {
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let words = stem.replace(['-', '_'], " ");
     let mut chars = words.chars();
-    chars.next().map_or_else(|| name.to_owned(), |first| first.to_uppercase().chain(chars).collect())
+    chars.next().map_or_else(
+        || name.to_owned(),
+        |first| first.to_uppercase().chain(chars).collect(),
+    )
 }
 
 fn not_text(encoding: &str) -> Halt {
@@ -148,7 +172,7 @@ fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
     let (_, rest) = head.split_once("charset=")?;
     let label = rest.trim_start_matches(['"', '\'']);
     let end = label.find(|c: char| !c.is_ascii_alphanumeric() && !"-_:".contains(c));
-    Encoding::for_label(label[..end.unwrap_or(label.len())].as_bytes())
+    Encoding::for_label(&label.as_bytes()[..end.unwrap_or(label.len())])
 }
 
 fn is_binary(head: &[u8]) -> bool {
@@ -173,7 +197,9 @@ fn xml(head: &[u8]) -> Result<Format, Halt> {
     } else if text.contains("<html") {
         Ok(Format::Html)
     } else {
-        Err(Halt::unreadable("XML that is neither RDF/XML nor XHTML is not read"))
+        Err(Halt::unreadable(
+            "XML that is neither RDF/XML nor XHTML is not read",
+        ))
     }
 }
 
@@ -187,17 +213,41 @@ mod tests {
         for (path, head, expected) in [
             ("a.MD", "", Ok(Format::Markdown)),
             ("LICENSE", "text", Ok(Format::Text)),
-            ("a.owl", "<?xml version='1.0'?>", Ok(Format::Rdf(RdfFormat::RdfXml))),
-            ("a.owl", "@prefix a: <b> .", Ok(Format::Rdf(RdfFormat::Turtle))),
-            ("a.xml", "<rdf:RDF xmlns:rdf=''>", Ok(Format::Rdf(RdfFormat::RdfXml))),
-            ("a.xml", "<note/>", Err("XML that is neither RDF/XML nor XHTML is not read")),
-            ("a.json", "{}", Err("plain JSON is not read; JSON-LD is, as `.jsonld`")),
+            (
+                "a.owl",
+                "<?xml version='1.0'?>",
+                Ok(Format::Rdf(RdfFormat::RdfXml)),
+            ),
+            (
+                "a.owl",
+                "@prefix a: <b> .",
+                Ok(Format::Rdf(RdfFormat::Turtle)),
+            ),
+            (
+                "a.xml",
+                "<rdf:RDF xmlns:rdf=''>",
+                Ok(Format::Rdf(RdfFormat::RdfXml)),
+            ),
+            (
+                "a.xml",
+                "<note/>",
+                Err("XML that is neither RDF/XML nor XHTML is not read"),
+            ),
+            (
+                "a.json",
+                "{}",
+                Err("plain JSON is not read; JSON-LD is, as `.jsonld`"),
+            ),
             ("a.png", "x", Err("has the unknown type `.png`")),
             ("data", "a\0b", Err("holds binary data")),
             ("a.txt", "a\0b", Err("holds binary data")),
         ] {
             let expected = expected.map_err(Halt::unreadable);
-            assert_eq!(Format::of(Path::new(path), head.as_bytes()), expected, "{path}");
+            assert_eq!(
+                Format::of(Path::new(path), head.as_bytes()),
+                expected,
+                "{path}"
+            );
         }
         for extension in EXTENSIONS {
             let head = b"<rdf:RDF>";
@@ -208,12 +258,18 @@ mod tests {
 
     #[test]
     fn bytes_become_text_by_mark_then_utf8_then_declaration() {
-        let utf16: Vec<u8> =
-            [0xFF, 0xFE].into_iter().chain("aü".encode_utf16().flat_map(u16::to_le_bytes)).collect();
+        let utf16: Vec<u8> = [0xFF, 0xFE]
+            .into_iter()
+            .chain("aü".encode_utf16().flat_map(u16::to_le_bytes))
+            .collect();
         for (bytes, format, expected) in [
             (&b"\xef\xbb\xbfa"[..], Format::Text, "a"),
             (&utf16, Format::Text, "aü"),
-            (&b"<meta charset=\"iso-8859-1\">\xfc"[..], Format::Html, "<meta charset=\"iso-8859-1\">ü"),
+            (
+                &b"<meta charset=\"iso-8859-1\">\xfc"[..],
+                Format::Html,
+                "<meta charset=\"iso-8859-1\">ü",
+            ),
         ] {
             assert_eq!(decode(bytes, format).unwrap(), expected);
         }
@@ -225,7 +281,10 @@ mod tests {
 
     #[test]
     fn a_file_name_can_be_a_title() {
-        assert_eq!(title_from("a/b/annual-report_2025.v2.md"), "Annual report 2025.v2");
+        assert_eq!(
+            title_from("a/b/annual-report_2025.v2.md"),
+            "Annual report 2025.v2"
+        );
         assert_eq!(title_from("README"), "README");
     }
 }

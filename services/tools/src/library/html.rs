@@ -21,12 +21,53 @@ const NEVER_READ: &[&str] = &[
 ];
 /// Elements and roles that lead elsewhere.
 const NAVIGATION: &[&str] = &["nav", "footer"];
-const NAVIGATION_ROLES: &[&str] =
-    &["navigation", "search", "banner", "contentinfo", "menu", "menubar", "toolbar"];
+const NAVIGATION_ROLES: &[&str] = &[
+    "navigation",
+    "search",
+    "banner",
+    "contentinfo",
+    "menu",
+    "menubar",
+    "toolbar",
+];
+/// Classes by which generators of documentation mark such parts.
+const NAVIGATION_CLASSES: &[&str] = &[
+    "breadcrumb",
+    "breadcrumbs",
+    "headerlink",
+    "navbar",
+    "navfooter",
+    "navheader",
+    "pagination",
+    "sidebar",
+    "sphinxsidebar",
+    "toc",
+];
 const BLOCKS: &[&str] = &[
-    "address", "article", "aside", "blockquote", "body", "center", "dd", "details", "div", "dl",
-    "dt", "fieldset", "figcaption", "figure", "form", "header", "hr", "main", "ol", "p", "pre",
-    "section", "summary", "ul",
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "body",
+    "center",
+    "dd",
+    "details",
+    "div",
+    "dl",
+    "dt",
+    "fieldset",
+    "figcaption",
+    "figure",
+    "form",
+    "header",
+    "hr",
+    "main",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "summary",
+    "ul",
 ];
 /// Elements without content, which have no end tag.
 const VOID: &[&str] = &[
@@ -37,11 +78,19 @@ const VOID: &[&str] = &[
 /// Reads a whole page.
 pub(crate) fn parse(text: &str) -> Parsed {
     let page = read(text, true);
-    let page = if page.has_text(false) { page } else { read(text, false) };
+    let page = if page.has_text(false) {
+        page
+    } else {
+        read(text, false)
+    };
     let title = one_line(&page.title);
     let only_main = page.has_text(true);
     let mut outline = Outline::default();
-    for (item, _) in page.items.iter().filter(|(_, in_main)| *in_main || !only_main) {
+    for (item, _) in page
+        .items
+        .iter()
+        .filter(|(_, in_main)| *in_main || !only_main)
+    {
         item.add_to(&mut outline);
     }
     outline.into_parsed(None, (!title.is_empty()).then_some(title))
@@ -49,7 +98,11 @@ pub(crate) fn parse(text: &str) -> Parsed {
 
 /// The headings and blocks of a piece of HTML.
 pub(crate) fn fragment(text: &str) -> Vec<Item> {
-    read(text, false).items.into_iter().map(|(item, _)| item).collect()
+    read(text, false)
+        .items
+        .into_iter()
+        .map(|(item, _)| item)
+        .collect()
 }
 
 /// The text of a page as lines, navigation included.
@@ -78,7 +131,10 @@ impl Item {
 }
 
 fn read(text: &str, skip_navigation: bool) -> Page {
-    let page = Page { skip_navigation, ..Page::default() };
+    let page = Page {
+        skip_navigation,
+        ..Page::default()
+    };
     let tokenizer = Tokenizer::new(Sink(RefCell::new(page)), TokenizerOpts::default());
     let input = BufferQueue::default();
     // A tendril holds less than 4 GiB; pieces keep far below that.
@@ -90,7 +146,9 @@ fn read(text: &str, skip_navigation: bool) -> Page {
     tokenizer.end();
     let mut page = tokenizer.sink.0.into_inner();
     page.end_row();
+    page.close_term();
     page.end_block();
+    page.end_term();
     page
 }
 
@@ -145,11 +203,21 @@ struct Table {
     in_cell: bool,
 }
 
+/// What text belongs to, where that is not its block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Inside {
+    #[default]
+    Body,
+    Title,
+    /// A term, whose definition follows.
+    Term,
+}
+
 #[derive(Debug, Default)]
 struct Page {
     skip_navigation: bool,
+    inside: Inside,
     title: String,
-    in_title: bool,
     /// Each with whether it stands in the main part, if the page names one.
     items: Vec<(Item, bool)>,
     in_main: Option<Open>,
@@ -188,11 +256,18 @@ impl Page {
             return raw_text(name, starts);
         }
         if opens && self.is_skipped(name, tag) {
-            self.skipped = Some(Open { name: name.to_owned(), depth: 1 });
+            self.skipped = Some(Open {
+                name: name.to_owned(),
+                depth: 1,
+            });
             return raw_text(name, starts);
         }
         self.follow_main(name, tag, opens, starts);
-        if starts { self.start(name) } else { self.end(name) }
+        if starts {
+            self.start(name);
+        } else {
+            self.end(name);
+        }
         raw_text(name, starts)
     }
 
@@ -202,7 +277,12 @@ impl Page {
         }
         let role = attribute(tag, "role").unwrap_or_default();
         let hidden = attribute(tag, "hidden").is_some();
-        let leads_away = NAVIGATION.contains(&name) || NAVIGATION_ROLES.contains(&role);
+        let mut classes = attribute(tag, "class")
+            .unwrap_or_default()
+            .split_whitespace();
+        let leads_away = NAVIGATION.contains(&name)
+            || NAVIGATION_ROLES.contains(&role)
+            || classes.any(|class| NAVIGATION_CLASSES.contains(&class));
         // A page whose body carries such a mark is still to be read.
         let whole = matches!(name, "html" | "body" | "main");
         self.skip_navigation && !whole && (leads_away || hidden)
@@ -223,7 +303,10 @@ impl Page {
             }
             None if opens && (name == "main" || attribute(tag, "role") == Some("main")) => {
                 self.end_block();
-                self.in_main = Some(Open { name: name.to_owned(), depth: 1 });
+                self.in_main = Some(Open {
+                    name: name.to_owned(),
+                    depth: 1,
+                });
             }
             _ => {}
         }
@@ -237,7 +320,7 @@ impl Page {
             return;
         }
         match name {
-            "title" => self.in_title = true,
+            "title" => self.inside = Inside::Title,
             "br" => self.text.push('\n'),
             "table" => {
                 self.leave_cell();
@@ -258,7 +341,16 @@ impl Page {
                     _ => format!("{indent}- "),
                 };
             }
+            "dt" => {
+                self.close_term();
+                self.separate();
+                self.end_term();
+                self.inside = Inside::Term;
+            }
             _ if BLOCKS.contains(&name) => {
+                if name == "dd" {
+                    self.close_term();
+                }
                 self.separate();
                 match name {
                     "ul" => self.lists.push(None),
@@ -278,7 +370,7 @@ impl Page {
             return;
         }
         match name {
-            "title" => self.in_title = false,
+            "title" => self.inside = Inside::Body,
             "table" => {
                 self.end_row();
                 self.end_block();
@@ -287,12 +379,17 @@ impl Page {
             "tr" => self.end_row(),
             "td" | "th" => self.end_cell(),
             "caption" | "li" => self.separate(),
+            "dt" => self.close_term(),
             _ if BLOCKS.contains(&name) => {
                 self.separate();
                 match name {
                     "ul" | "ol" => {
                         self.lists.pop();
                         self.mark.clear();
+                    }
+                    "dl" => {
+                        self.close_term();
+                        self.end_term();
                     }
                     "pre" => self.pre = self.pre.saturating_sub(1),
                     _ => {}
@@ -306,20 +403,26 @@ impl Page {
         if self.skipped.is_some() {
             return;
         }
-        if self.in_title {
+        if self.inside == Inside::Title {
             self.title.push_str(text);
         } else if self.pre > 0 {
             self.block_is_pre = true;
             self.text.push_str(text);
         } else {
-            let plain = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c });
+            let plain = text
+                .chars()
+                .map(|c| if c.is_whitespace() { ' ' } else { c });
             self.text.extend(plain);
         }
     }
 
     /// Ends a block, or sets words apart where the block stands in a table cell.
     fn separate(&mut self) {
-        if self.in_cell() { self.text.push(' ') } else { self.end_block() }
+        if self.in_cell() {
+            self.text.push(' ');
+        } else {
+            self.end_block();
+        }
     }
 
     fn end_block(&mut self) {
@@ -334,13 +437,41 @@ impl Page {
             self.add(Item::Heading(level, one_line(text)));
             return;
         }
-        let text = if is_pre {
-            text.trim_matches('\n').to_owned()
-        } else {
-            text.lines().map(one_line).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
-        };
         let mark = std::mem::take(&mut self.mark);
+        let text = if is_pre {
+            // Below its term or mark, so that its lines keep their places.
+            let below = if mark.is_empty() { "" } else { "\n" };
+            format!("{below}{}", text.trim_matches('\n'))
+        } else {
+            text.lines()
+                .map(one_line)
+                .filter(|line| !line.is_empty())
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
         self.add(Item::Block(format!("{mark}{text}")));
+    }
+
+    /// A term goes in front of its definition.
+    fn close_term(&mut self) {
+        if self.inside != Inside::Term {
+            return;
+        }
+        self.inside = Inside::Body;
+        if !self.in_cell() {
+            let term = one_line(&std::mem::take(&mut self.text));
+            if !term.is_empty() {
+                self.mark = format!("{term}: ");
+            }
+        }
+    }
+
+    /// A term without a definition stands alone.
+    fn end_term(&mut self) {
+        let mark = std::mem::take(&mut self.mark);
+        if let Some(term) = mark.strip_suffix(": ") {
+            self.add(Item::Block(term.to_owned()));
+        }
     }
 
     fn add(&mut self, item: Item) {
@@ -421,7 +552,10 @@ fn heading_level(name: &str) -> Option<usize> {
 }
 
 fn attribute<'t>(tag: &'t Tag, name: &str) -> Option<&'t str> {
-    tag.attrs.iter().find(|a| &*a.name.local == name).map(|a| &*a.value)
+    tag.attrs
+        .iter()
+        .find(|a| &*a.name.local == name)
+        .map(|a| &*a.value)
 }
 
 /// The tokenizer leaves it to its caller to say where markup is not markup.
@@ -461,10 +595,18 @@ mod tests {
         assert_eq!(parsed.title.as_deref(), Some("Credit note"));
         let headings: Vec<_> = parsed.passages.iter().map(|p| p.heading.as_str()).collect();
         assert_eq!(headings, ["", "Liquidity"]);
-        assert!(parsed.passages[0].text.starts_with("Rated <low> & falling.word word"));
+        assert!(
+            parsed.passages[0]
+                .text
+                .starts_with("Rated <low> & falling.word word")
+        );
         assert!(parsed.passages[1].text.starts_with("- one\n- two\nword"));
         assert!(parsed.passages[1].text.ends_with("word\nend"));
-        let all = parsed.passages.iter().map(|p| p.text.as_str()).collect::<String>();
+        let all = parsed
+            .passages
+            .iter()
+            .map(|p| p.text.as_str())
+            .collect::<String>();
         for unread in ["Home", "deep", "document", "(c)", "p{}"] {
             assert!(!all.contains(unread), "{unread} in {all}");
         }
@@ -480,14 +622,35 @@ mod tests {
 
     #[test]
     fn only_the_main_part_is_read_where_a_page_names_one() {
-        assert_eq!(texts("<div>Ad</div><main><p>News</p></main><div>Ad</div>"), ["News"]);
-        assert_eq!(texts("<div>Ad</div><div role=main><div>x</div>News</div>Ad"), ["x\nNews"]);
+        assert_eq!(
+            texts("<div>Ad</div><main><p>News</p></main><div>Ad</div>"),
+            ["News"]
+        );
+        assert_eq!(
+            texts("<div>Ad</div><div role=main><div>x</div>News</div>Ad"),
+            ["x\nNews"]
+        );
         assert_eq!(texts("<p>News</p><main></main>"), ["News"]);
     }
 
     #[test]
     fn a_page_that_hides_everything_in_navigation_is_read_anyway() {
         assert_eq!(texts("<nav><p>All there is</p>"), ["All there is"]);
+    }
+
+    #[test]
+    fn terms_stand_before_their_definitions() {
+        let page = "<dl><dt>work_mem<dd><p>Memory of a sort.<p>More.<dt>alone<dt>port<dd><pre>a\nb</pre></dl><p>After";
+        assert_eq!(
+            texts(page),
+            ["work_mem: Memory of a sort.\nMore.\nalone\nport:\na\nb\nAfter"]
+        );
+    }
+
+    #[test]
+    fn parts_that_generators_mark_as_navigation_are_left_out() {
+        let page = "<div class='navheader'><table><tr><td>Prev<td>Next</table></div><div class='x toc'><dl><dt>1</dl></div>Text";
+        assert_eq!(texts(page), ["Text"]);
     }
 
     #[test]
@@ -499,7 +662,16 @@ mod tests {
     fn depth_and_broken_markup_do_no_harm() {
         let deep = "<div>".repeat(200_000) + "text";
         assert_eq!(texts(&deep), ["text"]);
-        for broken in ["<", "</", "<p", "<!--", "<table><td>x", "</table></td>x", "<h1>x", "&#xFFFFFFFF;x"] {
+        for broken in [
+            "<",
+            "</",
+            "<p",
+            "<!--",
+            "<table><td>x",
+            "</table></td>x",
+            "<h1>x",
+            "&#xFFFFFFFF;x",
+        ] {
             parse(broken);
         }
         assert_eq!(texts("<title>T</title>"), Vec::<String>::new());

@@ -131,7 +131,11 @@ impl Library {
     ) -> Result<LoadReport, Error> {
         let files = files.iter().map(|(path, bytes)| {
             let origin = PathBuf::from(format!("memory:{set}/{path}"));
-            let file = Candidate { path: (*path).to_owned(), origin, bytes: bytes.len() as u64 };
+            let file = Candidate {
+                path: (*path).to_owned(),
+                origin,
+                bytes: bytes.len() as u64,
+            };
             (file, Content::Memory((*bytes).into()))
         });
         let report = self.load_all(files.collect(), options, progress).await?;
@@ -157,8 +161,10 @@ impl Library {
                 Ok((id, store::known(unit.tx(), id)?))
             })
             .await?;
-        let limits =
-            Limits { whole: options.max_document_bytes, streamed: options.max_stream_bytes };
+        let limits = Limits {
+            whole: options.max_document_bytes,
+            streamed: options.max_stream_bytes,
+        };
         let (send, mut events) = mpsc::channel(WAITING);
         let reader = Reader::new(name, uris::collection_graph(name), limits, known, send);
         let mut writer = Writer {
@@ -169,7 +175,10 @@ impl Library {
             weight: 0,
             open: None,
             file: FileTotals::default(),
-            report: LoadReport { collection: name.to_owned(), ..LoadReport::default() },
+            report: LoadReport {
+                collection: name.to_owned(),
+                ..LoadReport::default()
+            },
             progress: Progress {
                 files_total: files.len(),
                 bytes_total: files.iter().map(|(file, _)| file.bytes).sum(),
@@ -196,10 +205,12 @@ impl Library {
         let name = options.collection.as_str().to_owned();
         let known = self
             .database
-            .read(move |connection| match store::collection(connection, &name)? {
-                Some(id) => store::known(connection, id),
-                None => Ok(Vec::new()),
-            })
+            .read(
+                move |connection| match store::collection(connection, &name)? {
+                    Some(id) => store::known(connection, id),
+                    None => Ok(Vec::new()),
+                },
+            )
             .await?;
         for document in known {
             let origin = Path::new(&document.origin);
@@ -248,11 +259,17 @@ impl Writer<'_> {
         match event {
             Event::File { path } => {
                 self.progress.current.clone_from(&path);
-                self.file = FileTotals { path, ..FileTotals::default() };
+                self.file = FileTotals {
+                    path,
+                    ..FileTotals::default()
+                };
             }
             Event::Unchanged => self.report.unchanged += 1,
             Event::Skipped(skipped) => self.report.skipped.push(skipped),
-            Event::Begin { source, has_triples } => {
+            Event::Begin {
+                source,
+                has_triples,
+            } => {
                 self.changes.push(Change::Begin(source));
                 if has_triples {
                     // Statements are filed under the number the document gets.
@@ -262,7 +279,10 @@ impl Writer<'_> {
             }
             Event::Passages(_) | Event::Triples { .. } if self.file.refused.is_some() => {}
             Event::Passages(passages) => self.passages(passages).await?,
-            Event::Triples { statements, triples } => self.triples(statements, triples).await?,
+            Event::Triples {
+                statements,
+                triples,
+            } => self.triples(statements, triples).await?,
             Event::Finish => self.finish().await?,
             Event::Abort(skipped) => {
                 self.changes.push(Change::Abort);
@@ -316,9 +336,15 @@ impl Writer<'_> {
                 self.progress.triples += statements;
                 Ok(())
             }
-            Err(agentfleet_graph::Error::Invalid { index, triple, fault, .. }) => {
-                self.file.refused =
-                    Some(format!("holds a statement ({index}) that is no RDF, `{triple}`: {fault}"));
+            Err(agentfleet_graph::Error::Invalid {
+                index,
+                triple,
+                fault,
+                ..
+            }) => {
+                self.file.refused = Some(format!(
+                    "holds a statement ({index}) that is no RDF, `{triple}`: {fault}"
+                ));
                 Ok(())
             }
             Err(error) => Err(error.into()),
@@ -335,7 +361,9 @@ impl Writer<'_> {
         self.report.passages += self.file.passages;
         self.report.entities += self.file.entities;
         self.report.triples += self.file.triples;
-        self.changes.push(Change::Finish { triples: self.file.triples });
+        self.changes.push(Change::Finish {
+            triples: self.file.triples,
+        });
         if self.changes.len() >= BATCH_CHANGES {
             self.flush(Durability::Process).await?;
         }
@@ -347,10 +375,16 @@ impl Writer<'_> {
         self.weight = 0;
         let open = self.open.take();
         let collection = self.collection;
-        let Applied { open, loaded, replaced } = self
+        let Applied {
+            open,
+            loaded,
+            replaced,
+        } = self
             .library
             .database
-            .write(durability, move |unit| store::apply(unit, collection, changes, open))
+            .write(durability, move |unit| {
+                store::apply(unit, collection, changes, open)
+            })
             .await?;
         self.open = open;
         self.report.loaded += loaded;

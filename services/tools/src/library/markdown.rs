@@ -124,7 +124,8 @@ impl Reader {
             TagEnd::MetadataBlock(_) => {
                 self.inside = Inside::Prose;
                 self.front_matter = front_matter(&std::mem::take(&mut self.text));
-                self.outline.block(self.front_matter.description.as_deref().unwrap_or_default());
+                self.outline
+                    .block(self.front_matter.description.as_deref().unwrap_or_default());
             }
             TagEnd::HtmlBlock => {
                 self.inside = Inside::Prose;
@@ -156,8 +157,11 @@ impl Reader {
             | TagEnd::Item
             | TagEnd::BlockQuote(_)
             | TagEnd::FootnoteDefinition
-            | TagEnd::DefinitionListTitle
             | TagEnd::DefinitionListDefinition => self.end_block(),
+            // A term goes in front of its definition.
+            TagEnd::DefinitionListTitle => {
+                self.mark = format!("{}: ", one_line(&std::mem::take(&mut self.text)));
+            }
             _ => {}
         }
     }
@@ -200,13 +204,18 @@ fn front_matter(text: &str) -> FrontMatter {
             let (name, value) = line.split_once([':', '='])?;
             let value = value.trim();
             let quoted = ['"', '\''].iter().find_map(|quote| {
-                value.strip_prefix(*quote).and_then(|rest| rest.strip_suffix(*quote))
+                value
+                    .strip_prefix(*quote)
+                    .and_then(|rest| rest.strip_suffix(*quote))
             });
             let value = quoted.unwrap_or(value);
             (name.trim_end() == wanted && !value.is_empty()).then(|| value.to_owned())
         })
     };
-    FrontMatter { title: value_of("title"), description: value_of("description") }
+    FrontMatter {
+        title: value_of("title"),
+        description: value_of("description"),
+    }
 }
 
 #[cfg(test)]
@@ -216,7 +225,10 @@ mod tests {
     #[test]
     fn the_title_is_the_front_matters_or_the_first_heading() {
         for (text, title) in [
-            ("---\ntitle: \"Annual report\"\nauthor: x\n---\n# Other\nText.", Some("Annual report")),
+            (
+                "---\ntitle: \"Annual report\"\nauthor: x\n---\n# Other\nText.",
+                Some("Annual report"),
+            ),
             ("+++\ntitle = 'Notes'\n+++\nText.", Some("Notes")),
             ("Intro.\n\n## First *heading*\nText.", Some("First heading")),
             ("Only text.", None),
@@ -231,7 +243,11 @@ mod tests {
         let text = format!(
             "# Report\n\n{long}\n\n## Finances\n\n### Liquidity\n\n{long}\n\n## Staff\n\n{long}"
         );
-        let headings: Vec<_> = parse(&text).passages.into_iter().map(|p| p.heading).collect();
+        let headings: Vec<_> = parse(&text)
+            .passages
+            .into_iter()
+            .map(|p| p.heading)
+            .collect();
         assert_eq!(headings, ["", "Finances > Liquidity", "Staff"]);
     }
 
@@ -252,6 +268,7 @@ mod tests {
 
     #[test]
     fn markup_is_gone_and_words_stay() {
+        assert_eq!(parse("Term\n: Meaning\n").passages[0].text, "Term: Meaning");
         let text = "A **bold** [link](https://e.x/) with `code`.[^1]\n\n![badge](b.svg)\n\n- one\n- two\n  1. deep\n\n> quote\n\n```sh\nrun\n\nit\n```\n\n<div>html &amp; text<script>no()</script></div>\n\n[^1]: Footnote.";
         assert_eq!(
             parse(text).passages[0].text,

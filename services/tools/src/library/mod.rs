@@ -69,7 +69,9 @@ pub struct Library {
 
 impl std::fmt::Debug for Library {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Library").field("database", &self.database).finish_non_exhaustive()
+        f.debug_struct("Library")
+            .field("database", &self.database)
+            .finish_non_exhaustive()
     }
 }
 
@@ -123,9 +125,9 @@ impl Library {
         limit: usize,
     ) -> Result<Vec<Hit>, Error> {
         let (collection, query) = (collection.as_str().to_owned(), query.to_owned());
-        let found = self.database.read(move |connection| {
-            search::passages(connection, &collection, &query, limit)
-        });
+        let found = self
+            .database
+            .read(move |connection| search::passages(connection, &collection, &query, limit));
         Ok(found.await?)
     }
 
@@ -137,9 +139,9 @@ impl Library {
         limit: usize,
     ) -> Result<Vec<Entity>, Error> {
         let (collection, query) = (collection.as_str().to_owned(), query.to_owned());
-        let found = self.database.read(move |connection| {
-            search::entities(connection, &collection, &query, limit)
-        });
+        let found = self
+            .database
+            .read(move |connection| search::entities(connection, &collection, &query, limit));
         Ok(found.await?)
     }
 
@@ -150,8 +152,9 @@ impl Library {
         iris: Vec<String>,
     ) -> Result<HashMap<String, String>, Error> {
         let collection = collection.as_str().to_owned();
-        let found =
-            self.database.read(move |connection| search::labels(connection, &collection, iris));
+        let found = self
+            .database
+            .read(move |connection| search::labels(connection, &collection, iris));
         Ok(found.await?)
     }
 
@@ -175,7 +178,12 @@ impl Library {
                     "SELECT heading, text FROM library_passages WHERE source = ?1 ORDER BY ordinal",
                 )?;
                 let mut rows = statement.query([source])?;
-                let mut window = Window { from, most, at: 0, text: String::new() };
+                let mut window = Window {
+                    from,
+                    most,
+                    at: 0,
+                    text: String::new(),
+                };
                 let mut above = String::new();
                 while let Some(row) = rows.next()? {
                     let heading: String = row.get(0)?;
@@ -192,7 +200,12 @@ impl Library {
                 let shown = window.text.chars().count();
                 let before = from.min(window.at);
                 let after = window.at - before - shown;
-                Ok(Some(Fetched { document, text: window.text, before, after }))
+                Ok(Some(Fetched {
+                    document,
+                    text: window.text,
+                    before,
+                    after,
+                }))
             })
             .await?;
         Ok(found)
@@ -205,9 +218,14 @@ impl Library {
         limit: usize,
     ) -> Result<Vec<Document>, Error> {
         let collection = collection.as_str().to_owned();
-        let found =
-            self.database.read(move |connection| documents(connection, &collection, None, limit));
-        Ok(found.await?.into_iter().map(|(_, document)| document).collect())
+        let found = self
+            .database
+            .read(move |connection| documents(connection, &collection, None, limit));
+        Ok(found
+            .await?
+            .into_iter()
+            .map(|(_, document)| document)
+            .collect())
     }
 
     /// All collections that hold something, by name.
@@ -254,25 +272,25 @@ impl Library {
         self.clear().await?;
         let name = collection.as_str().to_owned();
         self.database
-            .write(Durability::Durable, move |unit| match store::collection(unit.tx(), &name)? {
-                Some(id) => store::drop_collection(unit, id),
-                None => Ok(()),
+            .write(Durability::Durable, move |unit| {
+                match store::collection(unit.tx(), &name)? {
+                    Some(id) => store::drop_collection(unit, id),
+                    None => Ok(()),
+                }
             })
             .await?;
         Ok(removed)
     }
 
-    async fn hide(
-        &self,
-        collection: &CollectionName,
-        uri: Option<String>,
-    ) -> Result<usize, Error> {
+    async fn hide(&self, collection: &CollectionName, uri: Option<String>) -> Result<usize, Error> {
         let name = collection.as_str().to_owned();
         let hidden = self
             .database
-            .write(Durability::Durable, move |unit| match store::collection(unit.tx(), &name)? {
-                Some(id) => store::hide(unit, id, uri.as_deref()),
-                None => Ok(0),
+            .write(Durability::Durable, move |unit| {
+                match store::collection(unit.tx(), &name)? {
+                    Some(id) => store::hide(unit, id, uri.as_deref()),
+                    None => Ok(0),
+                }
             })
             .await?;
         Ok(hidden)
@@ -281,12 +299,17 @@ impl Library {
     /// Clears away what is hidden, in small steps so that nobody waits long for the writer.
     async fn clear(&self) -> Result<(), Error> {
         loop {
-            let hidden = self.database.write(Durability::Process, store::hidden).await?;
+            let hidden = self
+                .database
+                .write(Durability::Process, store::hidden)
+                .await?;
             if hidden.is_empty() {
                 return Ok(());
             }
             let with_triples = hidden.iter().filter(|hidden| hidden.has_triples);
-            let keys: Vec<String> = with_triples.map(|hidden| graph_key(hidden.source)).collect();
+            let keys: Vec<String> = with_triples
+                .map(|hidden| graph_key(hidden.source))
+                .collect();
             if !keys.is_empty() {
                 self.graph.forget(&keys).await?;
             }

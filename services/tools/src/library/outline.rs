@@ -31,7 +31,12 @@ impl Outline {
     /// Adds a block below the open headings.
     pub(crate) fn block(&mut self, text: &str) {
         if !text.trim().is_empty() {
-            let open = self.headings.iter().filter(|h| !h.is_empty()).cloned().collect();
+            let open = self
+                .headings
+                .iter()
+                .filter(|h| !h.is_empty())
+                .cloned()
+                .collect();
             self.blocks.push((open, text.trim_end().to_owned()));
         }
     }
@@ -56,7 +61,10 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// A table row that can be read without its table: each cell after the name of its column.
 pub(crate) fn table_row(header: &[String], cells: &[String]) -> String {
-    let filled = cells.iter().enumerate().filter(|(_, cell)| !cell.is_empty());
+    let filled = cells
+        .iter()
+        .enumerate()
+        .filter(|(_, cell)| !cell.is_empty());
     if header.len() == cells.len() {
         let named = filled.map(|(at, cell)| match header[at].as_str() {
             "" => cell.clone(),
@@ -64,5 +72,8 @@ pub(crate) fn table_row(header: &[String], cells: &[String]) -> String {
         });
         return named.collect::<Vec<_>>().join("; ");
     }
-    filled.map(|(_, cell)| cell.as_str()).collect::<Vec<_>>().join(" | ")
+    filled
+        .map(|(_, cell)| cell.as_str())
+        .collect::<Vec<_>>()
+        .join(" | ")
 }

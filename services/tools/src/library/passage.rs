@@ -82,14 +82,14 @@ impl Packer {
 
     pub(crate) fn finish(mut self, out: &mut Vec<Passage>) {
         self.end_section(out);
-        emit(std::mem::take(&mut self.small), out);
+        emit(&std::mem::take(&mut self.small), out);
     }
 
     fn add(&mut self, text: String, out: &mut Vec<Passage>) {
         let (words, chars) = (words(&text), text.chars().count());
         if !fits(self.current.words + words, self.current.chars + chars) {
-            emit(std::mem::take(&mut self.small), out);
-            emit(std::mem::take(&mut self.current), out);
+            emit(&std::mem::take(&mut self.small), out);
+            emit(&std::mem::take(&mut self.current), out);
             self.continued = true;
         }
         self.current.push(self.headings.clone(), text, words, chars);
@@ -102,12 +102,12 @@ impl Packer {
             return;
         }
         if continued || section.words >= SMALL_WORDS {
-            emit(std::mem::take(&mut self.small), out);
-            emit(section, out);
+            emit(&std::mem::take(&mut self.small), out);
+            emit(&section, out);
             return;
         }
         if self.small.words + section.words > MERGED_WORDS {
-            emit(std::mem::take(&mut self.small), out);
+            emit(&std::mem::take(&mut self.small), out);
         }
         self.small.append(section);
     }
@@ -131,13 +131,17 @@ fn fits(words: usize, chars: usize) -> bool {
     words <= MAX_WORDS && chars <= MAX_CHARS
 }
 
-fn emit(draft: Draft, out: &mut Vec<Passage>) {
+fn emit(draft: &Draft, out: &mut Vec<Passage>) {
     let Some((first, _)) = draft.parts.first() else {
         return;
     };
     let mut shared = first.len();
     for (headings, _) in &draft.parts {
-        let same = first.iter().zip(headings).take_while(|(a, b)| a == b).count();
+        let same = first
+            .iter()
+            .zip(headings)
+            .take_while(|(a, b)| a == b)
+            .count();
         shared = shared.min(same);
     }
     let heading = first[..shared].join(" > ");
@@ -155,7 +159,11 @@ fn emit(draft: Draft, out: &mut Vec<Passage>) {
         above = own;
         text.push_str(part);
     }
-    out.push(Passage { heading, text, entity: None });
+    out.push(Passage {
+        heading,
+        text,
+        entity: None,
+    });
 }
 
 pub(crate) fn words(text: &str) -> usize {
@@ -164,7 +172,11 @@ pub(crate) fn words(text: &str) -> usize {
 
 fn without_blank_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for line in text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty()) {
+    for line in text
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.trim().is_empty())
+    {
         if !out.is_empty() {
             out.push('\n');
         }
@@ -234,7 +246,9 @@ fn bounded(sentence: &str) -> Vec<&str> {
             }
         }
         // Rather between words than inside one, where a space is near.
-        let tidy = rest[..cut].rfind(char::is_whitespace).filter(|at| at * 2 > cut);
+        let tidy = rest[..cut]
+            .rfind(char::is_whitespace)
+            .filter(|at| at * 2 > cut);
         let cut = tidy.map_or(cut, |at| at + 1);
         if cut == 0 || cut >= rest.len() {
             break;
@@ -277,15 +291,22 @@ mod tests {
                 (&["T", "Finances", "Liquidity"], text_of(90, "c")),
             ],
         );
-        let shape: Vec<_> =
-            passages.iter().map(|p| (p.heading.as_str(), words(&p.text))).collect();
-        assert_eq!(shape, [("Finances > Liquidity", 180), ("Finances > Liquidity", 90)]);
+        let shape: Vec<_> = passages
+            .iter()
+            .map(|p| (p.heading.as_str(), words(&p.text)))
+            .collect();
+        assert_eq!(
+            shape,
+            [("Finances > Liquidity", 180), ("Finances > Liquidity", 90)]
+        );
     }
 
     #[test]
     fn a_section_of_some_size_keeps_its_own_passage() {
-        let passages =
-            pack("", &[(&["A"], text_of(60, "a")), (&["B"], text_of(60, "b"))]);
+        let passages = pack(
+            "",
+            &[(&["A"], text_of(60, "a")), (&["B"], text_of(60, "b"))],
+        );
         let headings: Vec<_> = passages.iter().map(|p| p.heading.as_str()).collect();
         assert_eq!(headings, ["A", "B"]);
     }
@@ -308,7 +329,10 @@ mod tests {
     fn a_small_section_does_not_swallow_the_large_one_after_it() {
         let passages = pack(
             "",
-            &[(&["A"], "A few words.".into()), (&["A", "B"], text_of(100, "b"))],
+            &[
+                (&["A"], "A few words.".into()),
+                (&["A", "B"], text_of(100, "b")),
+            ],
         );
         let headings: Vec<_> = passages.iter().map(|p| p.heading.as_str()).collect();
         assert_eq!(headings, ["A", "A > B"]);

@@ -40,7 +40,10 @@ pub(crate) const LABELS: &[&str] = &[
 /// What comes out of a file, in its order.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    Triples { statements: u64, triples: Vec<Triple> },
+    Triples {
+        statements: u64,
+        triples: Vec<Triple>,
+    },
     Passages(Vec<Passage>),
 }
 
@@ -55,7 +58,10 @@ pub(crate) struct Place<'p> {
 /// of a file turns out to be broken, so this comes first.
 pub(crate) fn check(reader: impl Read, format: RdfFormat, document: &str) -> Result<(), Halt> {
     let lines = std::rc::Rc::new(std::cell::Cell::new(0));
-    let counting = ByLine { inner: std::io::BufReader::new(reader), lines: lines.clone() };
+    let counting = ByLine {
+        inner: std::io::BufReader::new(reader),
+        lines: lines.clone(),
+    };
     for quad in parser(counting, format, document)? {
         quad.map_err(|error| broken(&error, format, lines.get()))?;
     }
@@ -69,7 +75,10 @@ pub(crate) fn parse(
     place: Place<'_>,
     out: &mut dyn FnMut(Piece) -> Result<(), Halt>,
 ) -> Result<(), Halt> {
-    let mut blanks = Blanks { document: place.document, numbers: HashMap::new() };
+    let mut blanks = Blanks {
+        document: place.document,
+        numbers: HashMap::new(),
+    };
     let mut subjects = Subjects::default();
     let mut triples = Vec::with_capacity(BATCH);
     let mut statements = 0;
@@ -85,11 +94,17 @@ pub(crate) fn parse(
         statements += 1;
         if let Some(name) = named {
             let g = Some(uri::named_graph(place.graph, &name));
-            triples.push(Triple { g, ..triple.clone() });
+            triples.push(Triple {
+                g,
+                ..triple.clone()
+            });
         }
         triples.push(triple);
         if triples.len() >= BATCH {
-            out(Piece::Triples { statements, triples: std::mem::take(&mut triples) })?;
+            out(Piece::Triples {
+                statements,
+                triples: std::mem::take(&mut triples),
+            })?;
             statements = 0;
         }
         if subjects.order.len() >= MAX_SUBJECTS {
@@ -97,7 +112,10 @@ pub(crate) fn parse(
         }
     }
     if !triples.is_empty() {
-        out(Piece::Triples { statements, triples })?;
+        out(Piece::Triples {
+            statements,
+            triples,
+        })?;
     }
     out(Piece::Passages(subjects.take()))
 }
@@ -117,7 +135,9 @@ fn parser<R: Read>(
 /// The one remote JSON-LD context that is known here: loading a file must not reach for the
 /// network. The published context adds datatypes that searches do not need.
 fn context(address: &str) -> Result<LoadedDocument, Box<dyn std::error::Error + Send + Sync>> {
-    let bare = address.trim_end_matches('/').trim_end_matches("/docs/jsonldcontext.jsonld");
+    let bare = address
+        .trim_end_matches('/')
+        .trim_end_matches("/docs/jsonldcontext.jsonld");
     let vocabulary = match bare {
         "https://schema.org" | "http://schema.org" => "https://schema.org/",
         _ => {
@@ -133,7 +153,9 @@ fn context(address: &str) -> Result<LoadedDocument, Box<dyn std::error::Error + 
     Ok(LoadedDocument {
         url: address.to_owned(),
         content: content.into_bytes(),
-        format: RdfFormat::JsonLd { profile: JsonLdProfile::Context.into() },
+        format: RdfFormat::JsonLd {
+            profile: JsonLdProfile::Context.into(),
+        },
     })
 }
 
@@ -142,7 +164,11 @@ fn broken(error: &RdfParseError, format: RdfFormat, line: u64) -> Halt {
         RdfParseError::Io(error) => Halt::unreadable(format!("cannot be read: {error}")),
         RdfParseError::Syntax(syntax) => {
             let line = syntax.location().map_or(line, |found| found.start.line + 1);
-            let place = if line > 0 { format!("line {line}: ") } else { String::new() };
+            let place = if line > 0 {
+                format!("line {line}: ")
+            } else {
+                String::new()
+            };
             Halt::unreadable(format!("broken {}: {place}{error}", format.name()))
         }
     }
@@ -158,7 +184,10 @@ impl<R: Read> Read for ByLine<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         use std::io::BufRead as _;
         let ready = self.inner.fill_buf()?;
-        let line = ready.iter().position(|byte| *byte == b'\n').map_or(ready.len(), |at| at + 1);
+        let line = ready
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(ready.len(), |at| at + 1);
         let count = line.min(buffer.len());
         buffer[..count].copy_from_slice(&ready[..count]);
         if count > 0 && buffer[count - 1] == b'\n' {
@@ -203,13 +232,7 @@ fn object(term: oxrdf::Term, blanks: &mut Blanks<'_>) -> Term {
     match term {
         oxrdf::Term::NamedNode(node) => Term::iri(node.into_string()),
         oxrdf::Term::BlankNode(node) => Term::iri(blanks.iri(node.as_str())),
-        oxrdf::Term::Literal(literal) => {
-            let language = literal.language().unwrap_or_default().to_owned();
-            let datatype = literal.datatype().as_str();
-            let plain = !language.is_empty() || datatype == "http://www.w3.org/2001/XMLSchema#string";
-            let datatype = if plain { String::new() } else { datatype.to_owned() };
-            Term { value: literal.value().to_owned(), datatype, language, ..Term::default() }
-        }
+        oxrdf::Term::Literal(found) => literal(&found),
         oxrdf::Term::Triple(inner) => Term {
             kind: TermType::Triple,
             triple: Some(Box::new(Triple {
@@ -221,6 +244,21 @@ fn object(term: oxrdf::Term, blanks: &mut Blanks<'_>) -> Term {
             ..Term::default()
         },
     }
+}
+
+/// A base direction follows the language as in `ar--rtl`, which is how the graph writes it too.
+fn literal(literal: &oxrdf::Literal) -> Term {
+    let mut term = Term::text(literal.value());
+    if let Some(language) = literal.language() {
+        term.language = match literal.direction() {
+            Some(oxrdf::BaseDirection::Ltr) => format!("{language}--ltr"),
+            Some(oxrdf::BaseDirection::Rtl) => format!("{language}--rtl"),
+            None => language.to_owned(),
+        };
+    } else if literal.datatype() != oxrdf::vocab::xsd::STRING {
+        literal.datatype().as_str().clone_into(&mut term.datatype);
+    }
+    term
 }
 
 /// What is known of the subjects so far, in the order they were met.
@@ -250,7 +288,10 @@ impl Subjects {
             TermType::Literal => {
                 subject.has_words = true;
                 if let Some(quality) = label_quality(predicate, &triple.o.language)
-                    && subject.label.as_ref().is_none_or(|(best, _)| quality < *best)
+                    && subject
+                        .label
+                        .as_ref()
+                        .is_none_or(|(best, _)| quality < *best)
                 {
                     subject.label = Some((quality, one_value(&triple.o.value)));
                 }
@@ -267,7 +308,7 @@ impl Subjects {
             if !subject.facts.is_empty() {
                 subject.facts.push_str("; ");
             }
-            subject.facts.push_str(&format!("{}: {value}", local_name(predicate)));
+            subject.facts += &format!("{}: {value}", local_name(predicate));
         }
     }
 
@@ -288,12 +329,20 @@ impl Subjects {
                     None if uri::is_blank(&iri) => kind.clone(),
                     None => local_name(&iri),
                 };
-                let mut text = if kind.is_empty() { String::new() } else { format!("type: {kind}") };
+                let mut text = if kind.is_empty() {
+                    String::new()
+                } else {
+                    format!("type: {kind}")
+                };
                 if !text.is_empty() && !subject.facts.is_empty() {
                     text.push_str("; ");
                 }
                 text.push_str(&subject.facts);
-                Some(Passage { heading, text, entity: Some(iri) })
+                Some(Passage {
+                    heading,
+                    text,
+                    entity: Some(iri),
+                })
             })
             .collect()
     }
@@ -318,7 +367,11 @@ fn one_value(text: &str) -> String {
 /// The last part of an IRI in words: `hasTotalAmount` is `has total amount`.
 pub(crate) fn local_name(iri: &str) -> String {
     let trimmed = iri.trim_end_matches(['/', '#']);
-    let name = trimmed.rsplit(['/', '#', ':']).next().unwrap_or(trimmed);
+    in_words(trimmed.rsplit(['/', '#', ':']).next().unwrap_or(trimmed))
+}
+
+/// A name made of words without spaces, with spaces.
+pub(crate) fn in_words(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 4);
     let mut before = ' ';
     for c in name.chars() {
@@ -335,18 +388,24 @@ pub(crate) fn local_name(iri: &str) -> String {
     let words = out.split_whitespace().map(|word| {
         // Abbreviations keep their capitals.
         let is_word = word.chars().skip(1).any(char::is_lowercase) || word.chars().count() == 1;
-        if is_word { word.to_lowercase() } else { word.to_owned() }
+        if is_word {
+            word.to_lowercase()
+        } else {
+            word.to_owned()
+        }
     });
     words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
-    const PLACE: Place<'static> =
-        Place { document: "urn:agentfleet:document:c:f.ttl", graph: "urn:agentfleet:collection:c" };
+    const PLACE: Place<'static> = Place {
+        document: "urn:agentfleet:document:c:f.ttl",
+        graph: "urn:agentfleet:collection:c",
+    };
 
     fn read(text: &str, format: RdfFormat) -> Result<(Vec<Triple>, Vec<Passage>), Halt> {
         check(text.as_bytes(), format, PLACE.document)?;
@@ -362,7 +421,9 @@ mod tests {
     }
 
     fn json_ld() -> RdfFormat {
-        RdfFormat::JsonLd { profile: oxrdfio::JsonLdProfileSet::empty() }
+        RdfFormat::JsonLd {
+            profile: oxrdfio::JsonLdProfileSet::empty(),
+        }
     }
 
     #[test]
@@ -388,8 +449,43 @@ mod tests {
         let (first, _) = read(text, RdfFormat::Turtle).unwrap();
         let (second, _) = read(text, RdfFormat::Turtle).unwrap();
         assert_eq!(first, second);
-        assert!(first.iter().all(|t| t.s.kind == TermType::Iri && t.o.kind != TermType::Blank));
-        assert!(first.iter().any(|t| t.o.iri == "urn:agentfleet:blank:c:f.ttl:b2"), "{first:?}");
+        assert!(
+            first
+                .iter()
+                .all(|t| t.s.kind == TermType::Iri && t.o.kind != TermType::Blank)
+        );
+        assert!(
+            first
+                .iter()
+                .any(|t| t.o.iri == "urn:agentfleet:blank:c:f.ttl:b2"),
+            "{first:?}"
+        );
+    }
+
+    #[test]
+    fn literals_keep_their_language_direction_and_datatype() {
+        let text = "<urn:s> <urn:p> 'a', 'b'@en, 'c'@ar--rtl, 4 .";
+        let (triples, _) = read(text, RdfFormat::Turtle).unwrap();
+        let kept: Vec<_> = triples
+            .iter()
+            .map(|t| {
+                (
+                    t.o.value.as_str(),
+                    t.o.language.as_str(),
+                    t.o.datatype.as_str(),
+                )
+            })
+            .collect();
+        let integer = "http://www.w3.org/2001/XMLSchema#integer";
+        assert_eq!(
+            kept,
+            [
+                ("a", "", ""),
+                ("b", "en", ""),
+                ("c", "ar--rtl", ""),
+                ("4", "", integer)
+            ]
+        );
     }
 
     #[test]
@@ -419,11 +515,17 @@ mod tests {
                 "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' xmlns:e='urn:e:'><rdf:Description rdf:about='urn:s'><e:p>o</e:p></rdf:Description></rdf:RDF>",
             ),
             (json_ld(), r#"{"@id":"urn:s","urn:p":"o"}"#),
-            (json_ld(), r#"{"@context":"https://schema.org","@type":"Organization","name":"o"}"#),
+            (
+                json_ld(),
+                r#"{"@context":"https://schema.org","@type":"Organization","name":"o"}"#,
+            ),
         ];
         for (format, text) in cases {
             let (triples, passages) = read(text, format).unwrap();
-            assert!(triples.iter().any(|t| t.o.value == "o"), "{format}: {triples:?}");
+            assert!(
+                triples.iter().any(|t| t.o.value == "o"),
+                "{format}: {triples:?}"
+            );
             assert_eq!(passages.len(), 1, "{format}");
         }
     }
@@ -431,8 +533,16 @@ mod tests {
     #[test]
     fn broken_files_are_refused_with_the_line() {
         let cases = [
-            (RdfFormat::Turtle, "<urn:a> <urn:b> 1 .\n<urn:a> <urn:b\n", "broken Turtle: line 2"),
-            (RdfFormat::NTriples, "<urn:a> <urn:b> \"c\" .\n\nnonsense\n", "broken N-Triples: line 3"),
+            (
+                RdfFormat::Turtle,
+                "<urn:a> <urn:b> 1 .\n<urn:a> <urn:b\n",
+                "broken Turtle: line 2",
+            ),
+            (
+                RdfFormat::NTriples,
+                "<urn:a> <urn:b> \"c\" .\n\nnonsense\n",
+                "broken N-Triples: line 3",
+            ),
             (
                 RdfFormat::RdfXml,
                 "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>\n<rdf:Description>\n</b>\n</rdf:RDF>",
@@ -449,7 +559,6 @@ mod tests {
             let Err(Halt::Unreadable(reason)) = read(text, format) else {
                 panic!("{format} was read")
             };
-            println!("{reason}");
             assert!(reason.contains(expected), "{reason}");
         }
     }
@@ -457,7 +566,10 @@ mod tests {
     #[test]
     fn local_names_are_put_into_words() {
         for (iri, words) in [
-            ("https://schema.org/parentOrganization", "parent organization"),
+            (
+                "https://schema.org/parentOrganization",
+                "parent organization",
+            ),
             ("http://e.org/ns#hasLEI", "has LEI"),
             ("urn:e:north_holding-co", "north holding co"),
             ("https://e.org/x/", "x"),

@@ -30,19 +30,29 @@ const MIB: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A file is looked at.
-    File { path: String },
+    File {
+        path: String,
+    },
     /// It is the same as when it was last loaded.
     Unchanged,
     /// It cannot be read; nothing was begun.
     Skipped(Skipped),
-    Begin { source: NewSource, has_triples: bool },
+    Begin {
+        source: NewSource,
+        has_triples: bool,
+    },
     Passages(Vec<Passage>),
-    Triples { statements: u64, triples: Vec<Triple> },
+    Triples {
+        statements: u64,
+        triples: Vec<Triple>,
+    },
     Finish,
     /// It turned out to be unreadable after it was begun.
     Abort(Skipped),
     /// So many bytes of the files are behind us.
-    Done { bytes: u64 },
+    Done {
+        bytes: u64,
+    },
 }
 
 /// The bytes of a file.
@@ -88,9 +98,19 @@ impl Reader {
         known: Vec<Known>,
         events: Sender<Event>,
     ) -> Self {
-        let names = known.iter().map(|k| (k.origin.clone(), k.uri.clone())).collect();
+        let names = known
+            .iter()
+            .map(|k| (k.origin.clone(), k.uri.clone()))
+            .collect();
         let known = known.into_iter().map(|k| (k.uri.clone(), k)).collect();
-        Self { collection: collection.to_owned(), graph, limits, known, names, events }
+        Self {
+            collection: collection.to_owned(),
+            graph,
+            limits,
+            known,
+            names,
+            events,
+        }
     }
 
     /// Reads the files; ends early if nobody listens any more.
@@ -103,7 +123,9 @@ impl Reader {
             }
             let bytes = file.bytes;
             let ended = self
-                .say(Event::File { path: file.path.clone() })
+                .say(Event::File {
+                    path: file.path.clone(),
+                })
                 .and_then(|()| self.file(&file, content))
                 .and_then(|()| self.say(Event::Done { bytes }));
             if ended.is_err() {
@@ -113,7 +135,9 @@ impl Reader {
     }
 
     fn say(&self, event: Event) -> Result<(), Halt> {
-        self.events.blocking_send(event).map_err(|_| Halt::Cancelled)
+        self.events
+            .blocking_send(event)
+            .map_err(|_| Halt::Cancelled)
     }
 
     fn file(&mut self, file: &Candidate, content: Content) -> Result<(), Halt> {
@@ -124,8 +148,15 @@ impl Reader {
             Ok(done) => return done,
             Err(_) => "made its parser fail".to_owned(),
         };
-        let skipped = Skipped { path: file.path.clone(), reason };
-        self.say(if begun { Event::Abort(skipped) } else { Event::Skipped(skipped) })
+        let skipped = Skipped {
+            path: file.path.clone(),
+            reason,
+        };
+        self.say(if begun {
+            Event::Abort(skipped)
+        } else {
+            Event::Skipped(skipped)
+        })
     }
 
     fn read(&mut self, file: &Candidate, content: Content, begun: &mut bool) -> Result<(), Halt> {
@@ -136,7 +167,11 @@ impl Reader {
         let digest = digest(&content)?;
         let origin = file.origin.to_string_lossy().into_owned();
         let uri = self.name(&file.path, &origin, &digest);
-        if self.known.get(&uri).is_some_and(|known| known.digest == digest) {
+        if self
+            .known
+            .get(&uri)
+            .is_some_and(|known| known.digest == digest)
+        {
             return self.say(Event::Unchanged);
         }
         if matches!(format, Format::Text | Format::Rows) {
@@ -156,7 +191,11 @@ impl Reader {
                 let mut bytes = Vec::new();
                 content.open()?.read_to_end(&mut bytes).map_err(Halt::io)?;
                 let text = format::decode(&bytes, format)?;
-                let parse = if format == Format::Html { html::parse } else { markdown::parse };
+                let parse = if format == Format::Html {
+                    html::parse
+                } else {
+                    markdown::parse
+                };
                 let parsed = parse(&text);
                 if parsed.passages.is_empty() {
                     return Err(Halt::unreadable("holds no text"));
@@ -190,13 +229,23 @@ impl Reader {
         }
         self.say(Event::Finish)?;
         self.names.insert(origin.clone(), uri.clone());
-        self.known.insert(uri.clone(), Known { uri, origin, digest });
+        self.known.insert(
+            uri.clone(),
+            Known {
+                uri,
+                origin,
+                digest,
+            },
+        );
         Ok(())
     }
 
     fn begin(&self, source: NewSource, has_triples: bool, begun: &mut bool) -> Result<(), Halt> {
         *begun = true;
-        self.say(Event::Begin { source, has_triples })
+        self.say(Event::Begin {
+            source,
+            has_triples,
+        })
     }
 
     fn some_text(
@@ -211,7 +260,11 @@ impl Reader {
             empty = false;
             self.say(Event::Passages(passages))
         })?;
-        if empty { Err(Halt::unreadable("holds no text")) } else { Ok(()) }
+        if empty {
+            Err(Halt::unreadable("holds no text"))
+        } else {
+            Ok(())
+        }
     }
 
     fn statements(
@@ -220,17 +273,30 @@ impl Reader {
         format: oxrdfio::RdfFormat,
         uri: &str,
     ) -> Result<(), Halt> {
-        let place = Place { document: uri, graph: &self.graph };
+        let place = Place {
+            document: uri,
+            graph: &self.graph,
+        };
         let mut empty = true;
         rdf::parse(reader, format, place, &mut |piece| match piece {
-            rdf::Piece::Triples { statements, triples } => {
+            rdf::Piece::Triples {
+                statements,
+                triples,
+            } => {
                 empty = false;
-                self.say(Event::Triples { statements, triples })
+                self.say(Event::Triples {
+                    statements,
+                    triples,
+                })
             }
             rdf::Piece::Passages(passages) if passages.is_empty() => Ok(()),
             rdf::Piece::Passages(passages) => self.say(Event::Passages(passages)),
         })?;
-        if empty { Err(Halt::unreadable("holds no statements")) } else { Ok(()) }
+        if empty {
+            Err(Halt::unreadable("holds no statements"))
+        } else {
+            Ok(())
+        }
     }
 
     /// The first bytes; a small file is taken into memory on the way.
@@ -250,12 +316,20 @@ impl Reader {
             other => other,
         };
         let mut head = Vec::new();
-        content.open()?.take(HEAD as u64).read_to_end(&mut head).map_err(Halt::io)?;
+        content
+            .open()?
+            .take(HEAD as u64)
+            .read_to_end(&mut head)
+            .map_err(Halt::io)?;
         Ok((content, head))
     }
 
     fn check_size(&self, file: &Candidate, format: Format) -> Result<(), Halt> {
-        let most = if format.is_read_whole() { self.limits.whole } else { self.limits.streamed };
+        let most = if format.is_read_whole() {
+            self.limits.whole
+        } else {
+            self.limits.streamed
+        };
         if file.bytes <= most {
             return Ok(());
         }
@@ -295,11 +369,11 @@ fn digest(content: &Content) -> Result<String, Halt> {
         let count = bytes.len();
         reader.consume(count);
     }
-    let mut text = String::with_capacity(64);
-    for byte in hash.finalize() {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    Ok(text)
+    Ok(hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 /// Text with a byte order mark other than UTF-8's is decoded as a whole.
@@ -309,18 +383,28 @@ fn in_utf8(content: Content, head: &[u8], format: Format) -> Result<Content, Hal
         return Ok(content);
     };
     let mut bytes = Vec::new();
-    content.open()?.take(SMALL * 8).read_to_end(&mut bytes).map_err(Halt::io)?;
+    content
+        .open()?
+        .take(SMALL * 8)
+        .read_to_end(&mut bytes)
+        .map_err(Halt::io)?;
     if bytes.len() as u64 == SMALL * 8 {
         let most = size(SMALL * 8);
         let name = encoding.name();
-        return Err(Halt::unreadable(format!("is {name} text above {most}; save it as UTF-8")));
+        return Err(Halt::unreadable(format!(
+            "is {name} text above {most}; save it as UTF-8"
+        )));
     }
     let text = format::decode(&bytes, format)?;
     Ok(Content::Memory(text.as_bytes().into()))
 }
 
 fn skip_mark(reader: &mut dyn BufRead) -> Result<(), Halt> {
-    if reader.fill_buf().map_err(Halt::io)?.starts_with(b"\xef\xbb\xbf") {
+    if reader
+        .fill_buf()
+        .map_err(Halt::io)?
+        .starts_with(b"\xef\xbb\xbf")
+    {
         reader.consume(3);
     }
     Ok(())

@@ -43,7 +43,10 @@ pub(crate) fn preface(reader: &mut dyn BufRead) -> Result<Preface, Halt> {
     }
     while reader.fill_buf().map_err(Halt::io)?.first() == Some(&b'#') {
         let mut line = Vec::new();
-        reader.take(MAX_ROW_BYTES).read_until(b'\n', &mut line).map_err(Halt::io)?;
+        reader
+            .take(MAX_ROW_BYTES)
+            .read_until(b'\n', &mut line)
+            .map_err(Halt::io)?;
         preface.count += 1;
         let text = std::str::from_utf8(&line).map_err(|_| not_utf8(preface.count))?;
         let text = text.trim_start_matches('#').trim();
@@ -62,23 +65,38 @@ pub(crate) fn parse(
 ) -> Result<(), Halt> {
     let separator = separator(reader.fill_buf().map_err(Halt::io)?);
     let since_row = Rc::new(Cell::new(0));
-    let bounded = Bounded { inner: reader, since_row: Rc::clone(&since_row) };
-    let mut rows = ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(bounded);
+    let bounded = Bounded {
+        inner: reader,
+        since_row: Rc::clone(&since_row),
+    };
+    let mut rows = ReaderBuilder::new()
+        .delimiter(separator)
+        .flexible(true)
+        .from_reader(bounded);
     let failed = |error: &csv::Error| {
         let line = error.position().map_or(0, csv::Position::line) + preface.count;
         Halt::unreadable(format!("row near line {line}: {error}"))
     };
-    let header = text(rows.byte_headers().map_err(|error| failed(&error))?, 1 + preface.count)?;
+    let header = text(
+        rows.byte_headers().map_err(|error| failed(&error))?,
+        1 + preface.count,
+    )?;
     let mut passages = Vec::new();
     if !preface.lines.is_empty() {
         let text = bounded_text(&preface.lines.join("\n"), MAX_ROW);
-        passages.push(Passage { text, ..Passage::default() });
+        passages.push(Passage {
+            text,
+            ..Passage::default()
+        });
     }
     let mut record = ByteRecord::new();
     let mut number = 0_u64;
     loop {
         since_row.set(0);
-        if !rows.read_byte_record(&mut record).map_err(|error| failed(&error))? {
+        if !rows
+            .read_byte_record(&mut record)
+            .map_err(|error| failed(&error))?
+        {
             break;
         }
         number += 1;
@@ -86,7 +104,11 @@ pub(crate) fn parse(
         let cells = text(&record, line)?;
         let text = bounded_text(&table_row(&header, &cells), MAX_ROW);
         if !text.is_empty() {
-            passages.push(Passage { heading: format!("row {number}"), text, entity: None });
+            passages.push(Passage {
+                heading: format!("row {number}"),
+                text,
+                entity: None,
+            });
         }
         if passages.len() >= BATCH {
             out(std::mem::take(&mut passages))?;
@@ -123,12 +145,19 @@ fn separator(head: &[u8]) -> u8 {
         if *byte == b'"' {
             quoted = !quoted;
         }
-        if let Some(entry) = counts.iter_mut().find(|(known, _)| known == byte && !quoted) {
+        if let Some(entry) = counts
+            .iter_mut()
+            .find(|(known, _)| known == byte && !quoted)
+        {
             entry.1 += 1;
         }
     }
     // The first of equals, so that a single column is read with commas.
-    counts.iter().rev().max_by_key(|(_, count)| *count).map_or(b',', |(byte, _)| *byte)
+    counts
+        .iter()
+        .rev()
+        .max_by_key(|(_, count)| *count)
+        .map_or(b',', |(byte, _)| *byte)
 }
 
 /// Refuses a row without end before it fills the memory.
@@ -142,7 +171,9 @@ impl Read for Bounded<'_> {
         let read = self.inner.read(buffer)?;
         self.since_row.set(self.since_row.get() + read as u64);
         if self.since_row.get() > MAX_ROW_BYTES {
-            return Err(std::io::Error::other("a row is longer than 4 MiB; is a quote left open?"));
+            return Err(std::io::Error::other(
+                "a row is longer than 4 MiB; is a quote left open?",
+            ));
         }
         Ok(read)
     }
@@ -176,7 +207,10 @@ mod tests {
             ("a\tb\n1\t\"x\ny\"\n", vec!["a: 1; b: x y"]),
             ("\u{feff}a,b\n1,2\n", vec!["a: 1; b: 2"]),
             ("a,b\n1,2,3\n", vec!["1 | 2 | 3"]),
-            ("# Title\n# more\na,b\n1,2\n", vec!["Title\nmore", "a: 1; b: 2"]),
+            (
+                "# Title\n# more\na,b\n1,2\n",
+                vec!["Title\nmore", "a: 1; b: 2"],
+            ),
             ("a\n1\n", vec!["a: 1"]),
             ("a,b\n\n,\n", vec![]),
             ("", vec![]),
@@ -197,10 +231,15 @@ mod tests {
         let mut open = b"a,b\n\"".to_vec();
         open.resize(6 * 1024 * 1024, b'x');
         for (bytes, expected) in [
-            (open.as_slice(), "a row is longer than 4 MiB; is a quote left open?"),
+            (
+                open.as_slice(),
+                "a row is longer than 4 MiB; is a quote left open?",
+            ),
             (&b"# t\na\nb\n\xff\n"[..], "line 4 is not UTF-8 text"),
         ] {
-            let Err(Halt::Unreadable(reason)) = read(bytes) else { unreachable!() };
+            let Err(Halt::Unreadable(reason)) = read(bytes) else {
+                unreachable!()
+            };
             assert!(reason.contains(expected), "{reason}");
         }
     }

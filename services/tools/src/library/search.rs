@@ -7,7 +7,7 @@
 //! count less than those of others, because a synthesis needs more than one witness.
 
 use super::store::{self, Index};
-use super::terms;
+use super::{rdf, terms};
 use agentfleet_storage::Error as StorageError;
 use rusqlite::{Connection, OptionalExtension as _};
 use std::collections::{HashMap, HashSet};
@@ -21,6 +21,8 @@ const LATER: f64 = 0.6;
 /// Words from which on a passage counts in full, and the least that one counts.
 const SUBSTANTIAL: f64 = 50.0;
 const SLIGHT: f64 = 0.75;
+/// What an entity counts whose whole name stands in the question.
+const NAMED: f64 = 2.0;
 
 /// A passage that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,11 +137,11 @@ struct Row {
 fn ranked(
     connection: &Connection,
     collection: &str,
-    query: &str,
+    text: &str,
     limit: usize,
     index: Index,
 ) -> Result<Vec<Row>, StorageError> {
-    let terms = terms::terms(query);
+    let terms = terms::terms(text);
     let Some(collection) = store::collection(connection, collection)? else {
         return Ok(Vec::new());
     };
@@ -147,12 +149,13 @@ fn ranked(
         return Ok(Vec::new());
     }
     let table = index.table(collection);
+    let query = terms::query(text, &terms);
     let wanted = limit.saturating_mul(CANDIDATES).max(MIN_CANDIDATES);
     // Passages of versions that are on their way in or out are found too and left out here; ask
     // for more while they crowd out the visible ones.
     let mut most = wanted;
     let candidates = loop {
-        let (found, visible) = candidates(connection, &table, &terms, most)?;
+        let (found, visible) = candidates(connection, &table, &query, most)?;
         if visible.len() >= limit || found < most || most >= wanted.saturating_mul(64) {
             break visible;
         }
@@ -165,15 +168,22 @@ fn ranked(
             // What matched in a way that is not seen here is at least one of the terms.
             let covered = terms::covered(&terms, &whole).max(1);
             row.score = bm25 * (0.5 + 0.5 * covered as f64 / terms.len() as f64);
-            if index == Index::Text {
-                let words = row.text.split_whitespace().count() as f64;
-                row.score *= SLIGHT + (1.0 - SLIGHT) * (words / SUBSTANTIAL).min(1.0);
-            }
+            row.score *= match index {
+                Index::Text => {
+                    let words = row.text.split_whitespace().count() as f64;
+                    SLIGHT + (1.0 - SLIGHT) * (words / SUBSTANTIAL).min(1.0)
+                }
+                Index::Entities if is_named(text, &row.heading) => NAMED,
+                Index::Entities => 1.0,
+            };
             rows.push(row);
         }
     }
     rows.sort_by(|a, b| {
-        b.score.total_cmp(&a.score).then_with(|| a.uri.cmp(&b.uri)).then(a.ordinal.cmp(&b.ordinal))
+        b.score
+            .total_cmp(&a.score)
+            .then_with(|| a.uri.cmp(&b.uri))
+            .then(a.ordinal.cmp(&b.ordinal))
     });
     Ok(rows)
 }
@@ -182,7 +192,7 @@ fn ranked(
 fn candidates(
     connection: &Connection,
     table: &str,
-    terms: &[String],
+    query: &str,
     most: usize,
 ) -> Result<(usize, Vec<(i64, f64)>), StorageError> {
     // `rank` is more negative for better matches.
@@ -193,8 +203,12 @@ fn candidates(
          LEFT JOIN library_sources s ON s.id = p.source"
     ))?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let rows = statement.query_map((terms::any_of(terms), most), |row| {
-        Ok((row.get::<_, i64>(0)?, row.get::<_, f64>(1)?, row.get::<_, bool>(2)?))
+    let rows = statement.query_map((query, most), |row| {
+        Ok((
+            row.get::<_, i64>(0)?,
+            row.get::<_, f64>(1)?,
+            row.get::<_, bool>(2)?,
+        ))
     })?;
     let mut found = 0;
     let mut visible = Vec::new();
@@ -206,6 +220,19 @@ fn candidates(
         }
     }
     Ok((found, visible))
+}
+
+/// Whether all words of a name stand in a question as they are. `OrganizationalUnit` is two words.
+fn is_named(question: &str, name: &str) -> bool {
+    let words = |text: &str| -> HashSet<String> {
+        let words = text
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let asked = words(question);
+    let name = words(&rdf::in_words(name));
+    !name.is_empty() && name.is_subset(&asked)
 }
 
 fn row(connection: &Connection, id: i64) -> Result<Option<Row>, StorageError> {

@@ -10,9 +10,11 @@
 //! ranking.
 
 use super::passage::Passage;
+use super::{rdf, uri};
 use agentfleet_schema::Millis;
 use agentfleet_storage::{Error as StorageError, Unit};
 use rusqlite::{Connection, OptionalExtension as _};
+use std::borrow::Cow;
 
 pub(crate) const PART: &str = "library";
 
@@ -76,10 +78,7 @@ impl Index {
 }
 
 /// The id of a collection, if it has one.
-pub(crate) fn collection(
-    connection: &Connection,
-    name: &str,
-) -> Result<Option<i64>, StorageError> {
+pub(crate) fn collection(connection: &Connection, name: &str) -> Result<Option<i64>, StorageError> {
     let mut statement =
         connection.prepare_cached("SELECT id FROM library_collections WHERE name = ?1")?;
     Ok(statement.query_row([name], |row| row.get(0)).optional()?)
@@ -90,7 +89,8 @@ pub(crate) fn ensure_collection(unit: &mut Unit<'_>, name: &str) -> Result<i64, 
     if let Some(id) = collection(unit.tx(), name)? {
         return Ok(id);
     }
-    unit.tx().execute("INSERT INTO library_collections(name) VALUES (?1)", [name])?;
+    unit.tx()
+        .execute("INSERT INTO library_collections(name) VALUES (?1)", [name])?;
     let id = unit.tx().last_insert_rowid();
     for index in [Index::Text, Index::Entities] {
         let table = index.table(id);
@@ -151,7 +151,10 @@ pub(crate) fn apply(
     changes: Vec<Change>,
     open: Option<Open>,
 ) -> Result<Applied, StorageError> {
-    let mut applied = Applied { open, ..Applied::default() };
+    let mut applied = Applied {
+        open,
+        ..Applied::default()
+    };
     for change in changes {
         match change {
             Change::Begin(new) => applied.open = Some(begin(unit, collection, new)?),
@@ -192,10 +195,23 @@ fn begin(unit: &mut Unit<'_>, collection: i64, new: NewSource) -> Result<Open, S
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?3)",
         )?
         .execute((
-            collection, LOADING, unit.now(), &new.uri, &new.title, &new.path, &new.origin,
-            &new.digest, new.media_type, new.bytes as i64,
+            collection,
+            LOADING,
+            unit.now(),
+            &new.uri,
+            &new.title,
+            &new.path,
+            &new.origin,
+            &new.digest,
+            new.media_type,
+            new.bytes as i64,
         ))?;
-    Ok(Open { id: unit.tx().last_insert_rowid(), title: new.title, ordinal: 0, entities: 0 })
+    Ok(Open {
+        id: unit.tx().last_insert_rowid(),
+        title: new.title,
+        ordinal: 0,
+        entities: 0,
+    })
 }
 
 fn add(
@@ -209,9 +225,17 @@ fn add(
          VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     for passage in passages {
-        let index = if passage.entity.is_some() { Index::Entities } else { Index::Text };
+        let index = if passage.entity.is_some() {
+            Index::Entities
+        } else {
+            Index::Text
+        };
         passage_row.execute((
-            open.id, open.ordinal, &passage.entity, &passage.heading, &passage.text,
+            open.id,
+            open.ordinal,
+            &passage.entity,
+            &passage.heading,
+            &passage.text,
         ))?;
         let rowid = unit.tx().last_insert_rowid();
         let table = index.table(collection);
@@ -219,11 +243,25 @@ fn add(
             .prepare_cached(&format!(
                 "INSERT INTO {table}(rowid, title, heading, body) VALUES (?1, ?2, ?3, ?4)"
             ))?
-            .execute((rowid, &open.title, &passage.heading, &passage.text))?;
+            .execute((rowid, &open.title, searchable(&passage), &passage.text))?;
         open.ordinal += 1;
         open.entities += i64::from(passage.entity.is_some());
     }
     Ok(())
+}
+
+/// The heading as it is searched. Names such as `hasUnit` are found by their words, and an entity
+/// by the words of its IRI too.
+fn searchable(passage: &Passage) -> Cow<'_, str> {
+    match &passage.entity {
+        Some(iri) if !uri::is_blank(iri) => Cow::Owned(format!(
+            "{} {} {}",
+            passage.heading,
+            rdf::in_words(&passage.heading),
+            rdf::local_name(iri)
+        )),
+        _ => Cow::Borrowed(&passage.heading),
+    }
 }
 
 /// Makes a document visible; `true` if it takes the place of an older version.
@@ -245,7 +283,13 @@ fn finish(
             "UPDATE library_sources
              SET state = ?2, passages = ?3, entities = ?4, triples = ?5 WHERE id = ?1",
         )?
-        .execute((open.id, LIVE, open.ordinal - open.entities, open.entities, triples as i64))?;
+        .execute((
+            open.id,
+            LIVE,
+            open.ordinal - open.entities,
+            open.entities,
+            triples as i64,
+        ))?;
     Ok(replaced > 0)
 }
 
@@ -312,12 +356,18 @@ pub(crate) fn clear(
         .query_map((hidden.source, limit), |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     for (id, is_entity) in &rows {
-        let index = if *is_entity { Index::Entities } else { Index::Text };
+        let index = if *is_entity {
+            Index::Entities
+        } else {
+            Index::Text
+        };
         if exists {
             let table = index.table(hidden.collection);
-            tx.prepare_cached(&format!("DELETE FROM {table} WHERE rowid = ?1"))?.execute([id])?;
+            tx.prepare_cached(&format!("DELETE FROM {table} WHERE rowid = ?1"))?
+                .execute([id])?;
         }
-        tx.prepare_cached("DELETE FROM library_passages WHERE id = ?1")?.execute([id])?;
+        tx.prepare_cached("DELETE FROM library_passages WHERE id = ?1")?
+            .execute([id])?;
     }
     let done = (rows.len() as i64) < limit;
     if done {
@@ -338,7 +388,10 @@ pub(crate) fn drop_collection(unit: &mut Unit<'_>, collection: i64) -> Result<()
         for index in [Index::Text, Index::Entities] {
             tx.execute_batch(&format!("DROP TABLE IF EXISTS {}", index.table(collection)))?;
         }
-        tx.execute("DELETE FROM library_collections WHERE id = ?1", [collection])?;
+        tx.execute(
+            "DELETE FROM library_collections WHERE id = ?1",
+            [collection],
+        )?;
     }
     Ok(())
 }
@@ -356,7 +409,11 @@ pub(crate) fn known(connection: &Connection, collection: i64) -> Result<Vec<Know
         "SELECT uri, origin, digest FROM library_sources WHERE collection = ?1 AND state = ?2",
     )?;
     let rows = statement.query_map((collection, LIVE), |row| {
-        Ok(Known { uri: row.get(0)?, origin: row.get(1)?, digest: row.get(2)? })
+        Ok(Known {
+            uri: row.get(0)?,
+            origin: row.get(1)?,
+            digest: row.get(2)?,
+        })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

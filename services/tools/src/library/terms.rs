@@ -13,13 +13,13 @@ const STOP_WORDS: &[&str] = &[
     "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be",
     "because", "been", "before", "being", "between", "both", "but", "by", "can", "could", "did",
     "do", "does", "doing", "during", "each", "few", "for", "from", "further", "had", "has", "have",
-    "having", "he", "her", "here", "hers", "him", "his", "how", "i", "if", "in", "into", "is", "it",
-    "its", "just", "me", "more", "most", "my", "no", "nor", "not", "of", "on", "once", "only", "or",
-    "other", "our", "out", "over", "own", "please", "s", "same", "she", "should", "so", "some",
-    "such", "t", "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they",
-    "this", "those", "through", "to", "too", "under", "until", "up", "very", "was", "we", "were",
-    "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will", "with",
-    "would", "you", "your",
+    "having", "he", "her", "here", "hers", "him", "his", "how", "i", "if", "in", "into", "is",
+    "it", "its", "just", "me", "more", "most", "my", "no", "nor", "not", "of", "on", "once",
+    "only", "or", "other", "our", "out", "over", "own", "please", "s", "same", "she", "should",
+    "so", "some", "such", "t", "tell", "than", "that", "the", "their", "them", "then", "there",
+    "these", "they", "this", "those", "through", "to", "too", "under", "until", "up", "very",
+    "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom", "whose", "why",
+    "will", "with", "would", "you", "your",
 ];
 
 /// The distinct terms of a text in lower case, in their order. Stop words are left out unless
@@ -40,14 +40,32 @@ pub(crate) fn terms(text: &str) -> Vec<String> {
     all
 }
 
-/// A full-text query for any of the terms. The word itself counts twice: once as it is, and once
-/// with all words that begin like it.
-pub(crate) fn any_of(terms: &[String]) -> String {
-    let alternatives = terms.iter().map(|term| match beginning(term) {
-        Some(beginning) => format!("{} OR {beginning}", quoted(term)),
-        None => quoted(term),
-    });
-    alternatives.collect::<Vec<_>>().join(" OR ")
+/// A full-text query for any of the terms of a text. A word itself counts twice: once as it is, and
+/// once with all words that begin like it. A name made of several words, such as `work_mem`, counts
+/// once more where they stand together.
+pub(crate) fn query(text: &str, terms: &[String]) -> String {
+    let mut alternatives = Vec::with_capacity(terms.len() * 2);
+    for term in terms {
+        alternatives.push(quoted(term));
+        alternatives.extend(beginning(term));
+    }
+    alternatives.extend(names(text));
+    alternatives.join(" OR ")
+}
+
+/// Words that hang together by a mark and not by a space, as phrases.
+fn names(text: &str) -> impl Iterator<Item = String> {
+    text.split_whitespace()
+        .filter_map(|word| {
+            let parts: Vec<&str> = word
+                .split(|c: char| !c.is_alphanumeric())
+                .filter(|part| !part.is_empty())
+                .collect();
+            (2..=6)
+                .contains(&parts.len())
+                .then(|| quoted(&parts.join(" ").to_lowercase()))
+        })
+        .take(MAX_TERMS)
 }
 
 /// How many of the terms a text has, give or take endings.
@@ -71,7 +89,9 @@ fn stem(word: &str) -> &str {
         4..=5 => length - 1,
         _ => (length * 3).div_ceil(4),
     };
-    word.char_indices().nth(kept).map_or(word, |(end, _)| &word[..end])
+    word.char_indices()
+        .nth(kept)
+        .map_or(word, |(end, _)| &word[..end])
 }
 
 /// Words that begin like the stem of a term: `supply` finds `supplier`, which stemming alone keeps
@@ -98,7 +118,10 @@ mod tests {
     fn terms_are_words_without_operators() {
         for (text, expected) in [
             ("Who owns Company X?", vec!["owns", "company", "x"]),
-            ("liquidity OR (debt* NEAR \"cash\")", vec!["liquidity", "debt", "near", "cash"]),
+            (
+                "liquidity OR (debt* NEAR \"cash\")",
+                vec!["liquidity", "debt", "near", "cash"],
+            ),
             ("third-party risk, risk", vec!["third", "party", "risk"]),
             ("what is it", vec!["what", "is", "it"]),
             ("Übersicht 2025", vec!["übersicht", "2025"]),
@@ -110,8 +133,16 @@ mod tests {
 
     #[test]
     fn words_are_looked_for_with_their_endings() {
-        let terms = ["supply", "x", "2025"].map(str::to_owned);
-        assert_eq!(any_of(&terms), "\"supply\" OR \"supply\" * OR \"x\" OR \"2025\"");
+        for (text, expected) in [
+            (
+                "supply of X in 2025",
+                r#""supply" OR "supply" * OR "x" OR "2025""#,
+            ),
+            ("work_mem?", r#""work" OR "mem" OR "work mem""#),
+            ("\"a\" \"b\"", r#""b""#),
+        ] {
+            assert_eq!(query(text, &terms(text)), expected, "{text}");
+        }
     }
 
     #[test]

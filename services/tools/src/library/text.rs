@@ -49,7 +49,9 @@ pub(crate) fn parse(
         }
     }
     text.end_paragraph();
-    let Text { packer, mut ready, .. } = text;
+    let Text {
+        packer, mut ready, ..
+    } = text;
     packer.finish(&mut ready);
     out(ready)
 }
@@ -58,7 +60,7 @@ pub(crate) fn parse(
 pub(crate) fn title(head: &str) -> Option<String> {
     let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.find(|line| !is_rule(line))?;
-    let title = one_line(first);
+    let title = plain(first);
     let sentence = title.ends_with(['.', ',', ';', ':']);
     (title.chars().count() <= 100 && title.chars().any(char::is_alphabetic) && !sentence)
         .then_some(title)
@@ -95,12 +97,13 @@ impl Text {
             return;
         }
         if is_rule(line.trim()) {
-            if let [heading] = self.paragraph.as_slice() {
-                let heading = one_line(heading);
-                self.paragraph.clear();
-                self.open(line.trim().chars().next().unwrap_or('='), &heading);
-            } else {
-                self.end_paragraph();
+            match self.paragraph.as_slice() {
+                [heading] if underlines(line, heading) => {
+                    let heading = heading.clone();
+                    self.paragraph.clear();
+                    self.open(line.trim().chars().next().unwrap_or('='), &heading);
+                }
+                _ => self.end_paragraph(),
             }
             return;
         }
@@ -111,12 +114,16 @@ impl Text {
     }
 
     fn open(&mut self, mark: char, heading: &str) {
-        let level = self.levels.iter().position(|known| *known == mark).unwrap_or_else(|| {
-            self.levels.push(mark);
-            self.levels.len() - 1
-        });
+        let level = self
+            .levels
+            .iter()
+            .position(|known| *known == mark)
+            .unwrap_or_else(|| {
+                self.levels.push(mark);
+                self.levels.len() - 1
+            });
         self.headings.truncate(level);
-        self.headings.push(heading.to_owned());
+        self.headings.push(plain(heading));
     }
 
     fn end_paragraph(&mut self) {
@@ -124,19 +131,21 @@ impl Text {
         if let [line] = lines.as_slice()
             && is_capital_heading(line)
         {
-            self.open('A', &one_line(line));
+            let line = line.clone();
+            self.open('A', &line);
             return;
         }
         let mut text = String::new();
-        let mut wrapped = false;
+        // How far the line before was indented, if it was wrapped.
+        let mut wrapped = None;
         for line in &lines {
-            let starts_anew = line.trim_start().starts_with(['-', '*', '+', '|', '[', '•']);
+            let joined = wrapped == Some(indent(line)) && goes_on(line);
             if !text.is_empty() {
-                text.push(if wrapped && !starts_anew { ' ' } else { '\n' });
+                text.push(if joined { ' ' } else { '\n' });
             }
-            let joined = wrapped && !starts_anew;
             text.push_str(if joined { line.trim_start() } else { line });
-            wrapped = line.chars().count() >= WRAPPED;
+            let is_wrapped = line.chars().count() >= WRAPPED && !is_code(line);
+            wrapped = is_wrapped.then(|| indent(line));
         }
         self.packer.push(&self.headings, &text, &mut self.ready);
     }
@@ -145,8 +154,39 @@ impl Text {
 /// A line that underlines a heading or separates parts.
 fn is_rule(line: &str) -> bool {
     let mut chars = line.chars();
-    let Some(first) = chars.next() else { return false };
-    first.is_ascii_punctuation() && !matches!(first, '|' | '.') && line.len() >= 3 && chars.all(|c| c == first)
+    let Some(first) = chars.next() else {
+        return false;
+    };
+    "=-~^\"'#*+_`:".contains(first) && line.len() >= 3 && chars.all(|c| c == first)
+}
+
+/// Whether a rule belongs to the line above: it is not indented, and about as long.
+fn underlines(rule: &str, heading: &str) -> bool {
+    indent(rule) == 0 && indent(heading) == 0 && rule.len() + 3 >= heading.trim().chars().count()
+}
+
+fn indent(line: &str) -> usize {
+    line.chars().take_while(|c| c.is_whitespace()).count()
+}
+
+/// Whether a line can be the rest of a wrapped one.
+fn goes_on(line: &str) -> bool {
+    let start = line.trim_start().chars().next();
+    !is_code(line) && start.is_some_and(|c| c.is_alphanumeric() || "\"'(`:".contains(c))
+}
+
+/// Whether a line looks like a program's, whose line ends mean something.
+fn is_code(line: &str) -> bool {
+    let line = line.trim_end();
+    [" = ", "==", "->", "=>", "{", "}", "</"]
+        .iter()
+        .any(|mark| line.contains(mark))
+        || line.ends_with([':', ';', '\\', '|'])
+}
+
+/// A heading without marks of its markup.
+fn plain(heading: &str) -> String {
+    one_line(&heading.replace('`', ""))
 }
 
 fn is_capital_heading(line: &str) -> bool {
@@ -173,10 +213,18 @@ mod tests {
     #[test]
     fn paragraphs_and_headings_are_found() {
         let long = "word ".repeat(50);
-        let text = format!("REGISTER OF CASES\n\n{long}\n\nCases\n=====\n\n{long}\n\nOpen\n----\n{long}");
+        let text =
+            format!("REGISTER OF CASES\n\n{long}\n\nCases\n=====\n\n{long}\n\nOpen\n----\n{long}");
         let found = read(text.as_bytes()).unwrap();
         let headings: Vec<_> = found.into_iter().map(|p| p.heading).collect();
-        assert_eq!(headings, ["REGISTER OF CASES", "REGISTER OF CASES > Cases", "REGISTER OF CASES > Cases > Open"]);
+        assert_eq!(
+            headings,
+            [
+                "REGISTER OF CASES",
+                "REGISTER OF CASES > Cases",
+                "REGISTER OF CASES > Cases > Open"
+            ]
+        );
     }
 
     #[test]
@@ -185,6 +233,21 @@ mod tests {
         assert_eq!(
             read(text.as_bytes()).unwrap()[0].text,
             "This line was wrapped by an editor at its right margin and goes on here.\n- one\n- two"
+        );
+    }
+
+    #[test]
+    fn lines_of_programs_stay_apart_and_make_no_headings() {
+        let text = "    class CustomReporter(ExceptionReporterOfTheProject):\n        def get(self): pass\n\n>>> long.call(with, several, arguments, that, fill, it)\n>>>\n\nA long line of words that was not underlined at all\n---\n";
+        let found = read(text.as_bytes()).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].heading, "");
+        assert_eq!(
+            found[0].text,
+            text.trim_end()
+                .trim_end_matches("---")
+                .trim_end()
+                .replace("\n\n", "\n")
         );
     }
 
@@ -202,7 +265,13 @@ mod tests {
     fn a_line_without_end_is_cut_between_characters() {
         let text = "ä".repeat(100_000);
         let found = read(text.as_bytes()).unwrap();
-        assert_eq!(found.iter().map(|p| p.text.matches('ä').count()).sum::<usize>(), 100_000);
+        assert_eq!(
+            found
+                .iter()
+                .map(|p| p.text.matches('ä').count())
+                .sum::<usize>(),
+            100_000
+        );
     }
 
     #[test]

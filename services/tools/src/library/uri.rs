@@ -55,9 +55,21 @@ mod tests {
     #[test]
     fn any_path_makes_a_valid_urn() {
         for (collection, path, expected) in [
-            ("dossier", "a/b.md", "urn:agentfleet:document:dossier:a/b.md"),
-            ("my docs", "ü x:1.md", "urn:agentfleet:document:my%20docs:%C3%BC%20x%3A1.md"),
-            ("a:b", "100%#?.txt", "urn:agentfleet:document:a%3Ab:100%25%23%3F.txt"),
+            (
+                "dossier",
+                "a/b.md",
+                "urn:agentfleet:document:dossier:a/b.md",
+            ),
+            (
+                "my docs",
+                "ü x:1.md",
+                "urn:agentfleet:document:my%20docs:%C3%BC%20x%3A1.md",
+            ),
+            (
+                "a:b",
+                "100%#?.txt",
+                "urn:agentfleet:document:a%3Ab:100%25%23%3F.txt",
+            ),
         ] {
             assert_eq!(document(collection, path), expected);
         }

@@ -32,8 +32,15 @@ pub(crate) fn walk(paths: &[PathBuf]) -> Result<Walked, (PathBuf, std::io::Error
     let mut walked = Walked::default();
     for path in paths {
         let root = path.canonicalize().map_err(|error| (path.clone(), error))?;
-        let below = if root.is_dir() { root.as_path() } else { root.parent().unwrap_or(&root) };
-        let entries = WalkDir::new(&root).sort_by_file_name().into_iter().filter_entry(is_wanted);
+        let below = if root.is_dir() {
+            root.as_path()
+        } else {
+            root.parent().unwrap_or(&root)
+        };
+        let entries = WalkDir::new(&root)
+            .sort_by_file_name()
+            .into_iter()
+            .filter_entry(is_wanted);
         for entry in entries {
             match entry {
                 Ok(entry) => visit(&entry, below, &mut walked),
@@ -43,7 +50,10 @@ pub(crate) fn walk(paths: &[PathBuf]) -> Result<Walked, (PathBuf, std::io::Error
                         || "cannot be read".to_owned(),
                         |io| format!("cannot be read: {io}"),
                     );
-                    walked.skipped.push(Skipped { path: relative(at, below), reason });
+                    walked.skipped.push(Skipped {
+                        path: relative(at, below),
+                        reason,
+                    });
                 }
             }
         }
@@ -58,12 +68,22 @@ fn visit(entry: &DirEntry, below: &Path, walked: &mut Walked) {
     }
     let path = relative(entry.path(), below);
     if kind.is_symlink() {
-        walked.skipped.push(Skipped { path, reason: "is a link, which is not followed".into() });
+        walked.skipped.push(Skipped {
+            path,
+            reason: "is a link, which is not followed".into(),
+        });
     } else if !kind.is_file() {
-        walked.skipped.push(Skipped { path, reason: "is not a regular file".into() });
+        walked.skipped.push(Skipped {
+            path,
+            reason: "is not a regular file".into(),
+        });
     } else {
         let bytes = entry.metadata().map_or(0, |metadata| metadata.len());
-        walked.files.push(Candidate { path, origin: entry.path().to_owned(), bytes });
+        walked.files.push(Candidate {
+            path,
+            origin: entry.path().to_owned(),
+            bytes,
+        });
     }
 }
 
@@ -78,7 +98,9 @@ fn is_wanted(entry: &DirEntry) -> bool {
 
 fn relative(path: &Path, below: &Path) -> String {
     let path = path.strip_prefix(below).unwrap_or(path);
-    let parts = path.components().map(|part| part.as_os_str().to_string_lossy());
+    let parts = path
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy());
     parts.collect::<Vec<_>>().join("/")
 }
 

@@ -15,7 +15,9 @@ async fn echo(request: Request) -> Response {
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let header = |name: &str| {
         let value = parts.headers.get(name);
-        value.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
+        value
+            .map(|value| value.to_str().unwrap().to_owned())
+            .unwrap_or_default()
     };
     format!(
         "{} {} key={} type={} body={}",
@@ -31,22 +33,46 @@ async fn echo(request: Request) -> Response {
 async fn serve() -> String {
     let router = Router::new()
         .route("/echo", any(echo))
-        .route("/page", any(|| async {
-            ([(header::CONTENT_TYPE, "text/html; charset=iso-8859-1")], b"<h1>T</h1><script>x</script><p>\xfc&amp;".to_vec())
-        }))
+        .route(
+            "/page",
+            any(|| async {
+                (
+                    [(header::CONTENT_TYPE, "text/html; charset=iso-8859-1")],
+                    b"<h1>T</h1><script>x</script><p>\xfc&amp;".to_vec(),
+                )
+            }),
+        )
         .route("/large", any(|| async { "x".repeat(3 << 20) }))
-        .route("/image", any(|| async { ([(header::CONTENT_TYPE, "image/png")], vec![0_u8, 159, 146]) }))
-        .route("/hang", any(|| async { std::future::pending::<()>().await }))
-        .route("/slow-body", any(|| async {
-            let first = futures_once("begin ");
-            Response::new(first)
-        }))
-        .route("/moved", any(|| async {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::LOCATION, "http://169.254.169.254/secret".parse().unwrap());
-            (StatusCode::FOUND, headers)
-        }))
-        .route("/refused", any(|| async { (StatusCode::UNPROCESSABLE_ENTITY, "amount must be positive") }))
+        .route(
+            "/image",
+            any(|| async { ([(header::CONTENT_TYPE, "image/png")], vec![0_u8, 159, 146]) }),
+        )
+        .route(
+            "/hang",
+            any(|| async { std::future::pending::<()>().await }),
+        )
+        .route(
+            "/slow-body",
+            any(|| async {
+                let first = futures_once("begin ");
+                Response::new(first)
+            }),
+        )
+        .route(
+            "/moved",
+            any(|| async {
+                let mut headers = HeaderMap::new();
+                headers.insert(
+                    header::LOCATION,
+                    "http://169.254.169.254/secret".parse().unwrap(),
+                );
+                (StatusCode::FOUND, headers)
+            }),
+        )
+        .route(
+            "/refused",
+            any(|| async { (StatusCode::UNPROCESSABLE_ENTITY, "amount must be positive") }),
+        )
         .route("/empty", any(|| async { StatusCode::NO_CONTENT }));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -86,12 +112,26 @@ async fn arguments_travel_as_query_or_body_with_the_idempotency_key() {
     let arguments = &[("q", "a b&c"), ("n", "5")];
     for (method, expected) in [
         ("GET", "GET /echo?x=1&q=a+b%26c&n=5 key=key-1 type= body="),
-        ("delete", "DELETE /echo?x=1&q=a+b%26c&n=5 key=key-1 type= body="),
-        ("POST", "POST /echo?x=1 key=key-1 type=application/json body={\"q\":\"a b&c\",\"n\":5}"),
-        ("PUT", "PUT /echo?x=1 key=key-1 type=application/json body={\"q\":\"a b&c\",\"n\":5}"),
-        ("PATCH", "PATCH /echo?x=1 key=key-1 type=application/json body={\"q\":\"a b&c\",\"n\":5}"),
+        (
+            "delete",
+            "DELETE /echo?x=1&q=a+b%26c&n=5 key=key-1 type= body=",
+        ),
+        (
+            "POST",
+            "POST /echo?x=1 key=key-1 type=application/json body={\"q\":\"a b&c\",\"n\":5}",
+        ),
+        (
+            "PUT",
+            "PUT /echo?x=1 key=key-1 type=application/json body={\"q\":\"a b&c\",\"n\":5}",
+        ),
+        (
+            "PATCH",
+            "PATCH /echo?x=1 key=key-1 type=application/json body={\"q\":\"a b&c\",\"n\":5}",
+        ),
     ] {
-        let result = place.call(&http(method, &format!("{base}/echo?x=1")), "c", arguments).await;
+        let result = place
+            .call(&http(method, &format!("{base}/echo?x=1")), "c", arguments)
+            .await;
         assert!(!result.is_error, "{}", result.content);
         let (line, body) = result.content.split_once(" body=").unwrap();
         let (expected_line, expected_body) = expected.split_once(" body=").unwrap();
@@ -109,25 +149,58 @@ async fn answers_become_text_and_failures_are_told() {
     for (path, is_error, expected) in [
         ("/page", false, "T\nü&".to_owned()),
         ("/empty", false, String::new()),
-        ("/image", true, format!("`{host}` answered with `image/png`, which is not text")),
-        ("/moved", true, format!("`{host}` redirects to `http://169.254.169.254/secret`, which is not followed; the tool's `url` must be the final address")),
-        ("/refused", true, format!("`{host}` answered 422 Unprocessable Entity: amount must be positive")),
-        ("/nowhere", true, format!("`{host}` answered 404 Not Found:")),
+        (
+            "/image",
+            true,
+            format!("`{host}` answered with `image/png`, which is not text"),
+        ),
+        (
+            "/moved",
+            true,
+            format!(
+                "`{host}` redirects to `http://169.254.169.254/secret`, which is not followed; the tool's `url` must be the final address"
+            ),
+        ),
+        (
+            "/refused",
+            true,
+            format!("`{host}` answered 422 Unprocessable Entity: amount must be positive"),
+        ),
+        (
+            "/nowhere",
+            true,
+            format!("`{host}` answered 404 Not Found:"),
+        ),
     ] {
-        let result = place.call(&http("GET", &format!("{base}{path}")), "c", &[]).await;
-        assert_eq!((result.is_error, result.content), (is_error, expected), "{path}");
+        let result = place
+            .call(&http("GET", &format!("{base}{path}")), "c", &[])
+            .await;
+        assert_eq!(
+            (result.is_error, result.content),
+            (is_error, expected),
+            "{path}"
+        );
     }
 }
 
 #[tokio::test]
 async fn an_endless_or_large_answer_is_bounded() {
     let (place, base) = (Place::new().await, serve().await);
-    let result = place.call(&http("GET", &format!("{base}/large")), "c", &[]).await;
+    let result = place
+        .call(&http("GET", &format!("{base}/large")), "c", &[])
+        .await;
     assert!(!result.is_error);
-    assert!(result.content.ends_with("\n\n[the answer was cut after 1048576 bytes]"));
+    assert!(
+        result
+            .content
+            .ends_with("\n\n[the answer was cut after 1048576 bytes]")
+    );
     assert_eq!(result.content.matches('x').count(), 1_048_576);
     for path in ["/hang", "/slow-body"] {
-        let item = ToolItem { timeout_ms: Some(100), ..http("GET", &format!("{base}{path}")) };
+        let item = ToolItem {
+            timeout_ms: Some(100),
+            ..http("GET", &format!("{base}{path}"))
+        };
         let result = place.call(&item, "c", &[]).await;
         assert!(result.is_error, "{path}");
         let told = result.content.contains("did not end within 100ms")
@@ -142,8 +215,18 @@ async fn a_service_that_is_not_there_is_an_error_of_the_call() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let result = place.call(&http("GET", &format!("http://{address}/")), "c", &[]).await;
+    let result = place
+        .call(&http("GET", &format!("http://{address}/")), "c", &[])
+        .await;
     assert!(result.is_error);
-    assert!(result.content.starts_with("no answer from `127.0.0.1`: "), "{}", result.content);
-    assert!(result.content.to_lowercase().contains("refused"), "{}", result.content);
+    assert!(
+        result.content.starts_with("no answer from `127.0.0.1`: "),
+        "{}",
+        result.content
+    );
+    assert!(
+        result.content.to_lowercase().contains("refused"),
+        "{}",
+        result.content
+    );
 }

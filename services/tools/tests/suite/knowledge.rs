@@ -16,7 +16,13 @@ const TURTLE: &str = r#"
 "#;
 
 async fn lines(place: &Place, collection: &str, question: &str) -> Vec<String> {
-    let result = place.call(&tool("knowledge-query"), collection, &[("question", question)]).await;
+    let result = place
+        .call(
+            &tool("knowledge-query"),
+            collection,
+            &[("question", question)],
+        )
+        .await;
     assert!(!result.is_error, "{}", result.content);
     result.content.lines().map(str::to_owned).collect()
 }
@@ -39,16 +45,39 @@ async fn statements_about_what_the_question_names_come_in_labels() {
     );
     let question = [("question", "acme")];
     let result = place.call(&tool("knowledge-query"), "c", &question).await;
-    let sources: Vec<_> = result.sources.iter().map(|s| (s.uri.as_str(), s.title.as_str())).collect();
-    assert_eq!(sources, [("urn:agentfleet:document:c:k.ttl", "K"), ("urn:x:acme", "Acme works"), ("urn:x:member", "member")]);
-    let one = ToolItem { limit: Some(1), ..tool("knowledge-query") };
-    assert_eq!(place.call(&one, "c", &question).await.content.lines().count(), 1);
+    let sources: Vec<_> = result
+        .sources
+        .iter()
+        .map(|s| (s.uri.as_str(), s.title.as_str()))
+        .collect();
+    assert_eq!(
+        sources,
+        [
+            ("urn:agentfleet:document:c:k.ttl", "K"),
+            ("urn:x:acme", "Acme works"),
+            ("urn:x:member", "member")
+        ]
+    );
+    let one = ToolItem {
+        limit: Some(1),
+        ..tool("knowledge-query")
+    };
+    assert_eq!(
+        place
+            .call(&one, "c", &question)
+            .await
+            .content
+            .lines()
+            .count(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn statements_that_speak_of_the_question_come_first() {
     let place = Place::new().await;
-    let mut text = String::from("@prefix e: <urn:e:> . e:plant <http://schema.org/name> 'Plant' .\n");
+    let mut text =
+        String::from("@prefix e: <urn:e:> . e:plant <http://schema.org/name> 'Plant' .\n");
     for n in 0..80 {
         text.push_str(&format!("e:plant e:property{n} 'value {n}' .\n"));
     }
@@ -61,14 +90,47 @@ async fn statements_that_speak_of_the_question_come_first() {
 }
 
 #[tokio::test]
+async fn names_without_spaces_are_found_by_their_words() {
+    let place = Place::new().await;
+    let mut text =
+        String::from("<urn:e:OrganizationalUnit> <urn:p> 1 . <urn:e:hasUnit> <urn:p> 2 .");
+    for n in 0..30 {
+        text.push_str(&format!(
+            "<urn:e:organization{n}> <urn:p> 'An organization with units' .\n"
+        ));
+    }
+    place.write("k.ttl", text);
+    place.load("c").await;
+    let found = lines(&place, "c", "What is an organizational unit?").await;
+    assert_eq!(
+        found[0],
+        "- organizational unit | p | 1 [urn:e:OrganizationalUnit]"
+    );
+    let found = lines(&place, "c", "hasUnit").await;
+    assert_eq!(found[0], "- has unit | p | 2 [urn:e:hasUnit]");
+}
+
+#[tokio::test]
 async fn the_graph_of_another_collection_is_never_read() {
     let place = Place::new().await;
-    place.write("k.ttl", "<urn:s> <http://schema.org/name> 'Shared' ; <urn:secret> 'theirs' .");
+    place.write(
+        "k.ttl",
+        "<urn:s> <http://schema.org/name> 'Shared' ; <urn:secret> 'theirs' .",
+    );
     place.load("theirs").await;
-    place.write("k.ttl", "<urn:s> <http://schema.org/name> 'Shared' ; <urn:secret> 'mine' .");
+    place.write(
+        "k.ttl",
+        "<urn:s> <http://schema.org/name> 'Shared' ; <urn:secret> 'mine' .",
+    );
     place.load("mine").await;
-    assert_eq!(lines(&place, "mine", "shared").await, ["- Shared | secret | mine [urn:s]"]);
-    assert_eq!(lines(&place, "theirs", "shared").await, ["- Shared | secret | theirs [urn:s]"]);
+    assert_eq!(
+        lines(&place, "mine", "shared").await,
+        ["- Shared | secret | mine [urn:s]"]
+    );
+    assert_eq!(
+        lines(&place, "theirs", "shared").await,
+        ["- Shared | secret | theirs [urn:s]"]
+    );
 }
 
 #[tokio::test]

@@ -9,13 +9,27 @@ use std::sync::Mutex;
 async fn every_format_is_found_by_its_words() {
     let place = Place::new().await;
     place.write("a.md", "# Alpha report\n\nThe albatross flies.");
-    place.write("b.html", "<title>x</title><h1>Beta page</h1><p>The badger digs.");
+    place.write(
+        "b.html",
+        "<title>x</title><h1>Beta page</h1><p>The badger digs.",
+    );
     place.write("c.txt", "Gamma notes\n\nThe cormorant dives.");
     place.write("d.csv", "animal,does\ndormouse,sleeps\n");
-    place.write("e.ttl", "<urn:e> <http://www.w3.org/2000/01/rdf-schema#label> 'Eagle owl' .");
+    place.write(
+        "e.ttl",
+        "<urn:e> <http://www.w3.org/2000/01/rdf-schema#label> 'Eagle owl' .",
+    );
     place.write("LICENSE", "Free for ferrets.");
     let report = place.load("zoo").await;
-    assert_eq!((report.loaded, report.passages, report.entities, report.triples), (6, 5, 1, 1));
+    assert_eq!(
+        (
+            report.loaded,
+            report.passages,
+            report.entities,
+            report.triples
+        ),
+        (6, 5, 1, 1)
+    );
     assert_eq!(report.skipped, []);
     for (query, title) in [
         ("albatrosses", "Alpha report"),
@@ -27,7 +41,11 @@ async fn every_format_is_found_by_its_words() {
         let found = place.titles("zoo", query).await;
         assert_eq!(found, [title], "{query}");
     }
-    let owls = place.library.entities(&"zoo".into(), "owl", 5).await.unwrap();
+    let owls = place
+        .library
+        .entities(&"zoo".into(), "owl", 5)
+        .await
+        .unwrap();
     assert_eq!(owls[0].uri, "urn:e");
     assert!(owls[0].document.ends_with(":zoo:e.ttl"));
 }
@@ -57,13 +75,23 @@ async fn what_cannot_be_read_is_reported_and_the_rest_is_loaded() {
     place.write("good.md", "# Good\n\nText.");
     place.write(".hidden.md", "# Hidden");
     place.write(".git/HEAD", "ref");
-    let options = LoadOptions { max_document_bytes: 2048, ..LoadOptions::new("c") };
+    let options = LoadOptions {
+        max_document_bytes: 2048,
+        ..LoadOptions::new("c")
+    };
     let report = place.load_from(&[place.files().to_owned()], &options).await;
     assert_eq!(report.loaded, 1);
     let skipped: Vec<_> = report.skipped.iter().map(|s| s.path.as_str()).collect();
-    assert_eq!(skipped, cases.iter().map(|(path, _, _)| *path).collect::<Vec<_>>());
+    assert_eq!(
+        skipped,
+        cases.iter().map(|(path, _, _)| *path).collect::<Vec<_>>()
+    );
     for (skipped, (path, _, reason)) in report.skipped.iter().zip(cases) {
-        assert!(skipped.reason.starts_with(reason), "{path}: {}", skipped.reason);
+        assert!(
+            skipped.reason.starts_with(reason),
+            "{path}: {}",
+            skipped.reason
+        );
     }
     // Nothing half-read is left behind.
     let documents = place.library.documents(&"c".into(), 100).await.unwrap();
@@ -76,9 +104,15 @@ async fn what_cannot_be_read_is_reported_and_the_rest_is_loaded() {
 async fn a_path_that_is_not_there_fails_the_load() {
     let place = Place::new().await;
     let missing = place.files().join("none");
-    let failed = place.library.load(&[missing], &LoadOptions::new("c"), &|_| {}).await;
+    let failed = place
+        .library
+        .load(&[missing], &LoadOptions::new("c"), &|_| {})
+        .await;
     let message = failed.unwrap_err().to_string();
-    assert!(message.starts_with("cannot load `") && message.contains("none`"), "{message}");
+    assert!(
+        message.starts_with("cannot load `") && message.contains("none`"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -90,33 +124,74 @@ async fn progress_ends_at_its_totals() {
     let seen: Mutex<Vec<Progress>> = Mutex::default();
     let options = LoadOptions::new("c");
     let note = |progress: &Progress| seen.lock().unwrap().push(progress.clone());
-    let report =
-        place.library.load(&[place.files().to_owned()], &options, &note).await.unwrap();
+    let report = place
+        .library
+        .load(&[place.files().to_owned()], &options, &note)
+        .await
+        .unwrap();
     assert_eq!(report.loaded, 300);
     let seen = seen.into_inner().unwrap();
     assert!(seen.is_sorted_by_key(|p| (p.files_done, p.bytes_done)));
     let last = seen.last().unwrap();
-    assert_eq!((last.files_done, last.files_total, last.passages), (300, 300, 300));
+    assert_eq!(
+        (last.files_done, last.files_total, last.passages),
+        (300, 300, 300)
+    );
     assert_eq!(last.bytes_done, last.bytes_total);
 }
 
 #[tokio::test]
 async fn one_collection_never_shows_in_another() {
     let place = Place::new().await;
-    place.write("secret.md", "# Secret plan\n\nThe treasure lies below the oak.");
-    place.write("secret.ttl", "<urn:t> <http://www.w3.org/2000/01/rdf-schema#label> 'Treasure' .");
+    place.write(
+        "secret.md",
+        "# Secret plan\n\nThe treasure lies below the oak.",
+    );
+    place.write(
+        "secret.ttl",
+        "<urn:t> <http://www.w3.org/2000/01/rdf-schema#label> 'Treasure' .",
+    );
     place.load("theirs").await;
-    let report = place.load_from(&[place.write("own/mine.md", "# Mine\n\nA plan.")], &LoadOptions::new("mine")).await;
+    let report = place
+        .load_from(
+            &[place.write("own/mine.md", "# Mine\n\nA plan.")],
+            &LoadOptions::new("mine"),
+        )
+        .await;
     assert_eq!(report.loaded, 1);
     let mine = "mine".into();
-    assert_eq!(place.titles("mine", "treasure oak secret").await, Vec::<String>::new());
+    assert_eq!(
+        place.titles("mine", "treasure oak secret").await,
+        Vec::<String>::new()
+    );
     assert_eq!(place.titles("mine", "plan").await, ["Mine"]);
     assert_eq!(place.titles("theirs", "plan").await, ["Secret plan"]);
-    assert_eq!(place.library.entities(&mine, "treasure", 5).await.unwrap(), []);
+    assert_eq!(
+        place.library.entities(&mine, "treasure", 5).await.unwrap(),
+        []
+    );
     let foreign = "urn:agentfleet:document:theirs:secret.md";
-    assert!(place.library.fetch(&mine, foreign, 0, 100).await.unwrap().is_none());
-    assert!(place.library.fetch(&"theirs".into(), foreign, 0, 100).await.unwrap().is_some());
-    let labels = place.library.labels(&mine, vec!["urn:t".into()]).await.unwrap();
+    assert!(
+        place
+            .library
+            .fetch(&mine, foreign, 0, 100)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        place
+            .library
+            .fetch(&"theirs".into(), foreign, 0, 100)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    let labels = place
+        .library
+        .labels(&mine, vec!["urn:t".into()])
+        .await
+        .unwrap();
     assert!(labels.is_empty());
     assert_eq!(place.library.documents(&mine, 10).await.unwrap().len(), 1);
     // Ranking does not know the others either: a word they use everywhere is still rare here.
@@ -133,13 +208,25 @@ async fn one_collection_never_shows_in_another() {
 async fn collections_with_odd_names_work_like_any() {
     let place = Place::new().await;
     place.write("a.md", "# A\n\nword");
-    for name in ["my docs", "a:b/c", "'; DROP TABLE library_sources; --", "ü", "\"q\""] {
+    for name in [
+        "my docs",
+        "a:b/c",
+        "'; DROP TABLE library_sources; --",
+        "ü",
+        "\"q\"",
+    ] {
         assert_eq!(place.load(name).await.loaded, 1, "{name}");
         assert_eq!(place.titles(name, "word").await, ["A"], "{name}");
     }
     assert_eq!(place.library.collections().await.unwrap().len(), 5);
-    let failed = place.library.load(&[], &LoadOptions::new(" "), &|_| {}).await;
-    assert_eq!(failed.unwrap_err().to_string(), "a collection needs a name, such as `dossier`");
+    let failed = place
+        .library
+        .load(&[], &LoadOptions::new(" "), &|_| {})
+        .await;
+    assert_eq!(
+        failed.unwrap_err().to_string(),
+        "a collection needs a name, such as `dossier`"
+    );
 }
 
 #[tokio::test]
@@ -155,14 +242,24 @@ async fn a_large_file_is_streamed_and_appears_at_once() {
     std::fs::write(&path, rows.clone() + &padding.repeat(90_000)).unwrap();
     let report = place.load("c").await;
     assert_eq!((report.loaded, report.passages), (1, 120_000));
-    let hits = place.library.search(&"c".into(), "w29999", 3).await.unwrap();
+    let hits = place
+        .library
+        .search(&"c".into(), "w29999", 3)
+        .await
+        .unwrap();
     assert_eq!(hits.len(), 1);
-    assert_eq!((hits[0].heading.as_str(), hits[0].text.as_str()), ("row 30000", "number: 29999; word: w29999"));
+    assert_eq!(
+        (hits[0].heading.as_str(), hits[0].text.as_str()),
+        ("row 30000", "number: 29999; word: w29999")
+    );
 }
 
 #[test]
 fn no_query_can_break_a_search() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let place = runtime.block_on(async {
         let place = Place::new().await;
         place.load_dossier().await;
@@ -176,8 +273,25 @@ fn no_query_can_break_a_search() {
         });
     };
     for query in [
-        "", "\"", "\"\"", "a\"b", "NEAR(a b)", "title:x", "^a", "a*", "(", "AND OR NOT", "-a",
-        "a\0b", "{a b}:c", "💧", "ﬁnance", "e\u{301}tat", "'; DROP TABLE x; --", "a + b", "İ",
+        "",
+        "\"",
+        "\"\"",
+        "a\"b",
+        "NEAR(a b)",
+        "title:x",
+        "^a",
+        "a*",
+        "(",
+        "AND OR NOT",
+        "-a",
+        "a\0b",
+        "{a b}:c",
+        "💧",
+        "ﬁnance",
+        "e\u{301}tat",
+        "'; DROP TABLE x; --",
+        "a + b",
+        "İ",
     ] {
         check(query);
     }

@@ -3,11 +3,9 @@
 use agentfleet_graph::{EmbeddedGraph, GraphOptions};
 use agentfleet_models::{ChatModel, Script, Scripted};
 use agentfleet_schema::config::{Snapshot, ToolItem};
-use agentfleet_storage::Database;
+use agentfleet_storage::{Clock, Database, SystemClock};
 use agentfleet_tools::library::{LoadOptions, LoadReport};
-use agentfleet_tools::{
-    CallContext, Error, Library, RenderedPrompt, ToolCall, ToolResult, Toolbox, ToolboxParts, Tools as _,
-};
+use agentfleet_tools::{CallContext, Error, Library, ToolCall, ToolResult, Toolbox, Tools as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,35 +25,28 @@ impl Place {
     }
 
     pub(crate) async fn with_model(model: Arc<dyn ChatModel>) -> Self {
+        Self::with(model, Arc::new(SystemClock)).await
+    }
+
+    pub(crate) async fn with(model: Arc<dyn ChatModel>, clock: Arc<dyn Clock>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let database = Database::open(&folder.path().join("data")).unwrap();
-        let graph =
-            EmbeddedGraph::open(database.clone(), GraphOptions::default(), &|_, _| {}).await.unwrap();
+        let database = Database::open_with(&folder.path().join("data"), clock).unwrap();
+        let graph = EmbeddedGraph::open(database.clone(), GraphOptions::default(), &|_, _| {})
+            .await
+            .unwrap();
         let graph = Arc::new(graph);
         let library = Library::open(database, graph.clone()).unwrap();
-        let toolbox = Toolbox::new(ToolboxParts {
-            library: library.clone(),
-            graph: graph.clone(),
-            model,
-            render: Arc::new(|item, variables| {
-                let fill = |template: &str| {
-                    let mut text = template.to_owned();
-                    for (name, value) in variables.as_object().unwrap() {
-                        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                        text = text.replace(&format!("{{{{ {name} }}}}"), &value);
-                    }
-                    match text.find("{{") {
-                        Some(_) => Err(format!("a variable is missing in `{text}`")),
-                        None => Ok(text),
-                    }
-                };
-                Ok(RenderedPrompt { system: fill(&item.system)?, user: fill(&item.prompt)? })
-            }),
-        })
-        .unwrap();
+        let toolbox = Toolbox::new(library.clone(), graph.clone(), model).unwrap();
         let files = folder.path().join("files");
         std::fs::create_dir(&files).unwrap();
-        Self { library, graph, toolbox, config: Snapshot::default(), files, _folder: folder }
+        Self {
+            library,
+            graph,
+            toolbox,
+            config: Snapshot::default(),
+            files,
+            _folder: folder,
+        }
     }
 
     /// Writes a file below the folder of files, and returns where.
@@ -72,7 +63,8 @@ impl Place {
 
     /// Loads the folder of files.
     pub(crate) async fn load(&self, collection: &str) -> LoadReport {
-        self.load_from(&[self.files.clone()], &LoadOptions::new(collection)).await
+        self.load_from(&[self.files.clone()], &LoadOptions::new(collection))
+            .await
     }
 
     pub(crate) async fn load_from(&self, paths: &[PathBuf], options: &LoadOptions) -> LoadReport {
@@ -82,12 +74,19 @@ impl Place {
     pub(crate) async fn load_dossier(&self) -> LoadReport {
         let files = agentfleet_tools::dossier::files();
         let options = LoadOptions::new(agentfleet_tools::dossier::COLLECTION);
-        self.library.load_memory("dossier", files, &options, &|_| {}).await.unwrap()
+        self.library
+            .load_memory("dossier", files, &options, &|_| {})
+            .await
+            .unwrap()
     }
 
     /// Titles of what a search finds, best first.
     pub(crate) async fn titles(&self, collection: &str, query: &str) -> Vec<String> {
-        let hits = self.library.search(&collection.into(), query, 5).await.unwrap();
+        let hits = self
+            .library
+            .search(&collection.into(), query, 5)
+            .await
+            .unwrap();
         hits.into_iter().map(|hit| hit.title).collect()
     }
 
@@ -108,7 +107,10 @@ impl Place {
     ) -> Result<ToolResult, Error> {
         let call = ToolCall {
             tool: tool.clone(),
-            arguments: arguments.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect(),
+            arguments: arguments
+                .iter()
+                .map(|(n, v)| ((*n).into(), (*v).into()))
+                .collect(),
             collection: collection.into(),
             context: CallContext {
                 session: "s".into(),
@@ -122,5 +124,9 @@ impl Place {
 
 /// A tool of a kind, with nothing else set.
 pub(crate) fn tool(kind: &str) -> ToolItem {
-    ToolItem { name: format!("the {kind}"), kind: kind.into(), ..ToolItem::default() }
+    ToolItem {
+        name: format!("the {kind}"),
+        kind: kind.into(),
+        ..ToolItem::default()
+    }
 }

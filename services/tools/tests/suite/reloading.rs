@@ -2,13 +2,25 @@
 
 use crate::place::{Place, tool};
 use agentfleet_graph::{Answer, Graph as _, QueryOptions};
-use agentfleet_tools::library::LoadOptions;
+use agentfleet_models::{Script, Scripted};
+use agentfleet_storage::ManualClock;
+use agentfleet_tools::library::{LoadOptions, Progress};
+use std::sync::Arc;
+use std::time::Duration;
 
 async fn values(place: &Place) -> Vec<String> {
     let query = "SELECT ?o WHERE { GRAPH ?g { ?s <urn:value> ?o } } ORDER BY ?o";
-    let answer = place.graph.query(query, &[], QueryOptions::default()).await.unwrap();
-    let Answer::Solutions(found) = answer else { panic!("no rows") };
-    (0..found.rows.len()).map(|row| found.text(row, "o").unwrap().to_owned()).collect()
+    let answer = place
+        .graph
+        .query(query, &[], QueryOptions::default())
+        .await
+        .unwrap();
+    let Answer::Solutions(found) = answer else {
+        panic!("no rows")
+    };
+    (0..found.rows.len())
+        .map(|row| found.text(row, "o").unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -21,7 +33,10 @@ async fn an_unchanged_file_is_not_read_again_and_a_changed_one_is_replaced() {
     let before = place.library.documents(&"c".into(), 10).await.unwrap();
     place.write("a.md", "# A again\n\nnew words");
     let second = place.load("c").await;
-    assert_eq!((second.loaded, second.unchanged, second.replaced), (0, 1, 1));
+    assert_eq!(
+        (second.loaded, second.unchanged, second.replaced),
+        (0, 1, 1)
+    );
     assert_eq!(place.titles("c", "old").await, Vec::<String>::new());
     assert_eq!(place.titles("c", "new").await, ["A again"]);
     let after = place.library.documents(&"c".into(), 10).await.unwrap();
@@ -52,12 +67,81 @@ async fn statements_of_a_replaced_file_are_taken_back_unless_another_file_states
     assert_eq!(values(&place).await, ["both", "only a"]);
     place.write("a.ttl", "<urn:s> <urn:value> 'changed' .");
     let report = place.load("c").await;
-    assert_eq!((report.replaced, report.unchanged, report.triples), (1, 1, 1));
+    assert_eq!(
+        (report.replaced, report.unchanged, report.triples),
+        (1, 1, 1)
+    );
     assert_eq!(values(&place).await, ["both", "changed"]);
     // Going back to an old version is a change like any other.
     place.write("a.ttl", "<urn:s> <urn:value> 'only a', 'both' .");
     place.load("c").await;
     assert_eq!(values(&place).await, ["both", "only a"]);
+}
+
+/// Starts a load and gives it up when its progress is far enough.
+async fn interrupted(place: &Place, enough: impl Fn(&Progress) -> bool + Send + Sync) {
+    let stop = tokio::sync::Notify::new();
+    let options = LoadOptions::new("c");
+    let paths = [place.files().to_owned()];
+    let watch = |progress: &Progress| {
+        if enough(progress) {
+            stop.notify_one();
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.notified() => {}
+        _ = place.library.load(&paths, &options, &watch) => panic!("it was not interrupted"),
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_load_leaves_whole_documents_and_can_be_repeated() {
+    let place = Place::new().await;
+    for n in 0..1_500 {
+        place.write(
+            &format!("{n:04}.md"),
+            format!("# Title {n}\n\nword{n}\n\n## More\n\nend{n}"),
+        );
+    }
+    interrupted(&place, |progress| progress.files_done >= 600).await;
+    let documents = place.library.documents(&"c".into(), 10_000).await.unwrap();
+    assert!(documents.len() < 1_500, "{}", documents.len());
+    for document in documents.iter().step_by(50) {
+        let text = place
+            .library
+            .fetch(&"c".into(), &document.uri, 0, 1_000)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(
+            text.text.contains("word") && text.text.contains("end"),
+            "{}",
+            text.text
+        );
+    }
+    let report = place.load("c").await;
+    assert_eq!(report.loaded + report.unchanged, 1_500);
+    assert_eq!(place.titles("c", "end1499").await, ["Title 1499"]);
+}
+
+#[tokio::test]
+async fn statements_of_an_interrupted_load_are_taken_back_later() {
+    let clock = Arc::new(ManualClock::new(1_000));
+    let model = Arc::new(Scripted::new(Script::new()));
+    let place = Place::with(model, clock.clone()).await;
+    let mut text = String::new();
+    for n in 0..30_000 {
+        text.push_str(&format!("<urn:s> <urn:value> 'first {n}' .\n"));
+    }
+    place.write("a.nt.ttl", text);
+    interrupted(&place, |progress| progress.triples > 0).await;
+    assert!(!values(&place).await.is_empty());
+    assert_eq!(place.library.documents(&"c".into(), 10).await.unwrap(), []);
+    place.write("a.nt.ttl", "<urn:s> <urn:value> 'second' .");
+    clock.advance(Duration::from_hours(2));
+    assert_eq!(place.load("c").await.loaded, 1);
+    assert_eq!(values(&place).await, ["second"]);
 }
 
 #[tokio::test]
@@ -71,11 +155,21 @@ async fn what_is_removed_leaves_nothing_behind() {
     let uri = "urn:agentfleet:document:c:a.ttl";
     assert!(library.remove_document(&"c".into(), uri).await.unwrap());
     assert!(!library.remove_document(&"c".into(), uri).await.unwrap());
-    assert_eq!(values(&place).await, ["gone"], "the other collection still says so");
+    assert_eq!(
+        values(&place).await,
+        ["gone"],
+        "the other collection still says so"
+    );
     assert_eq!(library.remove_collection(&"other".into()).await.unwrap(), 2);
     assert_eq!(values(&place).await, Vec::<String>::new());
     assert_eq!(library.remove_collection(&"other".into()).await.unwrap(), 0);
-    let names: Vec<_> = library.collections().await.unwrap().into_iter().map(|c| c.name).collect();
+    let names: Vec<_> = library
+        .collections()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|c| c.name)
+        .collect();
     assert_eq!(names, ["c"]);
     assert_eq!(place.titles("c", "word").await, ["B"]);
     // A collection of the same name begins anew.
@@ -94,7 +188,10 @@ async fn files_that_are_gone_are_reported_and_removed_on_request() {
     assert_eq!((report.missing.len(), report.removed), (1, 0));
     assert!(report.missing[0].ends_with("b.md"));
     assert_eq!(place.titles("c", "word").await.len(), 2);
-    let options = LoadOptions { prune: true, ..LoadOptions::new("c") };
+    let options = LoadOptions {
+        prune: true,
+        ..LoadOptions::new("c")
+    };
     let report = place.load_from(&[place.files().to_owned()], &options).await;
     assert_eq!((report.missing.len(), report.removed), (0, 1));
     assert_eq!(place.titles("c", "word").await, ["A"]);
@@ -115,8 +212,13 @@ async fn files_of_the_same_path_in_two_folders_do_not_replace_each_other() {
     let documents = place.library.documents(&"c".into(), 10).await.unwrap();
     let uris: Vec<_> = documents.iter().map(|d| d.uri.as_str()).collect();
     assert_eq!(uris[1], "urn:agentfleet:document:c:README.md");
-    assert!(uris[2].starts_with("urn:agentfleet:document:c:README.md~"), "{uris:?}");
-    let again = place.load_from(&[folders[1].clone(), folders[0].clone()], &options).await;
+    assert!(
+        uris[2].starts_with("urn:agentfleet:document:c:README.md~"),
+        "{uris:?}"
+    );
+    let again = place
+        .load_from(&[folders[1].clone(), folders[0].clone()], &options)
+        .await;
     assert_eq!((again.loaded, again.replaced, again.unchanged), (0, 0, 4));
 }
 
@@ -125,12 +227,24 @@ async fn a_moved_folder_takes_its_documents_along() {
     let place = Place::new().await;
     place.write("old/a.md", "# A\n\nword");
     let options = LoadOptions::new("c");
-    place.load_from(&[place.files().join("old")], &options).await;
+    place
+        .load_from(&[place.files().join("old")], &options)
+        .await;
     std::fs::rename(place.files().join("old"), place.files().join("new")).unwrap();
     place.write("new/a.md", "# A\n\nother word");
-    let report = place.load_from(&[place.files().join("new")], &options).await;
+    let report = place
+        .load_from(&[place.files().join("new")], &options)
+        .await;
     assert_eq!((report.loaded, report.replaced), (0, 1));
-    assert_eq!(place.library.documents(&"c".into(), 10).await.unwrap().len(), 1);
+    assert_eq!(
+        place
+            .library
+            .documents(&"c".into(), 10)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -141,8 +255,16 @@ async fn the_embedded_dossier_and_its_folder_are_the_same_documents() {
     assert_eq!(first.loaded, agentfleet_tools::dossier::files().len());
     assert_eq!(place.load_dossier().await.unchanged, first.loaded);
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../seed-config/dossier");
-    let report = place.load_from(&[folder], &LoadOptions::new("dossier")).await;
+    let report = place
+        .load_from(&[folder], &LoadOptions::new("dossier"))
+        .await;
     assert_eq!((report.unchanged, report.replaced), (first.loaded, 0));
-    let result = place.call(&tool("document-search"), "dossier", &[("query", "liquidity")]).await;
+    let result = place
+        .call(
+            &tool("document-search"),
+            "dossier",
+            &[("query", "liquidity")],
+        )
+        .await;
     assert!(!result.is_error);
 }

@@ -20,7 +20,7 @@ const MANY: usize = 48;
 const TOOLTIP: usize = 700;
 
 pub(super) fn render(trace: &Trace, texts: Texts<'_>) -> String {
-    let mut picture = Picture { by_id: trace.by_id(), texts, brief: trace.sessions.len() > MANY };
+    let picture = Picture { by_id: trace.by_id(), texts, brief: trace.sessions.len() > MANY };
     let roots: Vec<&Session> = trace.roots().collect();
     let blocks: Vec<Block> = roots.iter().map(|root| picture.session(root)).collect();
     let title = match roots.first() {
@@ -50,7 +50,7 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    fn session(&mut self, session: &Session) -> Block {
+    fn session(&self, session: &Session) -> Block {
         let mut items = vec![Block::Leaf(self.question(session))];
         if let Some(routing) = &session.routing {
             let mut leaf = Leaf::new(Class::Decision, routing.pattern.as_deref().unwrap_or("routing"));
@@ -148,11 +148,11 @@ impl Picture<'_> {
         let failed = seen.is_some_and(|o| o.error.is_some());
         let class = if failed { Class::Error } else { Class::Tool };
         let mut leaf = Leaf::new(class, &iteration.action);
-        let arguments: Vec<&str> = iteration.arguments.values().map(String::as_str).collect();
-        leaf.lines.push(arguments.join(", "));
+        leaf.lines.push(iteration.arguments_in_brief());
         let mut times: Vec<String> = Vec::new();
         times.extend(iteration.work.model_ms.map(|ms| format!("model {}", text::duration(ms))));
-        times.extend(seen.and_then(|o| o.tool_ms).map(|ms| format!("tool {}", text::duration(ms))));
+        let tool_ms = seen.and_then(|o| o.tool_ms).filter(|ms| *ms > 0);
+        times.extend(tool_ms.map(|ms| format!("tool {}", text::duration(ms))));
         leaf.lines.push(times.join(" · "));
         leaf.tooltip.extend(self.text(iteration.thought.as_ref()));
         for (name, value) in &iteration.arguments {
@@ -167,7 +167,7 @@ impl Picture<'_> {
     }
 
     fn subagents<'s>(
-        &mut self,
+        &self,
         session: &Session,
         fan_out: &'s FanOut,
         shown: &mut HashSet<&'s SessionId>,

@@ -1,0 +1,311 @@
+//! The config of one data directory, in its database.
+//!
+//! Each change is one durable transaction that checks the set it would lead to. Sets are kept in
+//! memory; whether the newest is still the newest is asked only after the database has changed.
+
+mod rows;
+mod sets;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use sets::of as set_of;
+
+use crate::error::{Error, Problem};
+use crate::seed::{self, SeedReport};
+use crate::{ConfigStore, Item, ItemVersion, validate};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_storage::{Database, Durability, Error as StorageError, Unit};
+use async_trait::async_trait;
+use rusqlite::Connection;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use tokio::sync::watch;
+
+/// Older versions kept in memory, for runs that are pinned to one.
+const KEPT: usize = 8;
+
+/// The config of one data directory. Clones share it.
+#[derive(Clone)]
+pub struct EmbeddedConfig {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    database: Database,
+    changes: watch::Receiver<u64>,
+    /// The newest set read, and the tick of the database it was read at.
+    current: RwLock<Option<(u64, Arc<Snapshot>)>>,
+    /// The most recently used first.
+    older: Mutex<VecDeque<Arc<Snapshot>>>,
+}
+
+impl std::fmt::Debug for EmbeddedConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedConfig")
+            .field("data_dir", &self.inner.database.data_dir())
+            .finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedConfig {
+    pub fn open(database: &Database) -> Result<Self, Error> {
+        database.migrate("config", rows::TABLES)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                changes: database.changes(),
+                database: database.clone(),
+                current: RwLock::default(),
+                older: Mutex::default(),
+            }),
+        })
+    }
+
+    fn cached(&self) -> Option<(u64, Arc<Snapshot>)> {
+        self.inner
+            .current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Keeps a set, unless a newer one is there already.
+    fn keep(&self, tick: u64, snapshot: &Arc<Snapshot>) {
+        let mut current = self
+            .inner
+            .current
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let newer = |(at, known): &(u64, Arc<Snapshot>)| {
+            known.version > snapshot.version || (known.version == snapshot.version && *at > tick)
+        };
+        if !current.as_ref().is_some_and(newer) {
+            *current = Some((tick, Arc::clone(snapshot)));
+        }
+    }
+
+    fn older(&self) -> MutexGuard<'_, VecDeque<Arc<Snapshot>>> {
+        self.inner
+            .older
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a change; its own store sees it at once.
+    async fn change<T: Send + 'static>(
+        &self,
+        action: impl FnOnce(&Unit<'_>) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, Error> {
+        let changed = self
+            .inner
+            .database
+            .write(Durability::Durable, move |unit| action(unit))
+            .await;
+        *self
+            .inner
+            .current
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = None;
+        changed.map_err(|error| match error.reason::<Refused>() {
+            Some(Refused(problems)) => Error::Invalid(problems.clone()),
+            None => error.into(),
+        })
+    }
+}
+
+/// Why a change was given up inside its transaction.
+#[derive(Debug, thiserror::Error)]
+#[error("the change is refused")]
+struct Refused(Vec<Problem>);
+
+#[async_trait]
+impl ConfigStore for EmbeddedConfig {
+    async fn snapshot(&self) -> Result<Arc<Snapshot>, Error> {
+        // The tick comes first: what is committed after it will tick again.
+        let tick = *self.inner.changes.borrow();
+        let cached = self.cached();
+        if let Some((at, snapshot)) = &cached
+            && *at == tick
+        {
+            return Ok(Arc::clone(snapshot));
+        }
+        let known = cached.map(|(_, snapshot)| snapshot);
+        let version = known.as_ref().map(|snapshot| snapshot.version);
+        let read = move |connection: &Connection| {
+            let newest = rows::newest(connection)?;
+            if version == Some(newest) {
+                Ok(None)
+            } else {
+                Ok(Some(rows::set_at(connection, newest)?))
+            }
+        };
+        let snapshot = match (self.inner.database.read(read).await?, known) {
+            (Some(set), _) => Arc::new(set),
+            (None, Some(known)) => known,
+            // The version was only compared if there was one.
+            (None, None) => Arc::default(),
+        };
+        self.keep(tick, &snapshot);
+        Ok(snapshot)
+    }
+
+    async fn snapshot_at(&self, version: u64) -> Result<Arc<Snapshot>, Error> {
+        if let Some((_, snapshot)) = self.cached()
+            && snapshot.version == version
+        {
+            return Ok(snapshot);
+        }
+        {
+            let mut older = self.older();
+            if let Some(at) = older.iter().position(|set| set.version == version)
+                && let Some(found) = older.remove(at)
+            {
+                older.push_front(Arc::clone(&found));
+                return Ok(found);
+            }
+        }
+        let read = move |connection: &Connection| {
+            let newest = rows::newest(connection)?;
+            if version > newest {
+                Ok(Err(newest))
+            } else {
+                Ok(Ok(rows::set_at(connection, version)?))
+            }
+        };
+        match self.inner.database.read(read).await? {
+            Ok(set) => {
+                let set = Arc::new(set);
+                let mut older = self.older();
+                older.push_front(Arc::clone(&set));
+                older.truncate(KEPT);
+                Ok(set)
+            }
+            Err(newest) => Err(Error::UnknownVersion { version, newest }),
+        }
+    }
+
+    async fn get(&self, item_type: &str, key: &str) -> Result<Option<ItemVersion>, Error> {
+        let newest = self.history(item_type, key).await?.into_iter().next();
+        Ok(newest.filter(|version| !version.deleted))
+    }
+
+    async fn list(&self, item_type: Option<&str>) -> Result<Vec<ItemVersion>, Error> {
+        let item_type = item_type.map(str::to_owned);
+        let read = move |connection: &Connection| rows::list(connection, item_type.as_deref());
+        Ok(self.inner.database.read(read).await?)
+    }
+
+    async fn history(&self, item_type: &str, key: &str) -> Result<Vec<ItemVersion>, Error> {
+        let (item_type, key) = (item_type.to_owned(), key.to_owned());
+        let read = move |connection: &Connection| rows::history(connection, &item_type, &key);
+        Ok(self.inner.database.read(read).await?)
+    }
+
+    async fn put(&self, items: Vec<Item>, author: &str) -> Result<u64, Error> {
+        let problems = validate::items(&items);
+        if !problems.is_empty() {
+            return Err(Error::Invalid(problems));
+        }
+        let author = author.to_owned();
+        self.change(move |unit| {
+            let before = rows::newest(unit.tx())?;
+            if items.is_empty() {
+                return Ok(before);
+            }
+            refuse_new_problems(unit.tx(), before, |set| {
+                for item in &items {
+                    sets::put(set, item);
+                }
+            })?;
+            let version = rows::new_version(unit, before, &author)?;
+            for item in &items {
+                rows::write(unit.tx(), item, version, false)?;
+            }
+            Ok(version)
+        })
+        .await
+    }
+
+    async fn seed(&self, items: Vec<Item>) -> Result<SeedReport, Error> {
+        let problems = validate::items(&items);
+        if !problems.is_empty() {
+            return Err(Error::Invalid(problems));
+        }
+        self.change(move |unit| {
+            let before = rows::newest(unit.tx())?;
+            let mut report = SeedReport {
+                version: before,
+                ..SeedReport::default()
+            };
+            let mut wanted = Vec::new();
+            for item in items {
+                let newest = rows::newest_of(unit.tx(), &item)?;
+                wanted.extend(report.sort(newest.as_ref(), item));
+            }
+            let before_all = rows::set_at(unit.tx(), before)?;
+            let known = validate::together(&before_all);
+            // What refers to something a person took away is left out, and so is what needs it.
+            loop {
+                let mut after = before_all.clone();
+                for wanted in &wanted {
+                    sets::put(&mut after, &wanted.item);
+                }
+                let mut problems = validate::together(&after);
+                problems.retain(|problem| !known.contains(problem));
+                let count = wanted.len();
+                wanted.retain(|wanted| !report.leave_out(&problems, wanted));
+                if wanted.len() == count {
+                    break;
+                }
+            }
+            if !wanted.is_empty() {
+                report.version = rows::new_version(unit, before, seed::AUTHOR)?;
+                for wanted in &wanted {
+                    rows::write(unit.tx(), &wanted.item, report.version, false)?;
+                }
+            }
+            Ok(report)
+        })
+        .await
+    }
+
+    async fn delete(&self, item_type: &str, key: &str, author: &str) -> Result<Option<u64>, Error> {
+        let author = author.to_owned();
+        let item = Item {
+            item_type: item_type.to_owned(),
+            key: key.to_owned(),
+            value: Value::Null,
+        };
+        self.change(move |unit| {
+            if rows::newest_of(unit.tx(), &item)?.is_none_or(|newest| newest.deleted) {
+                return Ok(None);
+            }
+            let before = rows::newest(unit.tx())?;
+            refuse_new_problems(unit.tx(), before, |set| sets::remove(set, &item))?;
+            let version = rows::new_version(unit, before, &author)?;
+            rows::write(unit.tx(), &item, version, true)?;
+            Ok(Some(version))
+        })
+        .await
+    }
+}
+
+/// Refuses a change after which a reference would miss its end.
+fn refuse_new_problems(
+    connection: &Connection,
+    version: u64,
+    change: impl FnOnce(&mut Snapshot),
+) -> Result<(), StorageError> {
+    let mut set = rows::set_at(connection, version)?;
+    // What was wrong before is not made worse, and must not stand in the way of mending it.
+    let known = validate::together(&set);
+    change(&mut set);
+    let mut problems = validate::together(&set);
+    problems.retain(|problem| !known.contains(problem));
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(StorageError::aborted(Refused(problems)))
+    }
+}

@@ -1,0 +1,60 @@
+//! Items to typed sets, and changes of sets.
+//!
+//! An item that this program cannot read is left out and warned about, so that one item of a newer
+//! or older program does not stop the fleet.
+
+use crate::Item;
+use agentfleet_schema::config::{Snapshot, item_type};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+/// A set of items that lies in no store.
+pub(crate) fn of(items: &[Item]) -> Snapshot {
+    let mut set = Snapshot::default();
+    for item in items {
+        put(&mut set, item);
+    }
+    set
+}
+
+/// Puts an item into a set, in place of the one with its key.
+pub(super) fn put(set: &mut Snapshot, item: &Item) {
+    match item.item_type.as_str() {
+        item_type::AGENT_PATTERN => read_into(&mut set.patterns, item),
+        item_type::AGENT_TASK_TYPE => read_into(&mut set.task_types, item),
+        item_type::PROMPT => read_into(&mut set.prompts, item),
+        item_type::TOOL => read_into(&mut set.tools, item),
+        item_type::MODEL_PROFILE => read_into(&mut set.profiles, item),
+        // Stored for others.
+        _ => (),
+    }
+}
+
+fn read_into<T: DeserializeOwned>(map: &mut BTreeMap<String, T>, item: &Item) {
+    match serde_json::from_value(item.value.clone()) {
+        Ok(value) => {
+            map.insert(item.key.clone(), value);
+        }
+        Err(error) => {
+            map.remove(&item.key);
+            tracing::warn!(
+                item_type = item.item_type,
+                key = item.key,
+                %error,
+                "config item cannot be read and is left out"
+            );
+        }
+    }
+}
+
+pub(super) fn remove(set: &mut Snapshot, item: &Item) {
+    let key = &item.key;
+    match item.item_type.as_str() {
+        item_type::AGENT_PATTERN => drop(set.patterns.remove(key)),
+        item_type::AGENT_TASK_TYPE => drop(set.task_types.remove(key)),
+        item_type::PROMPT => drop(set.prompts.remove(key)),
+        item_type::TOOL => drop(set.tools.remove(key)),
+        item_type::MODEL_PROFILE => drop(set.profiles.remove(key)),
+        _ => (),
+    }
+}

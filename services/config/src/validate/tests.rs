@@ -1,0 +1,258 @@
+//! Items that are right, and items that are wrong in one way each.
+
+use super::*;
+use serde_json::json;
+
+fn found(item_type: &str, key: &str, value: Value) -> Vec<(String, String)> {
+    let item = Item {
+        item_type: item_type.to_owned(),
+        key: key.to_owned(),
+        value,
+    };
+    items(&[item])
+        .into_iter()
+        .map(|problem| (problem.field, problem.reason))
+        .collect()
+}
+
+#[test]
+fn every_type_has_a_schema() {
+    let names: Vec<_> = VALIDATORS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, item_type::ALL);
+}
+
+#[test]
+fn what_is_right_has_no_problem() {
+    let table = [
+        (
+            "agent-pattern",
+            "react",
+            json!({"name": "react", "max_iterations": 10, "max_depth": 0}),
+        ),
+        (
+            "agent-task-type",
+            "t",
+            json!({"name": "t", "framing": "as a peer calls it", "join": {"at-least": 2}}),
+        ),
+        (
+            "prompt",
+            "own",
+            json!({"prompt": "{{ anything }}", "response-type": "json"}),
+        ),
+        (
+            "tool",
+            "search",
+            json!({"name": "search", "type": "document-search", "unknown": 1}),
+        ),
+        (
+            "tool",
+            "call",
+            json!({"name": "call", "type": "http", "url": "https://x/", "method": "post"}),
+        ),
+        (
+            "model-profile",
+            "agent-react",
+            json!({"model": "m", "input-price": 0, "temperature": 0.2}),
+        ),
+        ("something-else", "any", json!([1, 2, 3])),
+    ];
+    for (item_type, key, value) in table {
+        assert_eq!(found(item_type, key, value), [], "{item_type} {key}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_by_field_and_reason() {
+    let table = [
+        (
+            "agent-pattern",
+            "a",
+            json!({"name": "b"}),
+            "/name",
+            "must equal the key `a`",
+        ),
+        (
+            "agent-pattern",
+            "a",
+            json!({}),
+            "",
+            "\"name\" is a required property",
+        ),
+        ("agent-pattern", "a", json!("a"), "", "not of type"),
+        (
+            "agent-pattern",
+            "a",
+            json!({"name": "a", "max_iterations": 0}),
+            "/max_iterations",
+            "at least 1",
+        ),
+        (
+            "agent-pattern",
+            "a",
+            json!({"name": "a", "max_iterations": "many"}),
+            "/max_iterations",
+            "not of type",
+        ),
+        (
+            "agent-task-type",
+            "t",
+            json!({"name": "t", "valid_patterns": "react"}),
+            "/valid_patterns",
+            "not of type",
+        ),
+        (
+            "agent-task-type",
+            "t",
+            json!({"name": "t", "join": {"at-least": 0}}),
+            "/join",
+            "at least 1",
+        ),
+        (
+            "agent-task-type",
+            "t",
+            json!({"name": "t", "framing": "a", "framing_prompt": "b"}),
+            "/framing",
+            "keep one",
+        ),
+        (
+            "prompt",
+            "p",
+            json!({"prompt": " "}),
+            "/prompt",
+            "must not be empty",
+        ),
+        (
+            "prompt",
+            "p",
+            json!({"prompt": "a\n{% endfor %}"}),
+            "/prompt",
+            "line 2",
+        ),
+        (
+            "prompt",
+            "agent-react",
+            json!({"prompt": "x", "system": "{{ qestion }}"}),
+            "/system",
+            "no variable `qestion`",
+        ),
+        (
+            "prompt",
+            "p",
+            json!({"prompt": "x", "response-type": "xml"}),
+            "/response-type",
+            "available: `text`, `json`",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "serch"}),
+            "/type",
+            "unknown value `serch`",
+        ),
+        (
+            "tool",
+            "a b",
+            json!({"name": "a b", "type": "http", "url": "http://x"}),
+            "/name",
+            "letters",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "http"}),
+            "/url",
+            "must have an address",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "http", "url": "file:///etc"}),
+            "/url",
+            "https",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "http", "url": "https://x", "method": "BREW"}),
+            "/method",
+            "BREW",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "prompt"}),
+            "/template",
+            "must name a prompt",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "prompt", "template": "p", "arguments": [{"name": "a"}, {"name": "a"}]}),
+            "/arguments/1/name",
+            "of its own",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "prompt", "template": "p", "arguments": [{"name": "a", "type": "date"}]}),
+            "/arguments/0/type",
+            "`integer`",
+        ),
+        (
+            "model-profile",
+            "p",
+            json!({"input-price": -1}),
+            "/input-price",
+            "negative",
+        ),
+        (
+            "model-profile",
+            "p",
+            json!({"temperature": 3}),
+            "/temperature",
+            "0 to 2",
+        ),
+        (
+            "tool",
+            "",
+            json!({"name": "", "type": "http", "url": "http://x"}),
+            "",
+            "1 to 200",
+        ),
+        (" x", "k", json!(1), "", "1 to 200"),
+    ];
+    for (item_type, key, value, field, reason) in table {
+        let problems = found(item_type, key, value.clone());
+        assert!(
+            problems
+                .iter()
+                .any(|(at, why)| at == field && why.contains(reason)),
+            "{item_type} {value}: {problems:?}"
+        );
+    }
+}
+
+#[test]
+fn the_same_item_twice_in_one_put_is_refused() {
+    let item = Item {
+        item_type: "x".to_owned(),
+        key: "k".to_owned(),
+        value: json!(1),
+    };
+    let problems = items(&[item.clone(), item]);
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems
+            .iter()
+            .all(|problem| problem.to_string() == "`x` item `k`: it is there twice")
+    );
+}
+
+#[test]
+fn a_long_value_is_not_quoted_whole() {
+    let problems = found("agent-pattern", "a", json!("x".repeat(5000)));
+    assert!(
+        problems.iter().all(|(_, reason)| reason.len() < 300),
+        "{problems:?}"
+    );
+}

@@ -1,0 +1,187 @@
+//! What every request passes, and the form of every refusal.
+
+use crate::fleet::{Fleet, options};
+use agentfleet_gateway::Options;
+use serde_json::json;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+
+#[tokio::test]
+async fn every_error_is_json_with_a_code_a_sentence_and_the_usual_headers() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client;
+    for (method, path, status, code) in [
+        ("GET", "/nowhere", 404, "no-such-endpoint"),
+        ("GET", "/sessions/nobody", 404, "unknown-session"),
+        ("PUT", "/requests", 405, "method-not-allowed"),
+        ("GET", "/requests", 405, "method-not-allowed"),
+        ("OPTIONS", "/sparql", 405, "method-not-allowed"),
+        ("GET", "/sessions/%FF", 400, "invalid-request"),
+        ("GET", "/documents?uri=a&uri=b", 400, "invalid-parameter"),
+    ] {
+        let reply = client.send(method, path, &[], b"").await;
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (status, code),
+            "{method} {path}"
+        );
+        assert_eq!(reply.header("content-type"), "application/json");
+        assert_eq!(reply.header("x-content-type-options"), "nosniff");
+        assert_eq!(reply.header("cache-control"), "no-store");
+        assert_eq!(reply.header("access-control-allow-origin"), "");
+        assert!(reply.json()["error"]["message"].as_str().unwrap().len() > 10);
+    }
+    let allowed = client.send("PUT", "/sessions/x", &[], b"").await;
+    let mut methods: Vec<&str> = allowed.header("allow").split(',').collect();
+    methods.sort_unstable();
+    assert_eq!(methods, ["DELETE", "GET", "HEAD"]);
+}
+
+#[tokio::test]
+async fn a_web_page_cannot_drive_it() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client;
+    let port = client.address.port();
+    for host in [
+        format!("localhost:{port}"),
+        format!("127.0.0.1:{port}"),
+        format!("[::1]:{port}"),
+    ] {
+        assert_eq!(
+            client
+                .send("GET", "/", &[("host", &host)], b"")
+                .await
+                .status,
+            200,
+            "{host}"
+        );
+    }
+    let rebound = client
+        .send("GET", "/", &[("host", "evil.example")], b"")
+        .await;
+    assert_eq!(
+        (rebound.status, rebound.code().as_str()),
+        (421, "host-not-allowed")
+    );
+    let json = ("content-type", "application/json");
+    let body = br#"{"question": "spend?"}"#;
+    for headers in [
+        vec![json, ("origin", "https://evil.example")],
+        vec![json, ("origin", "null")],
+        vec![
+            json,
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "no-cors"),
+        ],
+    ] {
+        let reply = client.send("POST", "/requests", &headers, body).await;
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (403, "origin-not-allowed")
+        );
+    }
+    // What a page can send without asking first is not JSON.
+    for kind in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+    ] {
+        let reply = client
+            .send("POST", "/requests", &[("content-type", kind)], body)
+            .await;
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (415, "unsupported-media-type")
+        );
+    }
+    assert_eq!(fleet.worked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_panic_is_an_error_without_details_and_the_server_goes_on() {
+    let fleet = Fleet::start().await;
+    let session = fleet.client.start(&json!({ "question": "draw?" })).await;
+    fleet.client.ended(&session).await;
+    let reply = fleet
+        .client
+        .get(&format!("/sessions/{session}/trace?format=broken"))
+        .await;
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (500, "internal-error")
+    );
+    assert!(!reply.text().contains("secret"), "{}", reply.text());
+    assert_eq!(fleet.client.get("/health/live").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_request_that_does_not_arrive_is_given_up() {
+    let limits = Options {
+        request_timeout: Duration::from_millis(200),
+        header_timeout: Duration::from_millis(200),
+        ..options()
+    };
+    let fleet = Fleet::with(limits).await;
+    let client = fleet.client;
+    let headers = [
+        ("content-type", "application/json"),
+        ("content-length", "100"),
+    ];
+    let mut stream = tokio::net::TcpStream::connect(client.address)
+        .await
+        .unwrap();
+    let mut head = format!("POST /requests HTTP/1.0\r\nhost: {}\r\n", client.address);
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    stream
+        .write_all(format!("{head}\r\n{{\"question\":").as_bytes())
+        .await
+        .unwrap();
+    let mut reply = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut stream, &mut reply)
+        .await
+        .unwrap();
+    assert!(
+        reply.contains(" 408 ") && reply.contains("request-timeout"),
+        "{reply}"
+    );
+
+    let mut stream = tokio::net::TcpStream::connect(client.address)
+        .await
+        .unwrap();
+    stream.write_all(b"GET / HTT").await.unwrap();
+    let mut rest = Vec::new();
+    // The head never ends: the connection does.
+    tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut rest)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn health_tells_live_from_ready() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client;
+    assert_eq!(client.json("/health/live").await["status"], "live");
+    let ready = client.json("/health/ready").await;
+    assert_eq!(ready["status"], "ready");
+    let names: Vec<&str> = ready["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["queue", "documents", "graph", "config", "model"]);
+    fleet.healthy.store(false, Ordering::SeqCst);
+    let reply = client.get("/health/ready").await;
+    assert_eq!(
+        (reply.status, &reply.json()["status"]),
+        (503, &json!("not-ready"))
+    );
+    assert_eq!(
+        reply.json()["checks"][4]["detail"],
+        "the model does not answer"
+    );
+    assert_eq!(client.get("/health/live").await.status, 200);
+}

@@ -7,7 +7,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(CDPATH='' cd -- "$here/../.." && pwd)
 python=$("$here/venv.sh")
 
-"$python" -W ignore::DeprecationWarning -m unittest discover --start-directory "$here"
+"$python" -W ignore -m unittest discover --start-directory "$here"
 
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT

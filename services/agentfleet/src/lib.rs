@@ -11,6 +11,7 @@ mod ui;
 
 use clap::Parser as _;
 use error::{Exit, Failure};
+use fleet::Roles;
 use settings::Settings;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -70,7 +71,11 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
             );
             Ok(())
         }
-        _ => Err(Failure::usage("not yet")),
+        Command::Trace(trace) => commands::trace::run(trace, &settings, ui).await,
+        Command::Up(up) => commands::up::up(up, &settings).await,
+        Command::Orchestrator => commands::up::role(Roles::Orchestrator, &settings).await,
+        Command::Aggregator => commands::up::role(Roles::Aggregator, &settings).await,
+        Command::GraphWriter => commands::up::role(Roles::GraphWriter, &settings).await,
     }
 }
 

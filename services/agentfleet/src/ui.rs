@@ -2,6 +2,8 @@
 
 use crate::cli::Color;
 use crate::error::{Exit, Failure};
+use agentfleet_console::Look;
+use agentfleet_console::table::{Table, TableFormat};
 use std::io::IsTerminal as _;
 
 /// How output is shown.
@@ -21,31 +23,33 @@ impl Ui {
             }
         };
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let width = columns.unwrap_or(100usize).clamp(40, 240);
+        let terminal = || usize::from(console_width().unwrap_or(100));
+        let width = columns.unwrap_or_else(terminal).clamp(40, 240);
         Self { color, width }
+    }
+
+    pub(crate) fn look(self) -> Look {
+        Look { width: self.width, color: self.color }
     }
 
     /// A table for people.
     pub(crate) fn table(self, headers: &[&str], rows: Vec<Vec<String>>) {
-        let mut widths: Vec<usize> = headers.iter().map(|h| h.chars().count()).collect();
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        let line = |cells: Vec<&str>| {
-            let padded: Vec<String> = cells
-                .iter()
-                .zip(&widths)
-                .map(|(cell, width)| format!("{cell:<width$}"))
-                .collect();
-            println!("{}", padded.join("  ").trim_end());
-        };
-        line(headers.to_vec());
-        for row in &rows {
-            line(row.iter().map(String::as_str).collect());
-        }
+        print!("{}", table(headers, rows).render(TableFormat::Table, self.look()));
     }
+}
+
+/// Columns of the terminal, if there is one.
+fn console_width() -> Option<u16> {
+    terminal_size::terminal_size().map(|(width, _)| width.0)
+}
+
+/// Rows of text under headers.
+pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> Table {
+    let mut table = Table::new(headers.iter().copied());
+    for row in rows {
+        table.push(row);
+    }
+    table
 }
 
 /// Writes a value as JSON, for programs.

@@ -172,20 +172,23 @@ fn grid_line<'a>(
 ) -> Line {
     let style = if header { BOLD } else { PLAIN };
     let mut line = Line::new();
+    // Spaces are written only once something follows them.
+    let mut space = 0;
     for (at, (cell, width)) in cells.zip(widths).enumerate() {
-        if at > 0 {
-            line.push(&" ".repeat(GAP), PLAIN);
-        }
         let cell = text::shorten(&text::one_line(cell), *width);
-        let space = " ".repeat(width - text::width(&cell));
-        if numeric.get(at).copied().unwrap_or_default() {
-            line.push(&space, PLAIN).push(&cell, style);
-        } else {
-            line.push(&cell, style);
-            if at + 1 < widths.len() {
-                line.push(&space, PLAIN);
-            }
+        let left = width - text::width(&cell);
+        let to_the_right = numeric.get(at).copied().unwrap_or_default();
+        if to_the_right {
+            space += left;
         }
+        if !cell.is_empty() {
+            line.push(&" ".repeat(space), PLAIN).push(&cell, style);
+            space = 0;
+        }
+        if !to_the_right {
+            space += left;
+        }
+        space += GAP;
     }
     line
 }
@@ -250,10 +253,10 @@ mod tests {
         assert_eq!(
             sample().render(TableFormat::Table, Look::plain(80)),
             "\
-session  question                     tokens
-ab12     What, \"exactly\", is this?      1200
-cd34     日本                               
-ef56                                        
+session  question                   tokens
+ab12     What, \"exactly\", is this?    1200
+cd34     日本
+ef56
 "
         );
         assert_eq!(
@@ -261,8 +264,8 @@ ef56
             "\
 session  question       tokens
 ab12     What, \"exact…    1200
-cd34     日本                 
-ef56                          
+cd34     日本
+ef56
 "
         );
         let colored = sample().render(TableFormat::Table, Look::colored(80));

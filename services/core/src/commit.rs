@@ -379,7 +379,13 @@ impl Publisher<'_> {
 
     fn response(&self, kind: MessageType) -> AgentResponse {
         let record = self.record;
+        // Who watches learns from these which goal a session works on.
+        let names_goal = matches!(kind, MessageType::Explain | MessageType::Status);
         AgentResponse {
+            subagent_goal: match &record.parent {
+                Some(parent) if names_goal => parent.goal.clone(),
+                _ => String::new(),
+            },
             message_type: kind,
             session_id: record.session.clone(),
             root_session_id: record.root.clone(),

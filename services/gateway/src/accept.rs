@@ -36,8 +36,6 @@ pub(crate) struct AcceptedRecord {
     /// The caller's own id of the request.
     pub id: String,
     pub user: String,
-    /// SHA-256 of the request as it is compared: see [`digest`].
-    pub request: Digest,
     pub accepted_at: Millis,
     /// Identifies the creator, to settle an ambiguous reply.
     pub nonce: String,
@@ -85,7 +83,12 @@ pub(crate) async fn ask(
     let (session, repeated) = take_in(&app, request, key, trace).await?;
     let location = session::link(&session, "");
     let mut response = match open {
-        Some(open) => events::stream(&app, &session, 0, None, open),
+        Some(open) => {
+            // A run that was asked for before may have ended long ago.
+            let seen = if repeated { Some(session::look(&app, &session).await?) } else { None };
+            let ended = seen.as_ref().and_then(session::Seen::ended).cloned();
+            events::stream(&app, &session, 0, ended, open)
+        }
         None => {
             let events = session::link(&session, "/events");
             let location = location.clone();
@@ -169,7 +172,6 @@ async fn take_in(
     let record = AcceptedRecord {
         session: session.clone(),
         user: request.user.clone(),
-        request: digest.clone(),
         accepted_at: app.parts.host.now(),
         nonce: app.parts.host.nonce(),
         publication: publication(&request, &id, trace),
@@ -209,8 +211,10 @@ async fn look_up(app: &App, request: &AgentRequest, digest: &Digest) -> Result<b
     }
     if let Some(body) = body(1) {
         let record: AcceptedRecord = decode(&wanted[1], body)?;
-        if record.request != *digest {
-            return Err(conflict(&record.id, session, &record.request, digest));
+        // Compared as this program reads both, so that a field which came later makes no difference.
+        let theirs = record.asked().map(|asked| self::digest(&asked)).unwrap_or_default();
+        if theirs != *digest {
+            return Err(conflict(&record.id, session, &theirs, digest));
         }
         if found.get(2).is_none_or(Option::is_none) {
             let publications = vec![record.publication];

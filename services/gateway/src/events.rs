@@ -10,7 +10,7 @@ use crate::session::{self, Seen, link};
 use crate::state::{App, OpenStream};
 use agentfleet_runtime::client::{self, Follow, Followed};
 use agentfleet_schema::records::StepRecord;
-use agentfleet_schema::{AgentResponse, MessageType, SessionId, topics};
+use agentfleet_schema::{AgentResponse, MessageType, SessionId, keys, topics};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -153,7 +153,7 @@ impl Telling {
                         self.leave("the events cannot be read now");
                     }
                 },
-                () = tokio::time::sleep(QUIET), if over => self.recall(),
+                () = tokio::time::sleep(QUIET), if over => self.recall().await,
             }
         }
     }
@@ -188,21 +188,23 @@ impl Telling {
     }
 
     /// Tells the end from the record that holds it.
-    fn recall(&mut self) {
-        let publications = self
-            .ended
-            .take()
-            .map(|record| record.publications)
-            .unwrap_or_default();
+    async fn recall(&mut self) {
+        let publications = self.ended.take().map(|record| record.publications).unwrap_or_default();
         let why = "the events of this run are no longer kept; this is how it ended";
         self.ready.push_back(Event::default().comment(why));
         for publication in publications {
             if publication.topic != topics::AGENT_RESPONSE.as_str() {
                 continue;
             }
-            if let Ok(response) = serde_json::from_str::<AgentResponse>(&publication.body) {
-                self.ready.push_back(event_of(&response, None));
-            }
+            let Ok(response) = serde_json::from_str::<AgentResponse>(&publication.body) else {
+                continue;
+            };
+            let text = match &response.document {
+                Some(uri) => self.app.parts.documents.get(&keys::document(uri)).await,
+                None => Ok(None),
+            };
+            let text = text.ok().flatten().map(|body| String::from_utf8_lossy(&body).into_owned());
+            self.ready.push_back(event_of(&response, text));
         }
         self.done = true;
     }
@@ -212,7 +214,10 @@ impl Telling {
 fn event_of(response: &AgentResponse, text: Option<String>) -> Event {
     // Wire types are plain data: writing one as JSON cannot fail.
     let mut data = serde_json::to_value(response).unwrap_or_default();
-    if let (Some(text), Some(fields)) = (text, data.as_object_mut()) {
+    if response.end_of_message
+        && let Some(fields) = data.as_object_mut()
+    {
+        let text = text.unwrap_or_else(|| response.content.clone());
         fields.insert("text".to_owned(), text.into());
     }
     Event::default()

@@ -8,3 +8,5 @@ pub(crate) mod sessions;
 pub(crate) mod upkeep;
 pub(crate) mod query;
 pub(crate) mod watch;
+pub(crate) mod trace;
+pub(crate) mod up;

@@ -1,10 +1,11 @@
 //! `query`: SPARQL over the provenance graph and what was loaded.
 
 use crate::cli::{Query, RowFormat};
-use crate::error::{Exit, Failure};
+use crate::error::Failure;
 use crate::fleet::{Store, open_graph};
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
+use agentfleet_console::table::TableFormat;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
 use agentfleet_schema::Term;
 use agentfleet_schema::triples::TermType;
@@ -52,43 +53,22 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
 
 fn solutions(found: &Solutions, format: RowFormat, ui: Ui) -> Result<(), Failure> {
     let headers: Vec<&str> = found.variables.iter().map(String::as_str).collect();
-    let cells = |spell: fn(&Term) -> String| -> Vec<Vec<String>> {
-        found
-            .rows
-            .iter()
-            .map(|row| row.iter().map(|cell| cell.as_ref().map(spell).unwrap_or_default()).collect())
-            .collect()
+    let cells: Vec<Vec<String>> = found
+        .rows
+        .iter()
+        .map(|row| row.iter().map(|cell| cell.as_ref().map(plain).unwrap_or_default()).collect())
+        .collect();
+    let format = match format {
+        RowFormat::Table => TableFormat::Table,
+        RowFormat::Csv => TableFormat::Csv,
+        RowFormat::Json => TableFormat::Json,
     };
-    match format {
-        RowFormat::Table => {
-            ui.table(&headers, cells(plain));
-            let rows = found.rows.len();
-            println!("({rows} row{})", if rows == 1 { "" } else { "s" });
-            Ok(())
-        }
-        RowFormat::Csv => {
-            let write = || -> Result<(), csv::Error> {
-                let mut writer = csv::Writer::from_writer(std::io::stdout());
-                writer.write_record(&headers)?;
-                for row in cells(plain) {
-                    writer.write_record(row)?;
-                }
-                writer.flush()?;
-                Ok(())
-            };
-            write().map_err(|error| Failure::new(Exit::Failed, error.to_string()))
-        }
-        RowFormat::Json => {
-            let rows: Vec<serde_json::Map<String, serde_json::Value>> = cells(plain)
-                .into_iter()
-                .map(|row| {
-                    let cells = row.into_iter().map(serde_json::Value::String);
-                    headers.iter().map(|name| (*name).to_owned()).zip(cells).collect()
-                })
-                .collect();
-            ui::json(&rows)
-        }
+    print!("{}", ui::table(&headers, cells).render(format, ui.look()));
+    if format == TableFormat::Table {
+        let rows = found.rows.len();
+        println!("({rows} row{})", if rows == 1 { "" } else { "s" });
     }
+    Ok(())
 }
 
 /// A term as a person reads it in a table.

@@ -398,8 +398,8 @@ async fn the_deepest_queries_allowed_fit_on_the_stack() {
             let graph = graph.clone();
             let query = async move {
                 let options = QueryOptions {
+                    timeout: Duration::from_mins(10),
                     max_rows: 1,
-                    ..QueryOptions::default()
                 };
                 graph.query(&sparql, &[], options).await
             };

@@ -3,6 +3,7 @@
 //! A word that few options use says more than one that all use; an option's name says more than its
 //! description.
 
+use super::goal::subjects;
 use super::inputs::Choosable;
 use super::terms::{Term, distinct, terms};
 
@@ -19,11 +20,18 @@ pub(super) struct Ranked {
     pub score: f64,
     /// Shared words as the text writes them, the heaviest first.
     pub matched: Vec<String>,
+    /// A word of the option's name or description is among them, or there are several: one word of
+    /// its fine print may be there by chance.
+    pub is_telling: bool,
 }
 
-/// Scores every option, in the order given.
+/// Scores every option, in the order given. Names in the text say what it is about, not what kind
+/// of task it is, so their words do not count.
 pub(super) fn score(text: &str, options: &[Choosable]) -> Vec<Ranked> {
-    let asked = distinct(terms(text));
+    let names = subjects(text);
+    let is_name = |term: &Term| names.iter().any(|name| name.has_word(&term.word));
+    let asked: Vec<Term> =
+        distinct(terms(text)).into_iter().filter(|term| !is_name(term)).collect();
     let weights: Vec<Vec<(String, f64)>> = options.iter().map(stems_of).collect();
     let using = |stem: &str| {
         weights
@@ -44,8 +52,14 @@ pub(super) fn score(text: &str, options: &[Choosable]) -> Vec<Ranked> {
                 })
                 .collect();
             shared.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+            let own: Vec<String> = terms(&format!("{} {}", options[at].name, options[at].description))
+                .into_iter()
+                .map(|term| term.stem)
+                .collect();
             Ranked {
                 at,
+                is_telling: shared.len() > 1
+                    || shared.iter().any(|(term, _)| own.contains(&term.stem)),
                 // An empty sum of floats is minus zero.
                 score: shared.iter().fold(0.0, |sum, (_, weight)| sum + weight),
                 matched: shared

@@ -24,8 +24,14 @@ pub mod tool_kind {
     pub const TEXT_COMPLETION: &str = "text-completion";
     pub const PROMPT: &str = "prompt";
     pub const HTTP: &str = "http";
-    pub const ALL: &[&str] =
-        &[KNOWLEDGE_QUERY, DOCUMENT_SEARCH, DOCUMENT_FETCH, TEXT_COMPLETION, PROMPT, HTTP];
+    pub const ALL: &[&str] = &[
+        KNOWLEDGE_QUERY,
+        DOCUMENT_SEARCH,
+        DOCUMENT_FETCH,
+        TEXT_COMPLETION,
+        PROMPT,
+        HTTP,
+    ];
 }
 
 /// `agent-pattern`: one way to work.

@@ -2,8 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../examples/generate/dictionary.rs"]
+mod dictionary;
 #[path = "../examples/generate/outputs.rs"]
 mod outputs;
+#[path = "../examples/generate/rdf.rs"]
+mod rdf;
+#[path = "../examples/generate/shapes.rs"]
+mod shapes;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,7 +27,11 @@ fn generated_files_are_current() {
         if committed == output.text {
             continue;
         }
-        let line = committed.lines().zip(output.text.lines()).take_while(|(a, b)| a == b).count();
+        let line = committed
+            .lines()
+            .zip(output.text.lines())
+            .take_while(|(a, b)| a == b)
+            .count();
         panic!(
             "`{}` is not current (they differ from line {} on); run `{COMMAND}` and commit what \
              it writes",
@@ -33,8 +43,11 @@ fn generated_files_are_current() {
 
 #[test]
 fn no_schema_is_left_over_from_a_type_that_is_gone() {
-    let generated: BTreeSet<PathBuf> =
-        outputs::all().unwrap().iter().map(|output| root().join(&output.path)).collect();
+    let generated: BTreeSet<PathBuf> = outputs::all()
+        .unwrap()
+        .iter()
+        .map(|output| root().join(&output.path))
+        .collect();
     for file in std::fs::read_dir(root().join("schema/json-schema")).unwrap() {
         let path = file.unwrap().path();
         assert!(

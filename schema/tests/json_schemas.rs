@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use agentfleet_schema::config::item_type;
-use agentfleet_schema::json_schema::{self, Decoder, DECODERS};
+use agentfleet_schema::json_schema::{self, DECODERS, Decoder};
 use jsonschema::Validator;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
@@ -20,12 +20,19 @@ fn committed(name: &str) -> Value {
 /// Every object type with a decoder, each with the schema that a message embeds it by.
 fn types() -> Vec<(String, Decoder, Value)> {
     let mut types = Vec::new();
-    for (name, _) in json_schema::messages().into_iter().chain(json_schema::config_items()) {
+    for (name, _) in json_schema::messages()
+        .into_iter()
+        .chain(json_schema::config_items())
+    {
         let schema = committed(name);
         let decoder = |name: &str| DECODERS.iter().find(|d| (d.name)() == name).copied();
         let title = schema["title"].as_str().unwrap().to_owned();
         types.push((title.clone(), decoder(&title).unwrap(), schema.clone()));
-        for name in schema["$defs"].as_object().into_iter().flat_map(|defs| defs.keys()) {
+        for name in schema["$defs"]
+            .as_object()
+            .into_iter()
+            .flat_map(|defs| defs.keys())
+        {
             if let Some(decoder) = decoder(name) {
                 let mut reference = json!({"$ref": format!("#/$defs/{name}")});
                 reference["$defs"] = schema["$defs"].clone();
@@ -44,8 +51,17 @@ fn types() -> Vec<(String, Decoder, Value)> {
 }
 
 fn properties(name: &str, schema: &Value) -> Vec<String> {
-    let own = if schema.get("$ref").is_some() { &schema["$defs"][name] } else { schema };
-    own["properties"].as_object().unwrap().keys().cloned().collect()
+    let own = if schema.get("$ref").is_some() {
+        &schema["$defs"][name]
+    } else {
+        schema
+    };
+    own["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect()
 }
 
 #[test]
@@ -54,9 +70,15 @@ fn null_and_wrong_types_are_accepted_exactly_where_the_decoder_takes_them() {
     for (name, decoder, schema) in types() {
         let validator = jsonschema::validator_for(&schema).unwrap();
         for property in properties(&name, &schema) {
-            for value in
-                [Value::Null, json!("text"), json!(3), json!(true), json!([]), json!({}), json!(-1)]
-            {
+            for value in [
+                Value::Null,
+                json!("text"),
+                json!(3),
+                json!(true),
+                json!([]),
+                json!({}),
+                json!(-1),
+            ] {
                 let mut instance = (decoder.default)();
                 instance[&property] = value.clone();
                 let validates = validator.is_valid(&instance);
@@ -73,7 +95,10 @@ fn null_and_wrong_types_are_accepted_exactly_where_the_decoder_takes_them() {
             }
         }
     }
-    assert!(nulls > 50, "only {nulls} properties take null: the probe does not work");
+    assert!(
+        nulls > 50,
+        "only {nulls} properties take null: the probe does not work"
+    );
 }
 
 fn check_fixtures(kind: &str, name: &str, validator: &Validator) {
@@ -94,19 +119,35 @@ fn check_fixtures(kind: &str, name: &str, validator: &Validator) {
 #[test]
 fn every_fixture_validates() {
     for (name, _) in json_schema::messages() {
-        check_fixtures("messages", name, &jsonschema::validator_for(&committed(name)).unwrap());
+        check_fixtures(
+            "messages",
+            name,
+            &jsonschema::validator_for(&committed(name)).unwrap(),
+        );
     }
     for (name, _) in json_schema::config_items() {
-        check_fixtures("config", name, &jsonschema::validator_for(&committed(name)).unwrap());
+        check_fixtures(
+            "config",
+            name,
+            &jsonschema::validator_for(&committed(name)).unwrap(),
+        );
     }
 }
 
 #[test]
 fn schemas_are_valid_and_every_property_of_ours_can_be_understood() {
-    for (name, _) in json_schema::messages().into_iter().chain(json_schema::config_items()) {
+    for (name, _) in json_schema::messages()
+        .into_iter()
+        .chain(json_schema::config_items())
+    {
         let schema = committed(name);
         jsonschema::meta::validate(&schema).unwrap();
-        assert!(schema["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}");
+        assert!(
+            schema["description"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{name}"
+        );
     }
     assert_eq!(json_schema::config_items().len(), item_type::ALL.len());
 }
@@ -114,13 +155,18 @@ fn schemas_are_valid_and_every_property_of_ours_can_be_understood() {
 #[test]
 fn both_names_of_a_field_at_once_are_refused() {
     for (owner, alias, property) in json_schema::ALIASES {
-        let (_, decoder, schema) = types().into_iter().find(|(name, ..)| name == owner).unwrap();
+        let (_, decoder, schema) = types()
+            .into_iter()
+            .find(|(name, ..)| name == owner)
+            .unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
         let mut instance = (decoder.default)();
         let value = instance.as_object_mut().unwrap().remove(property).unwrap();
-        for (names, valid) in
-            [(vec![alias], true), (vec![property], true), (vec![alias, property], false)]
-        {
+        for (names, valid) in [
+            (vec![alias], true),
+            (vec![property], true),
+            (vec![alias, property], false),
+        ] {
             let mut instance = instance.clone();
             for name in names {
                 instance[name] = value.clone();

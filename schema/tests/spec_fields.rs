@@ -4,9 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use agentfleet_schema::{AgentRequest, AgentResponse, AgentStep, PlanStep};
-use serde::de::DeserializeOwned;
 use serde::Serialize;
-use serde_json::{json, Map, Value};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 use std::fmt::Debug;
 
 /// Field, default, and some other value it can hold.
@@ -42,7 +42,11 @@ fn step_fields() -> Vec<Field> {
         ("user", json!(""), json!("ada")),
         ("step_type", json!(""), json!("synthesise")),
         ("plan", Value::Null, json!([PlanStep::default()])),
-        ("subagent_results", Value::Null, json!({"look at money": "urn:doc"})),
+        (
+            "subagent_results",
+            Value::Null,
+            json!({"look at money": "urn:doc"}),
+        ),
     ]
 }
 
@@ -59,7 +63,11 @@ fn plan_fields() -> Vec<Field> {
 /// The spec gives the chunk's fields without defaults; these are the empty values.
 fn chunk_fields() -> Vec<Field> {
     vec![
-        ("message_id", json!(""), json!("0190c1de-0000-7000-8000-000000000001")),
+        (
+            "message_id",
+            json!(""),
+            json!("0190c1de-0000-7000-8000-000000000001"),
+        ),
         ("session_id", json!(""), json!("s-1")),
         ("message_type", json!("unknown"), json!("thought")),
         ("content", json!(""), json!("Look")),
@@ -69,17 +77,31 @@ fn chunk_fields() -> Vec<Field> {
 }
 
 fn step_defaults() -> Value {
-    step_fields().into_iter().map(|(name, default, _)| (name.to_owned(), default)).collect()
+    step_fields()
+        .into_iter()
+        .map(|(name, default, _)| (name.to_owned(), default))
+        .collect()
 }
 
 fn check<T: Default + Serialize + DeserializeOwned + PartialEq + Debug>(fields: Vec<Field>) {
     let written = serde_json::to_value(T::default()).unwrap();
-    assert_eq!(serde_json::from_value::<T>(json!({})).unwrap(), T::default());
+    assert_eq!(
+        serde_json::from_value::<T>(json!({})).unwrap(),
+        T::default()
+    );
     for (name, default, other) in fields {
-        assert_eq!(written.get(name), Some(&default), "`{name}` is written with its default");
+        assert_eq!(
+            written.get(name),
+            Some(&default),
+            "`{name}` is written with its default"
+        );
         // Read under its name, and written under it again.
         let read: T = serde_json::from_value(json!({ name: other })).unwrap();
-        assert_eq!(serde_json::to_value(&read).unwrap()[name], other, "`{name}` is read");
+        assert_eq!(
+            serde_json::to_value(&read).unwrap()[name],
+            other,
+            "`{name}` is read"
+        );
         assert_ne!(read, T::default(), "`{name}` means something");
     }
 }
@@ -109,10 +131,18 @@ fn response_chunks_have_every_field_of_the_spec() {
 fn fields_of_ours_are_absent_when_unused() {
     fn keys<T: Default + Serialize>() -> Vec<String> {
         let written = serde_json::to_value(T::default()).unwrap();
-        written.as_object().map(Map::keys).unwrap().cloned().collect()
+        written
+            .as_object()
+            .map(Map::keys)
+            .unwrap()
+            .cloned()
+            .collect()
     }
     fn names(fields: Vec<Field>) -> Vec<String> {
-        let mut names: Vec<_> = fields.into_iter().map(|(name, ..)| name.to_owned()).collect();
+        let mut names: Vec<_> = fields
+            .into_iter()
+            .map(|(name, ..)| name.to_owned())
+            .collect();
         names.sort();
         names
     }

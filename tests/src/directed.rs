@@ -4,15 +4,20 @@
 //! the completion of its third subagent, `r0 1 join` the end of the wait for a fan-out at step 1.
 
 use crate::effect::{Fault, Verb, When};
+use crate::facts::Facts;
 use crate::faults::Faults;
-use crate::queues::{Role, TaskId};
+use crate::queues::{Message, Role, TaskId};
 use crate::scenario::Scenario;
+use crate::seams::Seam;
 use crate::sim::{Engine, Sim, Stepped};
+use agentfleet_runtime::{Drain, serve};
 use agentfleet_schema::records::{FanInRecord, StepRecord};
-use agentfleet_schema::topics::property;
-use agentfleet_schema::{SessionId, uris};
+use agentfleet_schema::topics::{DEAD_LETTER, property};
+use agentfleet_schema::{AgentRequest, SessionId, Term, Triple, Triples, keys, uris};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// A fleet under a test's own schedule: two processes of each role, and no fault that the test does
 /// not ask for.
@@ -21,6 +26,7 @@ pub struct Stage {
     workers: Vec<(Role, [u32; 2])>,
     producer: u32,
     gateway: u32,
+    kept: Vec<(Arc<Message>, bool)>,
 }
 
 impl Stage {
@@ -33,7 +39,13 @@ impl Stage {
             .collect();
         let producer = sim.start(Role::Producer, 0);
         let gateway = sim.start(Role::Gateway, 0);
-        Self { sim, workers, producer, gateway }
+        Self {
+            sim,
+            workers,
+            producer,
+            gateway,
+            kept: Vec::new(),
+        }
     }
 
     /// A fleet that was asked for every root of the scenario.
@@ -53,7 +65,11 @@ impl Stage {
 
     /// The first or second process of a role.
     pub fn worker(&self, role: Role, which: usize) -> u32 {
-        self.workers.iter().find(|(r, _)| *r == role).expect("a consumer").1[which]
+        self.workers
+            .iter()
+            .find(|(r, _)| *r == role)
+            .expect("a consumer")
+            .1[which]
     }
 
     /// What lies in a role's queue, by name; with who holds it.
@@ -64,8 +80,13 @@ impl Stage {
                 .entries
                 .iter()
                 .map(|(id, entry)| {
-                    let property =
-                        |name: &str| entry.message.properties.get(name).map_or("", String::as_str);
+                    let property = |name: &str| {
+                        entry
+                            .message
+                            .properties
+                            .get(name)
+                            .map_or("", String::as_str)
+                    };
                     let name = format!(
                         "{} {} {} {}",
                         world.journal.named(property(property::SESSION)),
@@ -82,16 +103,23 @@ impl Stage {
     fn find(&self, role: Role, about: &str, held: bool) -> u64 {
         let queued = self.queued(role);
         let about = format!("{about} ");
-        let found = queued.iter().find(|(_, name, is)| *is == held && name.starts_with(&about));
+        let found = queued
+            .iter()
+            .find(|(_, name, is)| *is == held && name.starts_with(&about));
         match found {
             Some((id, _, _)) => *id,
-            None => panic!("no message `{about}` for {role}, held {held}: {queued:?}\n{}", self.story()),
+            None => panic!(
+                "no message `{about}` for {role}, held {held}: {queued:?}\n{}",
+                self.story()
+            ),
         }
     }
 
     pub fn has(&self, role: Role, about: &str) -> bool {
         let about = format!("{about} ");
-        self.queued(role).iter().any(|(_, name, _)| name.starts_with(&about))
+        self.queued(role)
+            .iter()
+            .any(|(_, name, _)| name.starts_with(&about))
     }
 
     /// Delivers a message that nobody holds, due or not.
@@ -110,7 +138,10 @@ impl Stage {
 
     /// Delivers several messages as one batch.
     pub fn give_together(&mut self, role: Role, which: usize, about: &[&str]) -> TaskId {
-        let entries: Vec<u64> = about.iter().map(|about| self.find(role, about, false)).collect();
+        let entries: Vec<u64> = about
+            .iter()
+            .map(|about| self.find(role, about, false))
+            .collect();
         let process = self.worker(role, which);
         self.sim.deliver(process, &entries).expect("a delivery")
     }
@@ -137,7 +168,8 @@ impl Stage {
 
     /// The next such call fails like this.
     pub fn fail_next(&mut self, verb: Verb, what: &str, fault: Fault) {
-        self.sim.with(|world| world.faults.forced.push((verb, what.to_owned(), fault)));
+        self.sim
+            .with(|world| world.faults.forced.push((verb, what.to_owned(), fault)));
     }
 
     /// Works everything that is due for these roles, in order, without letting time pass.
@@ -145,8 +177,14 @@ impl Stage {
         for _ in 0..10_000 {
             let next = self.sim.with(|world| {
                 let now = world.now;
-                let queues = world.queues.list.iter().filter(|queue| roles.contains(&queue.role));
-                queues.filter_map(|queue| queue.ready(now).next().map(|id| (queue.role, id))).next()
+                let queues = world
+                    .queues
+                    .list
+                    .iter()
+                    .filter(|queue| roles.contains(&queue.role));
+                queues
+                    .filter_map(|queue| queue.ready(now).next().map(|id| (queue.role, id)))
+                    .next()
             });
             let Some((role, entry)) = next else { return };
             let process = self.worker(role, 0);
@@ -228,37 +266,300 @@ impl Stage {
 
     pub fn record(&self, name: &str, step: u32) -> Option<Arc<StepRecord>> {
         let session = self.session(name);
-        self.sim.with(|world| world.facts.records.get(&(session, step)).cloned())
+        self.sim
+            .with(|world| world.facts.records.get(&(session, step)).cloned())
     }
 
     pub fn verdict(&self, name: &str, step: u32) -> Option<FanInRecord> {
         let session = self.session(name);
-        self.sim.with(|world| world.facts.verdicts.get(&(session, step)).cloned())
+        self.sim
+            .with(|world| world.facts.verdicts.get(&(session, step)).cloned())
     }
 
     pub fn document(&self, key: &str) -> Option<String> {
         self.sim.with(|world| {
-            world.documents.get(key).map(|body| String::from_utf8_lossy(body).into_owned())
+            world
+                .documents
+                .get(key)
+                .map(|body| String::from_utf8_lossy(body).into_owned())
         })
     }
 
     /// The text a session ended with.
     pub fn answer(&self, name: &str) -> Option<String> {
         let session = self.session(name);
-        self.document(&agentfleet_schema::keys::document(&uris::answer_document(&session)))
+        self.document(&agentfleet_schema::keys::document(&uris::answer_document(
+            &session,
+        )))
     }
 
     pub fn count(&self, what: &str) -> u64 {
-        self.sim.with(|world| world.facts.counts.get(what).copied().unwrap_or_default())
-    }
-
-    /// Messages published so far, chunks and repeats included.
-    pub fn published(&self) -> u64 {
-        self.count("published")
+        self.sim
+            .with(|world| world.facts.counts.get(what).copied().unwrap_or_default())
     }
 
     /// Starts of calls with side effects.
     pub fn starts(&self) -> u64 {
         self.count("side effects")
+    }
+
+    pub fn objects(&self, subject: &str, predicate: &str) -> Vec<String> {
+        self.sim.with(|world| world.objects(subject, predicate))
+    }
+
+    /// Whether the end of a session has reached the graph.
+    pub fn is_counted(&self, name: &str) -> bool {
+        self.sim.with(|world| {
+            let session = world.journal.session_of(name);
+            session.is_some_and(|s| world.facts.inserted.contains(&uris::answer(&s)))
+        })
+    }
+
+    pub fn quads(&self) -> usize {
+        self.sim.with(|world| world.graph.len().expect("a count"))
+    }
+
+    /// The request in a message.
+    pub fn request(&self, role: Role, about: &str) -> AgentRequest {
+        let entry = self.find(role, about, false);
+        self.sim.with(|world| {
+            let message = &world.queues.of(role).entries[&entry].message;
+            serde_json::from_slice(&message.payload).expect("a request")
+        })
+    }
+
+    /// Delivers whatever nobody holds, due or not.
+    pub fn give_any(&mut self, role: Role, which: usize) -> TaskId {
+        let entry = self
+            .queued(role)
+            .into_iter()
+            .find(|(_, _, held)| !held)
+            .expect("a message")
+            .0;
+        let process = self.worker(role, which);
+        self.sim.deliver(process, &[entry]).expect("a delivery")
+    }
+
+    /// Works a child that ends in one step, and its completion.
+    pub fn run_to_answer(&mut self, parent: &str, child: usize) {
+        let name = format!("{parent}.{child} 0");
+        self.work(Role::Orchestrator, &name);
+        self.work(Role::FanIn, &format!("{name} completion"));
+    }
+
+    fn replace(&mut self, role: Role, about: &str, change: impl FnOnce(&[u8]) -> Vec<u8>) {
+        let entry = self.find(role, about, false);
+        self.sim.with(|world| {
+            let queue = world
+                .queues
+                .list
+                .iter_mut()
+                .find(|queue| queue.role == role);
+            let entry = queue
+                .and_then(|queue| queue.entries.get_mut(&entry))
+                .expect("a message");
+            let old = &entry.message;
+            entry.message = Arc::new(Message {
+                id: old.id.clone(),
+                topic: old.topic.clone(),
+                payload: change(&old.payload).into(),
+                properties: old.properties.clone(),
+                published_at: old.published_at,
+            });
+        });
+    }
+
+    /// Makes a message come once more.
+    pub fn repeat(&mut self, role: Role, about: &str) {
+        let entry = self.find(role, about, false);
+        self.sim.with(|world| world.queues.repeat(role, entry));
+    }
+
+    /// Lets a task go on for so many steps, and kills its process. True if it had ended before.
+    pub fn go_on_and_die(&mut self, task: TaskId, steps: usize) -> bool {
+        for _ in 0..steps {
+            if self.sim.step(task) != Stepped::Going {
+                return true;
+            }
+        }
+        self.crash(task);
+        false
+    }
+
+    /// Makes the body of a message unreadable.
+    pub fn damage(&mut self, role: Role, about: &str) {
+        self.replace(role, about, |_| b"\xff no json".to_vec());
+    }
+
+    /// Puts a statement that is no RDF into a message of triples.
+    pub fn spoil(&mut self, role: Role, about: &str) {
+        self.replace(role, about, |body| {
+            let mut message: Triples = serde_json::from_slice(body).expect("triples");
+            message
+                .triples
+                .push(Triple::new("no iri", "neither", Term::text("x")));
+            serde_json::to_vec(&message).expect("plain data")
+        });
+    }
+
+    /// The broker gives up on a message, whoever has it.
+    pub fn bury(&mut self, role: Role, about: &str) {
+        let about = format!("{about} ");
+        let found = self
+            .queued(role)
+            .into_iter()
+            .find(|(_, name, _)| name.starts_with(&about));
+        let entry = found.expect("a message").0;
+        self.sim.with(|world| {
+            let queue = world
+                .queues
+                .list
+                .iter_mut()
+                .find(|queue| queue.role == role);
+            if let Some(entry) = queue.and_then(|queue| queue.entries.get_mut(&entry)) {
+                entry.count = u32::MAX;
+            }
+            let now = world.now;
+            assert!(
+                world.queues.claim(role, entry, 0, now).is_none(),
+                "the broker gives up"
+            );
+        });
+    }
+
+    /// Remembers a message, to bring it back later.
+    pub fn keep(&mut self, role: Role, about: &str) {
+        let entry = self.find(role, about, false);
+        let message = self
+            .sim
+            .with(|world| Arc::clone(&world.queues.of(role).entries[&entry].message));
+        self.kept.push((message, false));
+    }
+
+    /// Remembers a message, to bring it back as a dead letter.
+    pub fn keep_dead(&mut self, role: Role, about: &str) {
+        self.keep(role, about);
+        if let Some(last) = self.kept.last_mut() {
+            last.1 = true;
+        }
+    }
+
+    /// Publishes what was kept.
+    pub fn bring_back(&mut self) {
+        for (message, dead) in std::mem::take(&mut self.kept) {
+            self.sim.with(|world| {
+                let (mut topic, mut properties) =
+                    (message.topic.clone(), message.properties.clone());
+                if dead {
+                    properties.insert(property::ORIGIN.to_owned(), topic.to_string());
+                    topic = DEAD_LETTER;
+                }
+                let now = world.now;
+                let payload = Arc::clone(&message.payload);
+                world.queues.publish(&topic, payload, &properties, now, now);
+            });
+        }
+    }
+
+    /// Erases the tree of a root, as retention does: everything goes, a tombstone stays.
+    pub fn erase(&mut self, root: &str) {
+        let session = self.session(root);
+        self.sim.with(|world| {
+            world.documents.clear();
+            world.graph.clear().expect("a store in memory");
+            world.facts = Facts::default();
+            world.create(&keys::tombstone(&session), Vec::new());
+        });
+    }
+
+    pub fn keys_below(&self, prefix: &str) -> Vec<String> {
+        self.sim.with(|world| {
+            world
+                .documents
+                .keys()
+                .filter(|key| key.starts_with(prefix))
+                .cloned()
+                .collect()
+        })
+    }
+
+    pub fn responses(&self) -> usize {
+        self.sim.with(|world| world.responses.len())
+    }
+
+    /// Ids under which a dialog was ended.
+    pub fn ends(&self, root: &str) -> usize {
+        let session = self.session(root);
+        self.sim
+            .with(|world| world.facts.ends.get(&session).map_or(0, BTreeSet::len))
+    }
+
+    pub fn end_responses(&self, root: &str) -> usize {
+        let session = self.session(root);
+        self.sim.with(|world| {
+            let of_root = world
+                .responses
+                .iter()
+                .filter(|(root, _)| root == session.as_str());
+            of_root
+                .filter(|(_, response)| response.end_of_dialog)
+                .count()
+        })
+    }
+
+    /// How many sessions a request became.
+    pub fn sessions(&self, root: &str) -> usize {
+        self.sim
+            .with(|world| world.facts.sessions.get(root).map_or(0, BTreeSet::len))
+    }
+
+    /// Runs the shipped consume loop of one orchestrator until a message is being worked, asks it to
+    /// stop, and lets it finish. Returns how often the message was delivered meanwhile.
+    pub async fn drain_shipped_loop(&self) -> u32 {
+        let seam = Seam::new(&self.sim.shared);
+        let stop = CancellationToken::new();
+        let drain = Drain {
+            stop: stop.clone(),
+            grace: Duration::from_secs(60),
+        };
+        let serving = serve(
+            Arc::new(seam),
+            self.sim.options().subscription(),
+            self.sim.orchestrator(),
+            1,
+            drain,
+        );
+        let shared = self.sim.shared.clone();
+        // Instead of the scheduler: every waiting call goes on at every turn.
+        let turning = async {
+            let mut given_away = 0;
+            loop {
+                tokio::task::yield_now().await;
+                let free = shared.with(|world| {
+                    world.tick += 1;
+                    if world.facts.counts.contains_key("model calls") {
+                        stop.cancel();
+                    }
+                    let queue = world.queues.of(Role::Orchestrator);
+                    queue
+                        .entries
+                        .values()
+                        .filter(|e| e.count > 0 && e.holders.is_empty())
+                        .count()
+                });
+                given_away = given_away.max(free as u32);
+                if given_away > 1_000 {
+                    return given_away;
+                }
+                shared.with(|world| {
+                    *world.facts.counts.entry("given away").or_default() = u64::from(given_away)
+                });
+            }
+        };
+        tokio::select! {
+            served = serving => served.expect("it ends in order"),
+            _ = turning => {}
+        }
+        1 + self.count("given away") as u32
     }
 }

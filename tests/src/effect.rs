@@ -33,7 +33,10 @@ pub struct Effect {
 
 impl Effect {
     pub fn new(verb: Verb, what: impl Into<String>) -> Self {
-        Self { verb, what: what.into() }
+        Self {
+            verb,
+            what: what.into(),
+        }
     }
 
     pub fn publish(messages: &[Outgoing]) -> Self {

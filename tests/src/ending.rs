@@ -21,7 +21,10 @@ impl World {
             .filter(|task| task.stuck)
             .filter_map(|task| task.request.as_ref().map(|r| r.root().clone()))
             .collect();
-        if let Err(what) = self.fan_ins_are_decided().and_then(|()| self.sessions_ended(&stuck)) {
+        if let Err(what) = self
+            .fan_ins_are_decided()
+            .and_then(|()| self.sessions_ended(&stuck))
+        {
             self.violate(format!("LV-1 (before any deadline): {what}"));
         }
     }
@@ -29,8 +32,12 @@ impl World {
     /// Every fan-out whose rule is met has its verdict, and its verdict was published.
     fn fan_ins_are_decided(&self) -> Result<(), String> {
         for (place, record) in &self.facts.records {
-            let Activity::FannedOut(fan_out) = &record.activity else { continue };
-            let marked = self.documents.contains_key(&keys::fan_in_published(&place.0, place.1));
+            let Activity::FannedOut(fan_out) = &record.activity else {
+                continue;
+            };
+            let marked = self
+                .documents
+                .contains_key(&keys::fan_in_published(&place.0, place.1));
             if self.facts.verdicts.contains_key(place) {
                 if !marked {
                     return Err(format!("the verdict on {place:?} was never published"));
@@ -42,17 +49,23 @@ impl World {
                 .iter()
                 .filter_map(|child| self.end_of(&child.session))
                 .filter(|end| {
-                    self.documents.contains_key(&keys::published(&end.session, end.step))
+                    self.documents
+                        .contains_key(&keys::published(&end.session, end.step))
                 })
                 .map(|end| completion_status(end))
                 .collect();
-            let answered = ends.iter().filter(|s| **s == CompletionStatus::Answered).count();
+            let answered = ends
+                .iter()
+                .filter(|s| **s == CompletionStatus::Answered)
+                .count();
             let met = match self.policy(place) {
                 JoinPolicy::All => false,
                 JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
             };
             if met || ends.len() == fan_out.children.len() {
-                return Err(format!("the fan-in of {place:?} is complete and nobody concluded it"));
+                return Err(format!(
+                    "the fan-in of {place:?} is complete and nobody concluded it"
+                ));
             }
         }
         Ok(())
@@ -64,7 +77,12 @@ impl World {
         for record in self.facts.records.values() {
             known.insert(&record.session, &record.root);
             if let Activity::FannedOut(fan_out) = &record.activity {
-                known.extend(fan_out.children.iter().map(|child| (&child.session, &record.root)));
+                known.extend(
+                    fan_out
+                        .children
+                        .iter()
+                        .map(|child| (&child.session, &record.root)),
+                );
             }
         }
         for (session, root) in known {
@@ -74,7 +92,10 @@ impl World {
             let Some(end) = self.end_of(session) else {
                 return Err(format!("session {session} never ended"));
             };
-            if !self.documents.contains_key(&keys::published(session, end.step)) {
+            if !self
+                .documents
+                .contains_key(&keys::published(session, end.step))
+            {
                 return Err(format!("the end of session {session} was never published"));
             }
         }
@@ -105,7 +126,10 @@ impl World {
         for root in &self.scenario.roots {
             let sessions = self.facts.sessions.get(&root.work);
             let Some(session) = sessions.and_then(|sessions| sessions.first()) else {
-                return Err(format!("LV-1: {} was asked for and no session came of it", root.work));
+                return Err(format!(
+                    "LV-1: {} was asked for and no session came of it",
+                    root.work
+                ));
             };
             let ids = self.facts.ends.get(session).map_or(0, BTreeSet::len);
             if ids != 1 {
@@ -130,21 +154,35 @@ impl World {
             }
         }
         let [(text, response)] = &texts[..] else {
-            return Err(format!("OR-3: a reader of {session} sees {} ends", texts.len()));
+            return Err(format!(
+                "OR-3: a reader of {session} sees {} ends",
+                texts.len()
+            ));
         };
-        let stored = self.documents.get(&keys::document(&uris::answer_document(session)));
+        let stored = self
+            .documents
+            .get(&keys::document(&uris::answer_document(session)));
         let stored = stored.map(|body| String::from_utf8_lossy(body).into_owned());
-        let whole = response.digest.as_ref().is_none_or(|d| *d == Digest::of(text.as_bytes()));
+        let whole = response
+            .digest
+            .as_ref()
+            .is_none_or(|d| *d == Digest::of(text.as_bytes()));
         // A reader whose chunks do not add up fetches the document.
         if whole && stored.as_ref() != Some(text) {
-            return Err(format!("a reader of {session} reads `{text}`, committed is {stored:?}"));
+            return Err(format!(
+                "a reader of {session} reads `{text}`, committed is {stored:?}"
+            ));
         }
         Ok(())
     }
 
     /// OR-1: whatever was asked for has its outcome.
     fn steps_have_outcomes(&self) -> Result<(), String> {
-        let missing = self.facts.asked.iter().find(|place| !self.facts.records.contains_key(*place));
+        let missing = self
+            .facts
+            .asked
+            .iter()
+            .find(|place| !self.facts.records.contains_key(*place));
         match missing {
             Some(place) => Err(format!("OR-1: {place:?} was delivered and has no outcome")),
             None => Ok(()),
@@ -152,11 +190,17 @@ impl World {
     }
 
     fn nothing_is_left(&self) -> Result<(), String> {
-        let queue = self.queues.list.iter().find(|queue| !queue.entries.is_empty());
+        let queue = self
+            .queues
+            .list
+            .iter()
+            .find(|queue| !queue.entries.is_empty());
         match queue {
-            Some(queue) => {
-                Err(format!("LV-1: {} messages of {} are left", queue.entries.len(), queue.role))
-            }
+            Some(queue) => Err(format!(
+                "LV-1: {} messages of {} are left",
+                queue.entries.len(),
+                queue.role
+            )),
             None => Ok(()),
         }
     }
@@ -166,7 +210,10 @@ impl World {
         for (place, record) in &self.facts.records {
             for document in &record.documents {
                 let Some(body) = self.documents.get(&keys::document(&document.uri)) else {
-                    return Err(format!("{place:?} speaks of `{}`, not stored", document.uri));
+                    return Err(format!(
+                        "{place:?} speaks of `{}`, not stored",
+                        document.uri
+                    ));
                 };
                 if Digest::of(body) != document.digest {
                     let text = String::from_utf8_lossy(body);
@@ -189,14 +236,17 @@ impl World {
                 }
                 let completion = uris::completion(&child.session);
                 if self.objects(&completion, tg::LATE).is_empty() {
-                    return Err(format!("FI-3: the late result of {} is not marked", child.session));
+                    return Err(format!(
+                        "FI-3: the late result of {} is not marked",
+                        child.session
+                    ));
                 }
             }
         }
         Ok(())
     }
 
-    fn objects(&self, subject: &str, predicate: &str) -> Vec<String> {
+    pub fn objects(&self, subject: &str, predicate: &str) -> Vec<String> {
         let subject = NamedNodeRef::new_unchecked(subject);
         let predicate = NamedNodeRef::new_unchecked(predicate);
         self.graph
@@ -214,13 +264,20 @@ impl World {
     fn provenance_is_complete(&self) -> Result<(), String> {
         let mut derived: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let predicate = NamedNodeRef::new_unchecked(prov::WAS_DERIVED_FROM);
-        for quad in self.graph.quads_for_pattern(None, Some(predicate), None, None).flatten() {
+        for quad in self
+            .graph
+            .quads_for_pattern(None, Some(predicate), None, None)
+            .flatten()
+        {
             let (NamedOrBlankNode::NamedNode(from), Term::NamedNode(to)) =
                 (quad.subject, quad.object)
             else {
                 return Err("PV-1: a derivation from or to something without a name".to_owned());
             };
-            derived.entry(from.into_string()).or_default().push(to.into_string());
+            derived
+                .entry(from.into_string())
+                .or_default()
+                .push(to.into_string());
         }
         for (place, record) in &self.facts.records {
             if record.outcome != OutcomeKind::Answer {
@@ -233,9 +290,14 @@ impl World {
                     open.extend(derived.get(&node).into_iter().flatten().cloned());
                 }
             }
-            for question in [uris::question(&record.session), uris::question(&record.root)] {
+            for question in [
+                uris::question(&record.session),
+                uris::question(&record.root),
+            ] {
                 if !reached.contains(&question) {
-                    return Err(format!("PV-1: the answer of {place:?} does not reach {question}"));
+                    return Err(format!(
+                        "PV-1: the answer of {place:?} does not reach {question}"
+                    ));
                 }
             }
         }
@@ -248,6 +310,11 @@ impl World {
             .list
             .iter()
             .filter(|queue| queue.role != Role::Deadlines)
-            .all(|queue| queue.entries.values().all(|entry| !entry.holders.is_empty()))
+            .all(|queue| {
+                queue
+                    .entries
+                    .values()
+                    .all(|entry| !entry.holders.is_empty())
+            })
     }
 }

@@ -108,16 +108,19 @@ impl Explorer {
     }
 
     fn about(&self, engine: Engine) -> String {
-        self.sim.with(|world| {
-            format!("{engine:?}\n{:?}\n{:#?}\n", world.faults, world.scenario)
-        })
+        self.sim
+            .with(|world| format!("{engine:?}\n{:?}\n{:#?}\n", world.faults, world.scenario))
     }
 
     fn report(self, seed: u64, about: String) -> Report {
         let steps = self.steps;
         self.sim.with(|world| {
-            let mut counts: BTreeMap<String, u64> =
-                world.facts.counts.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+            let mut counts: BTreeMap<String, u64> = world
+                .facts
+                .counts
+                .iter()
+                .map(|(name, n)| ((*name).to_owned(), *n))
+                .collect();
             for (fault, times) in &world.facts.faults {
                 counts.insert(format!("fault: {fault:?}"), *times);
             }
@@ -172,7 +175,8 @@ impl Explorer {
         }
         if self.sim.violation().is_none() {
             if self.steps >= MOST_STEPS {
-                self.sim.with(|world| world.violate("LV-1: the run never comes to rest"));
+                self.sim
+                    .with(|world| world.violate("LV-1: the run never comes to rest"));
             } else {
                 self.sim.with(|world| world.check_end());
             }
@@ -203,7 +207,9 @@ impl Explorer {
         }
         edge += faults.drain;
         if roll < edge {
-            let process = *self.rng.pick(&self.sim.processes.keys().copied().collect::<Vec<_>>());
+            let process = *self
+                .rng
+                .pick(&self.sim.processes.keys().copied().collect::<Vec<_>>());
             return self.sim.drain(process);
         }
         edge += faults.time;
@@ -219,16 +225,24 @@ impl Explorer {
     }
 
     fn cancel_when_due(&mut self) {
-        let due = self.cancels.iter().position(|(after, _)| *after <= self.steps);
+        let due = self
+            .cancels
+            .iter()
+            .position(|(after, _)| *after <= self.steps);
         let Some(at) = due else { return };
         let (_, root) = self.cancels[at];
         let session = self.sim.with(|world| {
             let name = &world.scenario.roots[root].work;
-            world.facts.sessions.get(name).and_then(|s| s.first().cloned())
+            world
+                .facts
+                .sessions
+                .get(name)
+                .and_then(|s| s.first().cloned())
         });
         // Whoever cancels has the id from the answer to the request, or from the first response.
         let session = session.or_else(|| {
-            (self.sim.with(|w| w.scenario.roots[root].identity) == crate::scenario::Identity::Session)
+            (self.sim.with(|w| w.scenario.roots[root].identity)
+                == crate::scenario::Identity::Session)
                 .then(|| SessionId::new(format!("session-{root}")))
         });
         if let Some(session) = session {
@@ -255,7 +269,9 @@ impl Explorer {
     fn deliver_again(&mut self) {
         let held: Vec<(Role, u64)> = self.sim.with(|world| {
             let queues = world.queues.list.iter();
-            queues.flat_map(|queue| queue.held().map(|id| (queue.role, id))).collect()
+            queues
+                .flat_map(|queue| queue.held().map(|id| (queue.role, id)))
+                .collect()
         });
         if held.is_empty() {
             return;
@@ -269,7 +285,9 @@ impl Explorer {
         let delayed: Vec<(Role, u64)> = self.sim.with(|world| {
             let now = world.now;
             let queues = world.queues.list.iter();
-            queues.flat_map(|queue| queue.delayed(now).map(|(id, _)| (queue.role, id))).collect()
+            queues
+                .flat_map(|queue| queue.delayed(now).map(|(id, _)| (queue.role, id)))
+                .collect()
         });
         if delayed.is_empty() {
             return;
@@ -302,7 +320,9 @@ impl Explorer {
             .copied()
             .filter(|id| self.sim.busy(*id) < self.sim.processes[id].slots)
             .collect();
-        let Some(process) = (!free.is_empty()).then(|| *self.rng.pick(&free)) else { return };
+        let Some(process) = (!free.is_empty()).then(|| *self.rng.pick(&free)) else {
+            return;
+        };
         if let Some(task) = self.sim.deliver(process, &entries)
             && self.rng.per_mille(150)
             && self.sim.with(|world| world.faults.on)
@@ -327,7 +347,9 @@ impl Explorer {
         let ready: Vec<(Role, Vec<u64>)> = self.sim.with(|world| {
             let now = world.now;
             let queues = world.queues.list.iter();
-            queues.map(|queue| (queue.role, queue.ready(now).collect())).collect()
+            queues
+                .map(|queue| (queue.role, queue.ready(now).collect()))
+                .collect()
         });
         for (role, entries) in &ready {
             let room = self.sim.processes.iter().any(|(id, process)| {
@@ -339,21 +361,29 @@ impl Explorer {
             }
         }
         let weights = choices.iter().map(|(weight, _)| *weight);
-        let Some(at) = self.rng.weighted(weights) else { return false };
+        let Some(at) = self.rng.weighted(weights) else {
+            return false;
+        };
         match choices[at].1 {
             Choice::Step(id) => {
                 self.sim.step(id);
             }
             Choice::Deliver(role) => {
-                let (_, mut entries) =
-                    ready.into_iter().find(|(r, _)| *r == role).unwrap_or((role, Vec::new()));
+                let (_, mut entries) = ready
+                    .into_iter()
+                    .find(|(r, _)| *r == role)
+                    .unwrap_or((role, Vec::new()));
                 let batch = match role {
                     Role::FanIn | Role::Writer => self.rng.between(1, 6) as usize,
                     _ => 1,
                 };
                 let mut chosen = Vec::new();
                 while chosen.len() < batch && !entries.is_empty() {
-                    let at = if self.fifo { 0 } else { self.rng.below(entries.len()) };
+                    let at = if self.fifo {
+                        0
+                    } else {
+                        self.rng.below(entries.len())
+                    };
                     chosen.push(entries.remove(at));
                 }
                 self.give(role, chosen);
@@ -364,7 +394,9 @@ impl Explorer {
 
     /// Moves the clock to whatever comes due next.
     fn pass_to_next(&mut self) -> bool {
-        let next: Option<Millis> = self.sim.with(|world| world.queues.next_due(world.now, |_| true));
+        let next: Option<Millis> = self
+            .sim
+            .with(|world| world.queues.next_due(world.now, |_| true));
         match next {
             Some(at) => {
                 self.sim.with(|world| world.now = world.now.max(at));

@@ -58,7 +58,11 @@ fn fingerprint(topic: &str, properties: &BTreeMap<String, String>, body: &[u8]) 
 }
 
 fn allows(publication: &Publication) -> u64 {
-    fingerprint(&publication.topic, &publication.properties, publication.body.as_bytes())
+    fingerprint(
+        &publication.topic,
+        &publication.properties,
+        publication.body.as_bytes(),
+    )
 }
 
 impl World {
@@ -101,17 +105,27 @@ impl World {
         self.check_stopped(&record);
         for publication in &record.publications {
             if publication.body.len() > MAX_PAYLOAD {
-                self.violate(format!("OR-1: step {place:?} can never be published: too large"));
+                self.violate(format!(
+                    "OR-1: step {place:?} can never be published: too large"
+                ));
             }
             self.facts.allowed.insert(allows(publication));
         }
         if record.parent.is_none() && record.step == 0 {
-            let work = self.task().and_then(|task| task.request.clone());
-            if let Some(name) = work.as_ref().and_then(|r| named_in(&r.question)) {
-                self.facts.sessions.entry(name.to_owned()).or_default().insert(place.0.clone());
+            let told = record.routed.as_ref().map(|routed| routed.question.clone());
+            let asked = || self.tasks.get(&self.current?)?.request.clone();
+            let question = told.or_else(|| asked().map(|request| request.question));
+            if let Some(name) = question.as_deref().and_then(named_in) {
+                self.facts
+                    .sessions
+                    .entry(name.to_owned())
+                    .or_default()
+                    .insert(place.0.clone());
                 let sessions = self.facts.sessions[name].len();
                 if sessions > 1 {
-                    self.violate(format!("OR-3: one request became {sessions} sessions: {name}"));
+                    self.violate(format!(
+                        "OR-3: one request became {sessions} sessions: {name}"
+                    ));
                 }
             }
         }
@@ -124,12 +138,21 @@ impl World {
             return;
         }
         let (session, step) = (&record.session, record.step);
-        let Some(before) = self.facts.records.get(&(session.clone(), step - 1)).cloned() else {
-            self.violate(format!("OR-2: {session} has a step {step} and no step before it"));
+        let Some(before) = self
+            .facts
+            .records
+            .get(&(session.clone(), step - 1))
+            .cloned()
+        else {
+            self.violate(format!(
+                "OR-2: {session} has a step {step} and no step before it"
+            ));
             return;
         };
         if before.outcome.is_terminal() {
-            self.violate(format!("OR-3: {session} goes on at step {step} after its end"));
+            self.violate(format!(
+                "OR-3: {session} goes on at step {step} after its end"
+            ));
         }
         if record.previous.as_ref() != Some(&before.identity()) {
             self.violate(format!(
@@ -137,7 +160,9 @@ impl World {
             ));
         }
         if before.config_version != 0 && record.config_version != before.config_version {
-            self.violate(format!("step {step} of {session} is not under its run's config"));
+            self.violate(format!(
+                "step {step} of {session} is not under its run's config"
+            ));
         }
     }
 
@@ -145,7 +170,10 @@ impl World {
         let routed = record.routed.iter().flat_map(|routed| &routed.decisions);
         for decision in routed.chain(&record.decisions) {
             if !decision.options.contains(&decision.chosen) {
-                let what = format!("PV-2: `{}` is none of {:?}", decision.chosen, decision.options);
+                let what = format!(
+                    "PV-2: `{}` is none of {:?}",
+                    decision.chosen, decision.options
+                );
                 self.violate(what);
                 return;
             }
@@ -172,8 +200,14 @@ impl World {
         };
         let place: Place = (record.session.clone(), record.step);
         self.facts.count("syntheses");
-        if let Some(other) = self.facts.syntheses.insert(correlation.clone(), place.clone()) {
-            self.violate(format!("FI-1: {correlation} was synthesised at {other:?} and {place:?}"));
+        if let Some(other) = self
+            .facts
+            .syntheses
+            .insert(correlation.clone(), place.clone())
+        {
+            self.violate(format!(
+                "FI-1: {correlation} was synthesised at {other:?} and {place:?}"
+            ));
         }
         let fan_out = (record.session.clone(), record.step - 1);
         match self.facts.verdicts.get(&fan_out) {
@@ -201,23 +235,37 @@ impl World {
         }
         // What a record says of a call with side effects is what happened.
         for call in &record.calls {
-            let Call::Tool { name, arguments, result, is_error: false, .. } = call else { continue };
+            let Call::Tool {
+                name,
+                arguments,
+                result,
+                is_error: false,
+                ..
+            } = call
+            else {
+                continue;
+            };
             let happened = self.executed.iter().any(|done| {
                 done.tool == *name && done.arguments == *arguments && done.content == *result
             });
             if name == "write" && !happened {
-                self.violate(format!("TL-1: a record tells of a call that was not made: {result}"));
+                self.violate(format!(
+                    "TL-1: a record tells of a call that was not made: {result}"
+                ));
                 return;
             }
         }
     }
 
     fn on_verdict(&mut self, key: &str, verdict: FanInRecord) {
-        let place = self.facts.records.iter().find_map(|(place, _)| {
-            (keys::fan_in(&place.0, place.1) == key).then(|| place.clone())
-        });
+        let place =
+            self.facts.records.iter().find_map(|(place, _)| {
+                (keys::fan_in(&place.0, place.1) == key).then(|| place.clone())
+            });
         let Some(place) = place else {
-            self.violate(format!("FI-2: the verdict `{key}` belongs to no committed step"));
+            self.violate(format!(
+                "FI-2: the verdict `{key}` belongs to no committed step"
+            ));
             return;
         };
         self.facts.count(match verdict.cause {
@@ -237,28 +285,54 @@ impl World {
 
     fn check_verdict(&self, place: &Place, verdict: &FanInRecord) -> Result<(), String> {
         let Activity::FannedOut(fan_out) = &self.facts.records[place].activity else {
-            return Err(format!("FI-2: a verdict on {place:?}, which fanned out to nobody"));
+            return Err(format!(
+                "FI-2: a verdict on {place:?}, which fanned out to nobody"
+            ));
         };
-        let mut named: Vec<_> = verdict.members.iter().map(|m| (m.index, &m.session)).collect();
-        named.extend(verdict.missing.iter().map(|child| (child.index, &child.session)));
+        let mut named: Vec<_> = verdict
+            .members
+            .iter()
+            .map(|m| (m.index, &m.session))
+            .collect();
+        named.extend(
+            verdict
+                .missing
+                .iter()
+                .map(|child| (child.index, &child.session)),
+        );
         named.sort();
-        let children: Vec<_> = fan_out.children.iter().map(|c| (c.index, &c.session)).collect();
+        let children: Vec<_> = fan_out
+            .children
+            .iter()
+            .map(|c| (c.index, &c.session))
+            .collect();
         if named != children {
-            return Err(format!("FI-3: the verdict on {place:?} names {named:?} of {children:?}"));
+            return Err(format!(
+                "FI-3: the verdict on {place:?} names {named:?} of {children:?}"
+            ));
         }
         for member in &verdict.members {
             let Some(end) = self.end_of(&member.session) else {
-                return Err(format!("FI-2: {} is a member before its end", member.session));
+                return Err(format!(
+                    "FI-2: {} is a member before its end",
+                    member.session
+                ));
             };
             let told = (member.status, member.document.as_str(), member.tokens);
             let document = uris::answer_document(&member.session);
             let own = (completion_status(end), document.as_str(), end.tokens_total);
             if told != own {
-                return Err(format!("FI-3: {} is told as {told:?}, is {own:?}", member.session));
+                return Err(format!(
+                    "FI-3: {} is told as {told:?}, is {own:?}",
+                    member.session
+                ));
             }
         }
-        let answered =
-            verdict.members.iter().filter(|m| m.status == CompletionStatus::Answered).count();
+        let answered = verdict
+            .members
+            .iter()
+            .filter(|m| m.status == CompletionStatus::Answered)
+            .count();
         let policy = self.policy(place);
         let allowed = match verdict.cause {
             JoinCause::Complete => verdict.missing.is_empty(),
@@ -269,7 +343,10 @@ impl World {
             JoinCause::Deadline => self.time() >= fan_out.join_deadline,
         };
         if !allowed {
-            return Err(format!("FI-2: {place:?} concluded too early ({:?})", verdict.cause));
+            return Err(format!(
+                "FI-2: {place:?} concluded too early ({:?})",
+                verdict.cause
+            ));
         }
         Ok(())
     }
@@ -295,18 +372,21 @@ impl World {
     pub(crate) fn on_publish(&mut self, message: &Outgoing) {
         let topic = message.topic.as_str();
         let print = fingerprint(topic, &message.properties, &message.payload);
-        let Some(task) = self.current.and_then(|id| self.tasks.get(&id)) else { return };
+        let Some(task) = self.current.and_then(|id| self.tasks.get(&id)) else {
+            return;
+        };
         let put_back = || {
-            task.deliveries.iter().any(|d| {
-                fingerprint(d.topic.as_str(), &d.properties, &d.payload) == print
-            })
+            task.deliveries
+                .iter()
+                .any(|d| fingerprint(d.topic.as_str(), &d.properties, &d.payload) == print)
         };
         let chunk = message.topic == AGENT_RESPONSE && message.durability == Durability::Process;
         if message.topic == AGENT_REQUEST {
             let property = |name: &str| message.properties.get(name).map(String::as_str);
-            if let (Some(session), Some(Ok(step))) =
-                (property(property::SESSION), property(property::STEP).map(str::parse::<u32>))
-            {
+            if let (Some(session), Some(Ok(step))) = (
+                property(property::SESSION),
+                property(property::STEP).map(str::parse::<u32>),
+            ) {
                 self.facts.asked.insert((session.into(), step));
             }
         }
@@ -327,10 +407,15 @@ impl World {
         }
         let root = SessionId::from(root);
         if response.session_id != root {
-            self.violate(format!("OR-3: subagent {} ended the dialog", response.session_id));
+            self.violate(format!(
+                "OR-3: subagent {} ended the dialog",
+                response.session_id
+            ));
         }
         if self.end_of(&root).is_none() {
-            self.violate(format!("OR-3: the dialog of {root} ended before its record"));
+            self.violate(format!(
+                "OR-3: the dialog of {root} ended before its record"
+            ));
         }
         let ids = self.facts.ends.entry(root.clone()).or_default();
         ids.insert(response.message_id.clone());
@@ -347,7 +432,10 @@ impl World {
         let (Role::Orchestrator, Some(request)) = (task.role, task.request.as_ref()) else {
             return;
         };
-        let own = request.control.fan_in_step.map(|step| keys::fan_in(&request.session_id, step));
+        let own = request
+            .control
+            .fan_in_step
+            .map(|step| keys::fan_in(&request.session_id, step));
         let mut stop = None;
         for (key, body) in keys.iter().zip(found) {
             if body.is_none() {
@@ -383,7 +471,9 @@ impl World {
     /// A session that has spent its tokens asks nothing more, except for its synthesis to be told.
     pub(crate) fn on_chat(&mut self, operation: Operation) {
         self.facts.count("model calls");
-        let Some(request) = self.task().and_then(|task| task.request.as_ref()) else { return };
+        let Some(request) = self.task().and_then(|task| task.request.as_ref()) else {
+            return;
+        };
         let spent = request.control.tokens_spent;
         let poor = request.limits.max_tokens.is_some_and(|max| spent >= max);
         if poor && matches!(operation, Operation::React | Operation::Decompose) {

@@ -29,7 +29,11 @@ pub struct Faults {
 impl Faults {
     /// Nothing goes wrong, except for order and time.
     pub fn none() -> Self {
-        Self { on: true, time: 5, ..Self::default() }
+        Self {
+            on: true,
+            time: 5,
+            ..Self::default()
+        }
     }
 
     pub fn draw(rng: &mut Rng) -> Self {
@@ -37,7 +41,11 @@ impl Faults {
         let calm = rng.per_mille(160);
         let mut rate = |most: i64| {
             // Each kind is absent from a third of the runs: what hides behind one shows without it.
-            if rng.per_mille(333) { 0 } else { rng.between(0, most) as u32 }
+            if rng.per_mille(333) {
+                0
+            } else {
+                rng.between(0, most) as u32
+            }
         };
         let scale = |rate: u32| if calm { 0 } else { rate };
         Self {
@@ -60,10 +68,9 @@ impl Faults {
 
     /// Whether this call goes wrong, and how.
     pub fn strike(&mut self, rng: &mut Rng, effect: &Effect) -> Option<Fault> {
-        let forced = self
-            .forced
-            .iter()
-            .position(|(verb, what, _)| *verb == effect.verb && effect.what.contains(what.as_str()));
+        let forced = self.forced.iter().position(|(verb, what, _)| {
+            *verb == effect.verb && effect.what.contains(what.as_str())
+        });
         if let Some(at) = forced {
             return Some(self.forced.remove(at).2);
         }
@@ -80,14 +87,14 @@ impl Faults {
                 .or_else(|| hit(self.reply_lost, Fault::ReplyLost))
                 .or_else(|| hit(self.doubled, Fault::Doubled)),
             Verb::Ack | Verb::Nack | Verb::DeadLetter | Verb::Insert | Verb::Commit => {
-                hit(self.refused, Fault::Refused)
-                    .or_else(|| hit(self.reply_lost, Fault::ReplyLost))
+                hit(self.refused, Fault::Refused).or_else(|| hit(self.reply_lost, Fault::ReplyLost))
             }
             Verb::Read | Verb::List | Verb::Query | Verb::Config => {
                 hit(self.refused / 4, Fault::Refused)
             }
-            Verb::Chat => hit(self.model, Fault::Refused)
-                .or_else(|| hit(self.model / 8, Fault::Permanent)),
+            Verb::Chat => {
+                hit(self.model, Fault::Refused).or_else(|| hit(self.model / 8, Fault::Permanent))
+            }
             Verb::Call => hit(self.tool, Fault::Refused)
                 .or_else(|| hit(self.tool, Fault::ReplyLost))
                 .or_else(|| hit(self.tool, Fault::Permanent)),

@@ -80,7 +80,10 @@ fn react(rng: &mut Rng, scenario: &mut Scenario, name: &str, most: i64) {
             _ => Use::Garbage,
         })
         .collect();
-    let work = Work { kind: Kind::React(uses), trouble: trouble(rng) };
+    let work = Work {
+        kind: Kind::React(uses),
+        trouble: trouble(rng),
+    };
     scenario.works.insert(name.to_owned(), work);
 }
 
@@ -89,7 +92,11 @@ fn supervisor(rng: &mut Rng, scenario: &mut Scenario, name: &str, depth: u32) {
     let mut all = Vec::new();
     for round in 0..rounds {
         // Mostly few, now and then the most.
-        let width = if rng.per_mille(120) { 8 } else { rng.between(2, 4) };
+        let width = if rng.per_mille(120) {
+            8
+        } else {
+            rng.between(2, 4)
+        };
         let mut children = Vec::new();
         for child in 0..width {
             let child = format!("{name}.{}", round * 10 + child);
@@ -102,6 +109,16 @@ fn supervisor(rng: &mut Rng, scenario: &mut Scenario, name: &str, depth: u32) {
         }
         all.push(children);
     }
-    let trouble = if rng.per_mille(900) { Trouble::None } else { trouble(rng) };
-    scenario.works.insert(name.to_owned(), Work { kind: Kind::Supervisor(all), trouble });
+    let trouble = if rng.per_mille(900) {
+        Trouble::None
+    } else {
+        trouble(rng)
+    };
+    scenario.works.insert(
+        name.to_owned(),
+        Work {
+            kind: Kind::Supervisor(all),
+            trouble,
+        },
+    );
 }

@@ -24,12 +24,16 @@ impl Journal {
 
     /// Mixes a step of the run into its hash.
     pub fn mix(&mut self, value: u64) {
-        self.hash = (self.hash ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(17);
+        self.hash = (self.hash ^ value)
+            .wrapping_mul(0x0100_0000_01b3)
+            .rotate_left(17);
     }
 
     pub fn name(&mut self, session: &str, name: &str) {
         if self.keeping && !session.is_empty() {
-            self.names.entry(session.to_owned()).or_insert_with(|| name.to_owned());
+            self.names
+                .entry(session.to_owned())
+                .or_insert_with(|| name.to_owned());
         }
     }
 

@@ -15,7 +15,11 @@ pub struct Pause {
 
 impl Pause {
     pub fn new(shared: &Shared, point: Point) -> Self {
-        Self { shared: shared.clone(), point: Some(point), since: 0 }
+        Self {
+            shared: shared.clone(),
+            point: Some(point),
+            since: 0,
+        }
     }
 }
 

@@ -27,8 +27,13 @@ pub enum Role {
 
 impl Role {
     /// Those that consume a queue, in the order of [`Queues::list`].
-    pub const CONSUMERS: [Self; 5] =
-        [Self::Orchestrator, Self::FanIn, Self::Deadlines, Self::Writer, Self::Undertaker];
+    pub const CONSUMERS: [Self; 5] = [
+        Self::Orchestrator,
+        Self::FanIn,
+        Self::Deadlines,
+        Self::Writer,
+        Self::Undertaker,
+    ];
 }
 
 impl fmt::Display for Role {
@@ -113,7 +118,10 @@ impl Queue {
 
     /// Entries in somebody's hands.
     pub fn held(&self) -> impl Iterator<Item = u64> + '_ {
-        self.entries.iter().filter(|(_, entry)| !entry.holders.is_empty()).map(|(id, _)| *id)
+        self.entries
+            .iter()
+            .filter(|(_, entry)| !entry.holders.is_empty())
+            .map(|(id, _)| *id)
     }
 }
 
@@ -138,13 +146,25 @@ impl Queues {
         let list = Role::CONSUMERS
             .into_iter()
             .zip(subscriptions)
-            .map(|(role, subscription)| Queue { role, subscription, entries: BTreeMap::new() })
+            .map(|(role, subscription)| Queue {
+                role,
+                subscription,
+                entries: BTreeMap::new(),
+            })
             .collect();
-        Self { kind, list, next_entry: 1, next_message: 1 }
+        Self {
+            kind,
+            list,
+            next_entry: 1,
+            next_message: 1,
+        }
     }
 
     pub fn of(&self, role: Role) -> &Queue {
-        let at = Role::CONSUMERS.iter().position(|r| *r == role).expect("a consumer");
+        let at = Role::CONSUMERS
+            .iter()
+            .position(|r| *r == role)
+            .expect("a consumer");
         &self.list[at]
     }
 
@@ -168,7 +188,12 @@ impl Queues {
         for queue in &mut self.list {
             if queue.wants(topic, properties) {
                 let message = Arc::clone(&message);
-                let entry = Entry { message, count: 0, ready_at, holders: Vec::new() };
+                let entry = Entry {
+                    message,
+                    count: 0,
+                    ready_at,
+                    holders: Vec::new(),
+                };
                 queue.entries.insert(self.next_entry, entry);
                 self.next_entry += 1;
             }
@@ -176,16 +201,13 @@ impl Queues {
     }
 
     /// Gives a message to a task. `None` if it had been delivered too often, and was buried.
-    pub fn claim(
-        &mut self,
-        role: Role,
-        entry: u64,
-        task: TaskId,
-        now: Millis,
-    ) -> Option<Delivery> {
+    pub fn claim(&mut self, role: Role, entry: u64, task: TaskId, now: Millis) -> Option<Delivery> {
         let counts = self.kind.counts;
         let queue = self.list.iter_mut().find(|q| q.role == role)?;
-        let limit = queue.subscription.max_deliveries.filter(|_| counts && role != Role::Undertaker);
+        let limit = queue
+            .subscription
+            .max_deliveries
+            .filter(|_| counts && role != Role::Undertaker);
         let entries = &mut queue.entries;
         let before = entries.get(&entry)?.count;
         if limit.is_some_and(|limit| before >= limit) {
@@ -196,7 +218,10 @@ impl Queues {
         }
         let found = entries.get_mut(&entry)?;
         found.count += 1;
-        found.holders.push(Holder { task, lease: i64::from(found.count) });
+        found.holders.push(Holder {
+            task,
+            lease: i64::from(found.count),
+        });
         let message = &found.message;
         Some(Delivery {
             message_id: message.id.clone(),
@@ -205,8 +230,32 @@ impl Queues {
             properties: message.properties.clone(),
             deliveries: counts.then_some(found.count),
             published_at: message.published_at,
-            receipt: Receipt { delivery: entry as i64, lease: i64::from(found.count) },
+            receipt: Receipt {
+                delivery: entry as i64,
+                lease: i64::from(found.count),
+            },
         })
+    }
+
+    /// The same message once more, as brokers may deliver it.
+    pub fn repeat(&mut self, role: Role, entry: u64) {
+        let Some(queue) = self.list.iter_mut().find(|queue| queue.role == role) else {
+            return;
+        };
+        if let Some(Entry {
+            message, ready_at, ..
+        }) = queue.entries.get(&entry)
+        {
+            let (message, ready_at) = (Arc::clone(message), *ready_at);
+            let repeated = Entry {
+                message,
+                count: 0,
+                ready_at,
+                holders: Vec::new(),
+            };
+            queue.entries.insert(self.next_entry, repeated);
+            self.next_entry += 1;
+        }
     }
 
     fn entry(&mut self, receipt: Receipt) -> Option<(&mut BTreeMap<u64, Entry>, u64)> {
@@ -235,7 +284,9 @@ impl Queues {
     }
 
     pub fn dead_letter(&mut self, receipt: Receipt, reason: &str, now: Millis) {
-        let buried = self.entry(receipt).and_then(|(entries, id)| entries.remove(&id));
+        let buried = self
+            .entry(receipt)
+            .and_then(|(entries, id)| entries.remove(&id));
         if let Some(entry) = buried {
             self.bury(&entry.message, reason, now);
         }
@@ -245,7 +296,13 @@ impl Queues {
         let mut properties = message.properties.clone();
         properties.insert(property::REASON.to_owned(), reason.to_owned());
         properties.insert(property::ORIGIN.to_owned(), message.topic.to_string());
-        self.publish(&DEAD_LETTER, Arc::clone(&message.payload), &properties, now, now);
+        self.publish(
+            &DEAD_LETTER,
+            Arc::clone(&message.payload),
+            &properties,
+            now,
+            now,
+        );
     }
 
     /// Takes back what a task still holds: it ended without settling, or died.

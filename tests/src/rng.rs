@@ -20,7 +20,11 @@ impl Rng {
 
     /// A number below `n`; 0 for an `n` of 0.
     pub fn below(&mut self, n: usize) -> usize {
-        if n == 0 { 0 } else { (self.next() % n as u64) as usize }
+        if n == 0 {
+            0
+        } else {
+            (self.next() % n as u64) as usize
+        }
     }
 
     /// A number from `low` to `high`, both included.

@@ -3,8 +3,8 @@
 //! Each piece of work has a name such as `r0.1`, which stands in brackets in every question and goal
 //! about it. The model finds its part by that name, so it needs no memory and no session.
 
-use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::RunLimits;
+use agentfleet_schema::config::JoinPolicy;
 use std::collections::BTreeMap;
 
 /// Everything that is asked of the fleet in one run.
@@ -118,7 +118,13 @@ impl Scenario {
     /// A root that calls tools and answers.
     #[must_use]
     pub fn react(mut self, name: &str, uses: &[Use]) -> Self {
-        self.works.insert(name.to_owned(), Work { kind: Kind::React(uses.to_vec()), ..Work::default() });
+        self.works.insert(
+            name.to_owned(),
+            Work {
+                kind: Kind::React(uses.to_vec()),
+                ..Work::default()
+            },
+        );
         self.root(name)
     }
 
@@ -130,7 +136,13 @@ impl Scenario {
             self.works.insert(child.clone(), Work::default());
         }
         let kind = Kind::Supervisor(vec![names]);
-        self.works.insert(name.to_owned(), Work { kind, ..Work::default() });
+        self.works.insert(
+            name.to_owned(),
+            Work {
+                kind,
+                ..Work::default()
+            },
+        );
         self.root(name)
     }
 
@@ -175,7 +187,9 @@ impl Scenario {
     }
 
     pub fn trouble_of(&self, name: &str) -> Trouble {
-        self.works.get(name).map_or(Trouble::None, |work| work.trouble)
+        self.works
+            .get(name)
+            .map_or(Trouble::None, |work| work.trouble)
     }
 }
 

@@ -38,14 +38,29 @@ pub struct Engine {
 
 impl Engine {
     /// As the embedded engine: counted, strict, transactional.
-    pub const EMBEDDED: Self =
-        Self { broker: BrokerKind { counts: true, strict: true }, atomic: true };
+    pub const EMBEDDED: Self = Self {
+        broker: BrokerKind {
+            counts: true,
+            strict: true,
+        },
+        atomic: true,
+    };
     /// As a distributed one: no count, acknowledged by message id, in sequence.
-    pub const DISTRIBUTED: Self =
-        Self { broker: BrokerKind { counts: false, strict: false }, atomic: false };
+    pub const DISTRIBUTED: Self = Self {
+        broker: BrokerKind {
+            counts: false,
+            strict: false,
+        },
+        atomic: false,
+    };
     /// Between the two.
-    pub const MIXED: Self =
-        Self { broker: BrokerKind { counts: true, strict: true }, atomic: false };
+    pub const MIXED: Self = Self {
+        broker: BrokerKind {
+            counts: true,
+            strict: true,
+        },
+        atomic: false,
+    };
 }
 
 #[derive(Clone)]
@@ -148,8 +163,16 @@ impl Sim {
         }
     }
 
-    pub fn aggregator_parts(&self) -> &agentfleet_aggregator::Parts {
-        &self.aggregator
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// A shipped orchestrator on these seams.
+    pub fn orchestrator(&self) -> Arc<dyn Handler> {
+        Arc::new(Orchestrator::new(
+            self.orchestrator.clone(),
+            self.options.clone(),
+        ))
     }
 
     pub fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
@@ -159,15 +182,10 @@ impl Sim {
     fn worker(&self, role: Role) -> Worker {
         let parts = || self.aggregator.clone();
         match role {
-            Role::Orchestrator => {
-                let parts = self.orchestrator.clone();
-                Worker::One(Arc::new(Orchestrator::new(parts, self.options.clone())))
-            }
+            Role::Orchestrator => Worker::One(self.orchestrator()),
             Role::FanIn => Worker::Many(Arc::new(FanIn::new(parts()))),
             Role::Deadlines => Worker::One(Arc::new(Deadlines::new(parts()))),
-            Role::Writer => {
-                Worker::Many(Arc::new(GraphWriter::new(Arc::new(self.seam.clone()))))
-            }
+            Role::Writer => Worker::Many(Arc::new(GraphWriter::new(Arc::new(self.seam.clone())))),
             Role::Undertaker => Worker::One(Arc::new(Undertaker::new(parts()))),
             Role::Producer | Role::Gateway => Worker::Idle,
         }
@@ -178,7 +196,13 @@ impl Sim {
         let id = self.next_process;
         self.next_process += 1;
         let worker = self.worker(role);
-        let process = Process { role, incarnation: 1, slots, draining: false, worker };
+        let process = Process {
+            role,
+            incarnation: 1,
+            slots,
+            draining: false,
+            worker,
+        };
         self.processes.insert(id, process);
         id
     }
@@ -231,10 +255,14 @@ impl Sim {
     ) -> TaskId {
         let id = self.next_task;
         self.next_task += 1;
-        let Process { role, incarnation, .. } = self.processes[&process];
+        let Process {
+            role, incarnation, ..
+        } = self.processes[&process];
         let name = format!("{role} {process}.{incarnation}");
         self.with(|world| {
-            let request = deliveries.first().and_then(|d| World::request_in(&d.payload));
+            let request = deliveries
+                .first()
+                .and_then(|d| World::request_in(&d.payload));
             world.journal.note(world.now, || {
                 let brief: Vec<String> = deliveries
                     .iter()
@@ -262,7 +290,14 @@ impl Sim {
                 },
             );
         });
-        self.tasks.insert(id, Task { process, weight: 100, future });
+        self.tasks.insert(
+            id,
+            Task {
+                process,
+                weight: 100,
+                future,
+            },
+        );
         id
     }
 
@@ -289,11 +324,14 @@ impl Sim {
                     Identity::Session => {
                         let mut request = request.clone();
                         request.session_id = SessionId::new(format!("session-{index}"));
-                        client::submit(&seam, request, &caller, &[]).await.map(drop).is_ok()
+                        client::submit(&seam, request, &caller, &[])
+                            .await
+                            .map(drop)
+                            .is_ok()
                     }
-                    Identity::Id => {
-                        client::submit(&seam, request.clone(), &caller, &[]).await.is_ok()
-                    }
+                    Identity::Id => client::submit(&seam, request.clone(), &caller, &[])
+                        .await
+                        .is_ok(),
                     Identity::Nothing => {
                         let message = Outgoing {
                             topic: AGENT_REQUEST,
@@ -320,7 +358,9 @@ impl Sim {
         let endings = Endings::new(self.aggregator.clone());
         let shared = self.shared.clone();
         let future = Box::pin(async move {
-            let ended = endings.end(&root, Termination::Cancelled, "cancelled", "somebody").await;
+            let ended = endings
+                .end(&root, Termination::Cancelled, "cancelled", "somebody")
+                .await;
             shared.with(|world| {
                 if ended.is_ok() {
                     world.facts.count("cancels that came through");
@@ -332,7 +372,9 @@ impl Sim {
 
     /// Lets a task go on to its next stop.
     pub fn step(&mut self, id: TaskId) -> Stepped {
-        let Some(task) = self.tasks.get_mut(&id) else { return Stepped::Done };
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return Stepped::Done;
+        };
         self.shared.with(|world| {
             world.tick += 1;
             world.current = Some(id);
@@ -372,13 +414,19 @@ impl Sim {
 
     /// A process dies with everything in its hands; its successor starts at once.
     pub fn crash(&mut self, process: u32, redelivered_after: Millis) {
-        let lost: Vec<TaskId> =
-            self.tasks.iter().filter(|(_, t)| t.process == process).map(|(id, _)| *id).collect();
+        let lost: Vec<TaskId> = self
+            .tasks
+            .iter()
+            .filter(|(_, t)| t.process == process)
+            .map(|(id, _)| *id)
+            .collect();
         let futures: Vec<Task> = lost.iter().filter_map(|id| self.tasks.remove(id)).collect();
         drop(futures);
         self.with(|world| {
             world.facts.count("crashes");
-            world.journal.note(world.now, || format!("process {process} dies"));
+            world
+                .journal
+                .note(world.now, || format!("process {process} dies"));
             for id in lost {
                 world.tasks.remove(&id);
                 let at = world.now + redelivered_after;
@@ -415,7 +463,10 @@ impl Sim {
     }
 
     pub fn busy(&self, process: u32) -> usize {
-        self.tasks.values().filter(|task| task.process == process).count()
+        self.tasks
+            .values()
+            .filter(|task| task.process == process)
+            .count()
     }
 
     /// Where a task stands.
@@ -439,7 +490,10 @@ impl Sim {
     /// Lets a task go on until it stands before or after such a call. Panics if it ends before.
     pub fn run_to(&mut self, id: TaskId, when: When, verb: Verb, what: &str) {
         for _ in 0..10_000 {
-            if self.point(id).is_some_and(|point| point.is(when, verb, what)) {
+            if self
+                .point(id)
+                .is_some_and(|point| point.is(when, verb, what))
+            {
                 return;
             }
             let stepped = self.step(id);

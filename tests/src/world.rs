@@ -167,7 +167,9 @@ impl World {
 
     /// Whether the work at hand kills its process here.
     fn doomed(&self, effect: &Effect) -> bool {
-        let Some(task) = self.current.and_then(|id| self.tasks.get(&id)) else { return false };
+        let Some(task) = self.current.and_then(|id| self.tasks.get(&id)) else {
+            return false;
+        };
         if task.role != Role::Orchestrator {
             return false;
         }
@@ -197,7 +199,8 @@ impl World {
 
     pub fn log(&mut self, effect: &Effect, fault: Option<Fault>) {
         let tag = effect.verb as u64 * 16 + fault.map_or(0, |f| f as u64 + 1);
-        self.journal.mix(tag ^ (effect.what.len() as u64) << 16 ^ self.current.unwrap_or(0) << 32);
+        self.journal
+            .mix(tag ^ (effect.what.len() as u64) << 16 ^ self.current.unwrap_or(0) << 32);
         let name = self.task_name();
         self.journal.note(self.now, || match fault {
             Some(fault) => format!("{name}: {effect}  !! {fault:?}"),
@@ -207,8 +210,15 @@ impl World {
 
     /// The time as the process at work sees it.
     pub fn time(&self) -> Millis {
-        let process = self.current.and_then(|id| self.tasks.get(&id)).map(|task| task.process);
-        self.now + process.and_then(|id| self.skews.get(&id)).copied().unwrap_or_default()
+        let process = self
+            .current
+            .and_then(|id| self.tasks.get(&id))
+            .map(|task| task.process);
+        self.now
+            + process
+                .and_then(|id| self.skews.get(&id))
+                .copied()
+                .unwrap_or_default()
     }
 
     pub fn nonce(&mut self) -> String {
@@ -230,11 +240,14 @@ impl World {
     /// Puts a message on its topic.
     pub fn publish(&mut self, message: &Outgoing) {
         self.on_publish(message);
-        self.facts.count("published");
         let payload: Arc<[u8]> = message.payload.clone().into();
         if message.topic == AGENT_RESPONSE {
             if let Ok(response) = serde_json::from_slice::<AgentResponse>(&payload) {
-                let root = message.properties.get(property::ROOT).cloned().unwrap_or_default();
+                let root = message
+                    .properties
+                    .get(property::ROOT)
+                    .cloned()
+                    .unwrap_or_default();
                 self.on_response(&root, &response);
                 self.responses.push((root, response));
             }
@@ -250,6 +263,12 @@ impl World {
         if self.faults.on && self.rng.per_mille(self.faults.delayed) {
             ready_at += *self.rng.pick(&[50, 1_000, 31_000, 400_000]);
         }
-        self.queues.publish(&message.topic, payload, &message.properties, ready_at, self.now);
+        self.queues.publish(
+            &message.topic,
+            payload,
+            &message.properties,
+            ready_at,
+            self.now,
+        );
     }
 }

@@ -1,30 +1,122 @@
-//! Seeded runs of the whole fleet against its invariants.
+//! Seeded runs of the whole fleet against its invariants: a fixed set of seeds, and fresh ones.
+//!
+//! `AGENTFLEET_SIM_RUNS` sets how many fresh runs there are. `AGENTFLEET_SEED` sets the first of
+//! their seeds; alone it repeats that one run and tells its story.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use agentfleet_tests::explore;
+use agentfleet_tests::explore::{self, Report};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+/// About twenty seconds on two shared cores.
+const RUNS: u64 = 4_000;
+
+/// Seeds of runs that once broke an invariant.
+const ONCE_BROKEN: &[u64] = &[];
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("`{name}` must be a number, not `{text}`")),
+    )
+}
+
+/// Runs a seed; a broken invariant is told with everything that led to it.
+fn check(seed: u64) -> Report {
+    let report = explore::run(seed, false);
+    if let Some(violation) = &report.violation {
+        let told = explore::run(seed, true);
+        panic!(
+            "seed {seed}: {violation}\n\n{}\n\
+             replay: AGENTFLEET_SEED={seed} cargo test -p agentfleet-tests --test simulator fresh",
+            told.story
+        );
+    }
+    report
+}
 
 #[test]
-fn try_out() {
-    let from: u64 = std::env::var("AGENTFLEET_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let runs: u64 =
-        std::env::var("AGENTFLEET_SIM_RUNS").ok().and_then(|s| s.parse().ok()).unwrap_or(200);
-    std::panic::set_hook(Box::new(|_| {}));
-    let started = std::time::Instant::now();
-    let mut kinds: std::collections::BTreeMap<String, Vec<u64>> = Default::default();
-    let mut counts: std::collections::BTreeMap<String, u64> = Default::default();
-    let mut steps = 0;
-    for seed in from..from + runs {
-        let report = explore::run(seed, runs == 1);
-        steps += report.steps;
-        for (k, n) in report.counts { *counts.entry(k).or_default() += n; }
-        if let Some(v) = report.violation {
-            let brief: String = v.chars().filter(|c| !c.is_ascii_digit()).take(60).collect();
-            kinds.entry(brief).or_default().push(seed);
-            if runs == 1 { println!("{}\n{v}", report.story); }
-        } else if runs == 1 { println!("{}", report.story); }
+fn fresh_seeds_keep_every_invariant() {
+    let seed = number("AGENTFLEET_SEED");
+    let runs = number("AGENTFLEET_SIM_RUNS").unwrap_or(if seed.is_some() { 1 } else { RUNS });
+    let base = seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 20);
+    println!("base seed {base}, {runs} runs");
+    if runs == 1 {
+        println!("{}", explore::run(base, true).story);
     }
-    let t = started.elapsed();
-    println!("{runs} runs, {steps} steps in {t:?}");
-    for (k, n) in counts { println!("{n:>8} {k}"); }
-    for (k, seeds) in kinds { println!("{:>5} {k}: {:?}", seeds.len(), &seeds[..seeds.len().min(6)]); }
+    let (mut steps, mut counts) = (0, BTreeMap::new());
+    for seed in base..base + runs {
+        let report = check(seed);
+        steps += report.steps;
+        for (what, times) in report.counts {
+            *counts.entry(what).or_insert(0) += times;
+        }
+    }
+    println!("{steps} steps");
+    for (what, times) in &counts {
+        println!("{times:>9} {what}");
+    }
+}
+
+#[test]
+fn seeds_that_once_broke_an_invariant_keep_them_all() {
+    for seed in ONCE_BROKEN {
+        check(*seed);
+    }
+}
+
+#[test]
+fn equal_seeds_make_equal_runs() {
+    for seed in 1..40 {
+        let (first, second) = (explore::run(seed, false), explore::run(seed, true));
+        assert_eq!(
+            (first.hash, first.steps),
+            (second.hash, second.steps),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn everything_that_can_go_wrong_does() {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for seed in 1..400 {
+        for (what, times) in check(seed).counts {
+            *counts.entry(what).or_default() += times;
+        }
+    }
+    let expected = [
+        "answers",
+        "cancelled",
+        "failures",
+        "fan-outs",
+        "continued",
+        "syntheses",
+        "verdicts: complete",
+        "verdicts: enough",
+        "verdicts: deadline",
+        "cancels that came through",
+        "closed trees",
+        "crashes",
+        "drains",
+        "dead letters by delivery limit",
+        "parked",
+        "delivered again",
+        "delivered early",
+        "side effects",
+        "unknown calls",
+        "fault: Refused",
+        "fault: ReplyLost",
+        "fault: FalseExists",
+        "fault: OwnExists",
+        "fault: Doubled",
+        "fault: Permanent",
+    ];
+    for what in expected {
+        assert!(
+            counts.contains_key(what),
+            "`{what}` never happened: {counts:?}"
+        );
+    }
 }

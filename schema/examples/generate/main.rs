@@ -3,7 +3,10 @@
 //! `cargo run -p agentfleet-schema --example generate`; `tests/generated_files.rs` fails where a
 //! committed file is not what this would write.
 
+mod dictionary;
 mod outputs;
+mod rdf;
+mod shapes;
 
 use std::error::Error;
 use std::path::Path;

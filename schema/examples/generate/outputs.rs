@@ -1,7 +1,13 @@
 //! The generated files, as values: what the generator writes and the currency test compares.
 
+use crate::dictionary;
 use agentfleet_schema::json_schema;
 use std::error::Error;
+
+/// The ontology, as it is committed.
+pub(crate) const ONTOLOGY: &str = include_str!("../../ontology/agentfleet.ttl");
+/// The shapes, as they are committed.
+pub(crate) const SHAPES: &str = include_str!("../../shapes/agentfleet.ttl");
 
 /// A generated file.
 #[derive(Debug)]
@@ -23,5 +29,9 @@ pub(crate) fn all() -> Result<Vec<Output>, Box<dyn Error>> {
             text: serde_json::to_string_pretty(&schema)? + "\n",
         });
     }
+    outputs.push(Output {
+        path: "docs/data-dictionary.md".into(),
+        text: dictionary::written(ONTOLOGY, SHAPES)?,
+    });
     Ok(outputs)
 }

@@ -20,7 +20,13 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub flags: Flags,
     /// Colours: `auto`, `always` or `never`.
-    #[arg(long, global = true, value_enum, default_value = "auto", hide_short_help = true)]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "auto",
+        hide_short_help = true
+    )]
     pub color: Color,
     #[command(subcommand)]
     pub command: Command,
@@ -248,7 +254,11 @@ pub(crate) enum Config {
         output: Output,
     },
     /// Store an item: from a JSON file, or `-` for standard input
-    Put { item_type: String, key: String, file: PathBuf },
+    Put {
+        item_type: String,
+        key: String,
+        file: PathBuf,
+    },
     /// Remove an item
     Delete { item_type: String, key: String },
     /// Put the items that come with the program, or those of a directory

@@ -40,17 +40,25 @@ pub struct Store {
 impl Store {
     pub fn open(settings: &Settings) -> Result<Self, Failure> {
         let database = Database::open(&settings.data)?;
-        let retain =
-            [(topics::AGENT_RESPONSE, settings.retention)].into_iter().collect();
+        let retain = [(topics::AGENT_RESPONSE, settings.retention)]
+            .into_iter()
+            .collect();
         let broker = EmbeddedBroker::open(&database, BrokerOptions { retain })?;
         let documents = EmbeddedDocuments::open(&database)?;
         let config = EmbeddedConfig::open(&database)?;
-        Ok(Self { database, broker, documents, config })
+        Ok(Self {
+            database,
+            broker,
+            documents,
+            config,
+        })
     }
 
     /// Creates every subscription, so that nothing published early is missed, and seeds the config.
     pub async fn prepare(&self, settings: &Settings) -> Result<(), Failure> {
-        self.config.seed(agentfleet_config::seed::embedded()?).await?;
+        self.config
+            .seed(agentfleet_config::seed::embedded()?)
+            .await?;
         for subscription in subscriptions(settings) {
             drop(self.broker.subscribe(subscription).await?);
         }
@@ -66,9 +74,12 @@ impl Store {
             return Ok(true);
         }
         // A request that waits for its first worker has left nothing but its message.
-        Ok(self.broker.backlog().await?.iter().any(|(name, count)| {
-            *count > 0 && name.starts_with(topics::AGENT_REQUEST.as_str())
-        }))
+        Ok(self
+            .broker
+            .backlog()
+            .await?
+            .iter()
+            .any(|(name, count)| *count > 0 && name.starts_with(topics::AGENT_REQUEST.as_str())))
     }
 }
 
@@ -99,7 +110,9 @@ pub struct Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -202,7 +215,10 @@ pub async fn open_graph(
     settings: &Settings,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<EmbeddedGraph, Failure> {
-    let options = GraphOptions { max_quads: settings.max_quads, ..GraphOptions::default() };
+    let options = GraphOptions {
+        max_quads: settings.max_quads,
+        ..GraphOptions::default()
+    };
     Ok(EmbeddedGraph::open(store.database.clone(), options, progress).await?)
 }
 
@@ -237,13 +253,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    pub fn start(
-        engine: &Engine,
-        settings: &Settings,
-        roles: Roles,
-    ) -> Result<Self, Failure> {
+    pub fn start(engine: &Engine, settings: &Settings, roles: Roles) -> Result<Self, Failure> {
         let stop = CancellationToken::new();
-        let drain = Drain { stop: stop.clone(), grace: settings.grace };
+        let drain = Drain {
+            stop: stop.clone(),
+            grace: settings.grace,
+        };
         let mut tasks = JoinSet::new();
         let broker = engine.broker();
         let mut one = |subscription, handler: Arc<dyn Handler>, concurrency: usize| {
@@ -261,8 +276,16 @@ impl Fleet {
         }
         if roles.includes(Roles::Aggregator) {
             let parts = engine.aggregator_parts();
-            one(aggregator::deadlines(), Arc::new(Deadlines::new(parts.clone())), 4);
-            one(aggregator::dead_letters(), Arc::new(Undertaker::new(parts)), 1);
+            one(
+                aggregator::deadlines(),
+                Arc::new(Deadlines::new(parts.clone())),
+                4,
+            );
+            one(
+                aggregator::dead_letters(),
+                Arc::new(Undertaker::new(parts)),
+                1,
+            );
         }
         let mut many = |subscription, handler: Arc<dyn BatchHandler>| {
             let max = graph_writer::MAX_BATCH;
@@ -327,12 +350,18 @@ impl FleetLock {
             drop(sender.send(result));
         });
         let file = taken.await.map_err(|_| {
-            Failure::new(Exit::Unavailable, "the thread that waits for the fleet lock ended")
+            Failure::new(
+                Exit::Unavailable,
+                "the thread that waits for the fleet lock ended",
+            )
         })??;
         Ok(Self { _file: file })
     }
 }
 
 fn cannot_lock(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Unavailable, format!("cannot lock `{}`: {error}", path.display()))
+    Failure::new(
+        Exit::Unavailable,
+        format!("cannot lock `{}`: {error}", path.display()),
+    )
 }

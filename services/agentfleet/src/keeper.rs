@@ -50,9 +50,9 @@ impl Keeper {
                         taken = FleetLock::take(&settings) => taken,
                     };
                     let own = match taken {
-                        Ok(lock) => {
-                            begin(&store, &settings, &told).await.map(|fleet| (lock, fleet))
-                        }
+                        Ok(lock) => begin(&store, &settings, &told)
+                            .await
+                            .map(|fleet| (lock, fleet)),
                         Err(failure) => Err(failure),
                     };
                     match own {
@@ -96,6 +96,8 @@ async fn begin(
 ) -> Result<Fleet, Failure> {
     let engine = Engine::open(store.clone(), settings, &|_, _| {}).await?;
     let fleet = Fleet::start(&engine, settings, Roles::All)?;
-    drop(told.send(Worker::Own { model: engine.model.reason.clone() }));
+    drop(told.send(Worker::Own {
+        model: engine.model.reason.clone(),
+    }));
     Ok(fleet)
 }

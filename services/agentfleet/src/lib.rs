@@ -1,13 +1,14 @@
 //! The one binary, as a library: settings, composition, commands. Tests and benchmarks compose
 //! fleets with it; `main.rs` only calls [`run`].
 
+#[macro_use]
+mod ui;
 mod cli;
 mod commands;
 pub mod error;
 pub mod fleet;
 mod keeper;
 pub mod settings;
-mod ui;
 
 use clap::Parser as _;
 use error::{Exit, Failure};
@@ -20,7 +21,10 @@ use tracing_subscriber::EnvFilter;
 pub fn run() -> ExitCode {
     install_tls();
     let cli = cli::Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start: {error}");
@@ -38,7 +42,9 @@ pub fn run() -> ExitCode {
 
 /// One TLS provider for the whole process; the HTTP client panics without.
 pub fn install_tls() {
-    rustls::crypto::ring::default_provider().install_default().ok();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .ok();
 }
 
 async fn command(cli: cli::Cli) -> Result<(), Failure> {
@@ -80,10 +86,11 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
 }
 
 fn log(settings: &Settings) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&settings.log).map_err(|error| {
-        Failure::usage(format!("setting `log` is `{}`: {error}", settings.log))
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = EnvFilter::try_new(&settings.log)
+        .map_err(|error| Failure::usage(format!("setting `log` is `{}`: {error}", settings.log)))?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match settings.log_format.as_str() {
         "text" => log.with_ansi(false).init(),
         "json" => log.json().init(),

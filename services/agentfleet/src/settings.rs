@@ -51,7 +51,11 @@ impl Value for Duration {
 impl<T: Value> Value for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
     fn read(text: &str) -> Option<Self> {
-        if text.is_empty() { Some(None) } else { T::read(text).map(Some) }
+        if text.is_empty() {
+            Some(None)
+        } else {
+            T::read(text).map(Some)
+        }
     }
 }
 
@@ -200,7 +204,10 @@ impl Settings {
                 return Err(unknown("environment variable", name, &all));
             }
         }
-        let path = flags.settings.clone().or_else(|| env.get("AGENTFLEET_SETTINGS").map(PathBuf::from));
+        let path = flags
+            .settings
+            .clone()
+            .or_else(|| env.get("AGENTFLEET_SETTINGS").map(PathBuf::from));
         let file = match path {
             Some(path) => read_file(&path)?,
             None => match default_files().into_iter().find(|path| path.is_file()) {
@@ -214,8 +221,13 @@ impl Settings {
 
 const PREFIX: &str = "AGENTFLEET_";
 /// Variables that are no settings: the settings file itself, and those of tests and tools.
-const ALSO_READ: &[&str] =
-    &["AGENTFLEET_SETTINGS", "AGENTFLEET_SEED", "AGENTFLEET_SIM_RUNS", "AGENTFLEET_CACHE", "AGENTFLEET_KILL_SECONDS"];
+const ALSO_READ: &[&str] = &[
+    "AGENTFLEET_SETTINGS",
+    "AGENTFLEET_SEED",
+    "AGENTFLEET_SIM_RUNS",
+    "AGENTFLEET_CACHE",
+    "AGENTFLEET_KILL_SECONDS",
+];
 
 fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase())
@@ -230,25 +242,33 @@ fn default_files() -> Vec<PathBuf> {
 }
 
 fn default_data() -> PathBuf {
-    user_dir("XDG_DATA_HOME", ".local/share")
-        .map_or_else(|| PathBuf::from(".agentfleet"), |data| data.join("agentfleet"))
+    user_dir("XDG_DATA_HOME", ".local/share").map_or_else(
+        || PathBuf::from(".agentfleet"),
+        |data| data.join("agentfleet"),
+    )
 }
 
 fn user_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    set(variable).map(PathBuf::from).or_else(|| set("HOME").map(|home| Path::new(&home).join(below_home)))
+    set(variable)
+        .map(PathBuf::from)
+        .or_else(|| set("HOME").map(|home| Path::new(&home).join(below_home)))
 }
 
 fn read_file(path: &Path) -> Result<File, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!("cannot read the settings file `{}`: {error}", path.display()))
+        Failure::usage(format!(
+            "cannot read the settings file `{}`: {error}",
+            path.display()
+        ))
     })?;
     parse_file(&text).map_err(|error| error.within(&format!("settings file `{}`", path.display())))
 }
 
 fn parse_file(text: &str) -> Result<File, Failure> {
-    let table: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| Failure::usage(error.to_string()))?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| Failure::usage(error.to_string()))?;
     let mut values = BTreeMap::new();
     for (key, value) in table {
         // Keys may be written as the flags are.
@@ -275,13 +295,21 @@ fn parse_file(text: &str) -> Result<File, Failure> {
 fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
     let nearest = all
         .iter()
-        .map(|known| (strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase()), known))
+        .map(|known| {
+            (
+                strsim::jaro_winkler(&name.to_lowercase(), &known.to_lowercase()),
+                known,
+            )
+        })
         .max_by(|a, b| a.0.total_cmp(&b.0));
     match nearest {
         Some((score, known)) if score > 0.8 => {
             Failure::usage(format!("unknown {what} `{name}`: did you mean `{known}`?"))
         }
-        _ => Failure::usage(format!("unknown {what} `{name}` (known: {})", all.join(", "))),
+        _ => Failure::usage(format!(
+            "unknown {what} `{name}` (known: {})",
+            all.join(", ")
+        )),
     }
 }
 
@@ -300,14 +328,24 @@ mod tests {
     use super::*;
 
     fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     #[test]
     fn flag_beats_environment_beats_file_beats_default() {
-        let file = parse_file("concurrency = 3\nsubagent-timeout = \"7s\"\nmodel = \"offline\"").unwrap();
-        let flags = Flags { concurrency: Some("5".into()), ..Flags::default() };
-        let env = env(&[("AGENTFLEET_CONCURRENCY", "4"), ("AGENTFLEET_MODEL", "auto")]);
+        let file =
+            parse_file("concurrency = 3\nsubagent-timeout = \"7s\"\nmodel = \"offline\"").unwrap();
+        let flags = Flags {
+            concurrency: Some("5".into()),
+            ..Flags::default()
+        };
+        let env = env(&[
+            ("AGENTFLEET_CONCURRENCY", "4"),
+            ("AGENTFLEET_MODEL", "auto"),
+        ]);
         let settings = Settings::from_layers(&flags, &env, &file).unwrap();
         assert_eq!(settings.concurrency, 5);
         assert_eq!(settings.model, "auto");
@@ -318,13 +356,23 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_what_would_be_right() {
-        let flags = Flags { concurrency: Some("many".into()), ..Flags::default() };
+        let flags = Flags {
+            concurrency: Some("many".into()),
+            ..Flags::default()
+        };
         for (failure, expected) in [
-            (parse_file("concurency = 3").unwrap_err(), "did you mean `concurrency`?"),
-            (parse_file("zzz = 3").unwrap_err(), "known: data"),
-            (parse_file("concurrency = true").unwrap_err(), "expected text or a whole number"),
             (
-                Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_MODLE", "x")])).unwrap_err(),
+                parse_file("concurency = 3").unwrap_err(),
+                "did you mean `concurrency`?",
+            ),
+            (parse_file("zzz = 3").unwrap_err(), "known: data"),
+            (
+                parse_file("concurrency = true").unwrap_err(),
+                "expected text or a whole number",
+            ),
+            (
+                Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_MODLE", "x")]))
+                    .unwrap_err(),
                 "did you mean `AGENTFLEET_MODEL`?",
             ),
             (
@@ -332,12 +380,19 @@ mod tests {
                 "flag `--concurrency` is `many`, expected a whole number",
             ),
             (
-                Settings::from_layers(&Flags::default(), &env(&[("AGENTFLEET_LEASE", "soon")]), &File::default())
-                    .unwrap_err(),
+                Settings::from_layers(
+                    &Flags::default(),
+                    &env(&[("AGENTFLEET_LEASE", "soon")]),
+                    &File::default(),
+                )
+                .unwrap_err(),
                 "environment variable `AGENTFLEET_LEASE` is `soon`, expected a time",
             ),
         ] {
-            assert!(failure.to_string().contains(expected), "{failure} / {expected}");
+            assert!(
+                failure.to_string().contains(expected),
+                "{failure} / {expected}"
+            );
         }
     }
 }

@@ -6,6 +6,31 @@ use agentfleet_console::Look;
 use agentfleet_console::table::{Table, TableFormat};
 use std::io::IsTerminal as _;
 
+/// Writes to standard output; a reader that has left (`| head`) ends the program quietly.
+macro_rules! out {
+    ($($part:tt)*) => { $crate::ui::write(&format!($($part)*)) };
+}
+
+/// Writes a line to standard output.
+macro_rules! outln {
+    () => { $crate::ui::write("\n") };
+    ($($part:tt)*) => { $crate::ui::write(&format!("{}\n", format!($($part)*))) };
+}
+
+/// What the macros call.
+pub(crate) fn write(text: &str) {
+    use std::io::Write as _;
+    let mut stdout = std::io::stdout().lock();
+    if stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .is_err()
+    {
+        // Nobody reads any more; the run itself is durable.
+        std::process::exit(0);
+    }
+}
+
 /// How output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ui {
@@ -22,19 +47,27 @@ impl Ui {
                 std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
             }
         };
-        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let columns = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|columns| columns.parse().ok());
         let terminal = || usize::from(console_width().unwrap_or(100));
         let width = columns.unwrap_or_else(terminal).clamp(40, 240);
         Self { color, width }
     }
 
     pub(crate) fn look(self) -> Look {
-        Look { width: self.width, color: self.color }
+        Look {
+            width: self.width,
+            color: self.color,
+        }
     }
 
     /// A table for people.
     pub(crate) fn table(self, headers: &[&str], rows: Vec<Vec<String>>) {
-        print!("{}", table(headers, rows).render(TableFormat::Table, self.look()));
+        out!(
+            "{}",
+            table(headers, rows).render(TableFormat::Table, self.look())
+        );
     }
 }
 
@@ -56,7 +89,7 @@ pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> Table {
 pub(crate) fn json<T: serde::Serialize>(value: &T) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-    println!("{text}");
+    outln!("{text}");
     Ok(())
 }
 

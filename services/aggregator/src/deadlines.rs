@@ -1,14 +1,14 @@
 //! Deadlines: delayed messages that come due. They fire even if no sibling ever finished (LV-1).
 
+use crate::Parts;
 use crate::endings::Endings;
 use crate::error::Error;
-use crate::fan_in::{place, FanIn};
-use crate::Parts;
+use crate::fan_in::{FanIn, place};
 use agentfleet_broker::{Delivery, Durability, Outgoing};
 use agentfleet_runtime::{Disposition, Handler};
+use agentfleet_schema::Millis;
 use agentfleet_schema::records::Termination;
 use agentfleet_schema::topics::property;
-use agentfleet_schema::Millis;
 use async_trait::async_trait;
 
 /// Clocks of the recorder, the broker and this handler may differ by this much.
@@ -34,10 +34,14 @@ impl Deadlines {
     async fn due(&self, delivery: &Delivery) -> Result<Disposition, Error> {
         let properties = &delivery.properties;
         let Ok(place) = place(properties, property::SESSION, property::STEP) else {
-            return Ok(Disposition::DeadLetter("a deadline without session and step".into()));
+            return Ok(Disposition::DeadLetter(
+                "a deadline without session and step".into(),
+            ));
         };
-        let due: Millis =
-            properties.get(property::DUE).and_then(|due| due.parse().ok()).unwrap_or_default();
+        let due: Millis = properties
+            .get(property::DUE)
+            .and_then(|due| due.parse().ok())
+            .unwrap_or_default();
         if self.parts.host.now() < due {
             // Early, as a broker may be after a restart: the instant in the record counts.
             let again = Outgoing {
@@ -55,7 +59,9 @@ impl Deadlines {
                 self.fan_in.evaluate(&place, Some(delivery)).await?;
             }
             Some(property::KIND_HARD) => {
-                self.endings.end(&place.0, Termination::Timeout, "deadline", "").await?;
+                self.endings
+                    .end(&place.0, Termination::Timeout, "deadline", "")
+                    .await?;
             }
             other => {
                 return Ok(Disposition::DeadLetter(format!(

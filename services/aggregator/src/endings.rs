@@ -2,18 +2,18 @@
 //! created as its end. Only a step record can end a dialog (OR-3), so whoever loses that race goes
 //! on to the next step, and finds either an end or another missing step.
 
+use crate::Parts;
 use crate::error::Error;
 use crate::fan_in::decode;
-use crate::Parts;
-use agentfleet_core::commit::{assemble, Assembled, Commit, Streamed};
-use agentfleet_core::{error, say, Finish, FleetLimits, Limits};
+use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_core::{Finish, FleetLimits, Limits, error, say};
 use agentfleet_runtime::{Committed, StepCommit};
 use agentfleet_schema::config::{JoinPolicy, Snapshot};
 use agentfleet_schema::records::{
     ClosedRecord, FanOutRecord, OutcomeKind, Publication, StepRecord, Termination,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{keys, AgentRequest, Digest, SessionId};
+use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
 use std::collections::BTreeMap;
 
 /// What came of an attempt to end a run.
@@ -121,8 +121,10 @@ impl Endings {
                 "`agentfleet dlq list` shows the message",
             );
             let finish = say::failed(error, Termination::DeadLettered, 0);
-            let asked =
-                Asked { request: request.clone(), properties: properties.clone() };
+            let asked = Asked {
+                request: request.clone(),
+                properties: properties.clone(),
+            };
             if self.conclude(&session, step, Some(asked), finish).await? {
                 return Ok(());
             }
@@ -137,7 +139,10 @@ impl Endings {
         asked: Option<Asked>,
         finish: Finish,
     ) -> Result<bool, Error> {
-        let Asked { mut request, mut properties } = asked.unwrap_or_else(|| Asked {
+        let Asked {
+            mut request,
+            mut properties,
+        } = asked.unwrap_or_else(|| Asked {
             request: AgentRequest::default(),
             properties: BTreeMap::new(),
         });
@@ -151,7 +156,9 @@ impl Endings {
         let nonce = self.parts.host.nonce();
         let now = self.parts.host.now();
         let preset = (step == 0).then(|| agentfleet_core::routing::preset(&request, &snapshot));
-        let Assembled { record, documents, .. } = assemble(Commit {
+        let Assembled {
+            record, documents, ..
+        } = assemble(&Commit {
             limits: Limits::of(&request, &snapshot, &FleetLimits::default()),
             config_version: request.control.config_version.unwrap_or_default(),
             request_digest: Digest::default(),
@@ -191,7 +198,10 @@ impl Endings {
     async fn publish_if_unpublished(&self, record: StepRecord) -> Result<(), Error> {
         let marker = keys::published(&record.session, record.step);
         if self.parts.documents.get(&marker).await?.is_none() {
-            self.parts.committer.adopt(record.publications, marker, None).await?;
+            self.parts
+                .committer
+                .adopt(record.publications, marker, None)
+                .await?;
         }
         Ok(())
     }
@@ -217,6 +227,9 @@ impl Endings {
             key: keys::outcome(&record.session, record.step),
             reason: error.to_string(),
         })?;
-        Ok(Some(Asked { request, properties: next.properties }))
+        Ok(Some(Asked {
+            request,
+            properties: next.properties,
+        }))
     }
 }

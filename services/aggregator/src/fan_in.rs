@@ -4,18 +4,16 @@
 //! distinct completions of its correlation in the graph, and if the rule is met create the verdict
 //! (FI-1, FI-2). Completions that come together are looked at together, which is the same.
 
-use crate::error::Error;
 use crate::Parts;
+use crate::error::Error;
 use agentfleet_broker::Delivery;
-use agentfleet_core::fan_in::{decide, Completion};
+use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_graph::{Answer, Batch, QueryOptions};
 use agentfleet_runtime::{BatchHandler, Disposition, StepCommit};
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
-use agentfleet_schema::vocabulary::{tg, xsd, RDF_TYPE};
-use agentfleet_schema::{
-    keys, uris, CorrelationId, Millis, SessionId, Term, Triple, Triples,
-};
+use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
+use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, Triple, Triples, keys, uris};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
@@ -70,13 +68,19 @@ impl BatchHandler for FanIn {
                 dispositions[at] = Some(disposition.clone());
             }
         }
-        dispositions.into_iter().map(|d| d.unwrap_or(Disposition::Ack)).collect()
+        dispositions
+            .into_iter()
+            .map(|d| d.unwrap_or(Disposition::Ack))
+            .collect()
     }
 }
 
 impl FanIn {
     pub fn new(parts: Parts) -> Self {
-        Self { parts, fan_outs: Arc::default() }
+        Self {
+            parts,
+            fan_outs: Arc::default(),
+        }
     }
 
     /// Looks at a fan-out, and concludes it if its rule is met. `delivery` is acknowledged with the
@@ -104,7 +108,10 @@ impl FanIn {
             let verdict: FanInRecord = decode(&verdict_key, body)?;
             if !published {
                 let publications = vec![fan_out.synthesis.clone()];
-                self.parts.committer.adopt(publications, marker, delivery).await?;
+                self.parts
+                    .committer
+                    .adopt(publications, marker, delivery)
+                    .await?;
             }
             return self.mark_late(&fan_out, &verdict).await;
         }
@@ -140,7 +147,10 @@ impl FanIn {
         }
         // Somebody may have completed between the count and the verdict.
         match self.parts.documents.get(&verdict_key).await? {
-            Some(body) => self.mark_late(&fan_out, &decode(&verdict_key, &body)?).await,
+            Some(body) => {
+                self.mark_late(&fan_out, &decode(&verdict_key, &body)?)
+                    .await
+            }
             None => Ok(()),
         }
     }
@@ -188,8 +198,14 @@ impl FanIn {
             tg::TOKENS,
         );
         let bindings = [("correlation", Term::text(correlation.as_str()))];
-        let answer = self.parts.graph.query(&sparql, &bindings, QueryOptions::default()).await?;
-        let Answer::Solutions(found) = answer else { return Ok(Vec::new()) };
+        let answer = self
+            .parts
+            .graph
+            .query(&sparql, &bindings, QueryOptions::default())
+            .await?;
+        let Answer::Solutions(found) = answer else {
+            return Ok(Vec::new());
+        };
         let mut completions: Vec<Completion> = (0..found.rows.len())
             .map(|row| {
                 let text = |name| found.text(row, name).unwrap_or_default();
@@ -213,7 +229,12 @@ impl FanIn {
         let completions = self.completions(&fan_out.correlation).await?;
         let late: Vec<Batch> = completions
             .iter()
-            .filter(|c| verdict.missing.iter().any(|child| child.session == c.session))
+            .filter(|c| {
+                verdict
+                    .missing
+                    .iter()
+                    .any(|child| child.session == c.session)
+            })
             .map(|completion| {
                 let uri = uris::completion(&completion.session);
                 let mark = Triple::new(&uri, tg::LATE, Term::typed("true", xsd::BOOLEAN));
@@ -236,7 +257,11 @@ impl FanIn {
 fn read(delivery: &Delivery) -> Result<(Batch, Place), String> {
     let message: Triples =
         serde_json::from_slice(&delivery.payload).map_err(|error| error.to_string())?;
-    let place = place(&delivery.properties, property::PARENT, property::PARENT_STEP)?;
+    let place = place(
+        &delivery.properties,
+        property::PARENT,
+        property::PARENT_STEP,
+    )?;
     Ok((Batch::of_message(message, &delivery.properties), place))
 }
 
@@ -247,15 +272,20 @@ pub(crate) fn place(
     step: &str,
 ) -> Result<Place, String> {
     let text = |name: &str| {
-        properties.get(name).ok_or_else(|| format!("the message has no property `{name}`"))
+        properties
+            .get(name)
+            .ok_or_else(|| format!("the message has no property `{name}`"))
     };
     let number = text(step)?;
-    let step: u32 =
-        number.parse().map_err(|_| format!("property `{step}` is no step number: `{number}`"))?;
+    let step: u32 = number
+        .parse()
+        .map_err(|_| format!("property `{step}` is no step number: `{number}`"))?;
     Ok((SessionId::from(text(session)?.as_str()), step))
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(body)
-        .map_err(|error| Error::Unreadable { key: key.to_owned(), reason: error.to_string() })
+    serde_json::from_slice(body).map_err(|error| Error::Unreadable {
+        key: key.to_owned(),
+        reason: error.to_string(),
+    })
 }

@@ -51,7 +51,10 @@ pub fn completions() -> Subscription {
     Subscription {
         topic: topics::EXPLAINABILITY,
         name: subscription::AGGREGATOR.to_owned(),
-        only: Some((property::KIND.to_owned(), property::KIND_COMPLETION.to_owned())),
+        only: Some((
+            property::KIND.to_owned(),
+            property::KIND_COMPLETION.to_owned(),
+        )),
         lease: Duration::from_secs(30),
         max_deliveries: None,
     }

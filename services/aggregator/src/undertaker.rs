@@ -4,14 +4,14 @@
 //! it over), so that a parent's fan-in sees a terminal sibling and a caller gets an answer, and
 //! parks the message for people.
 
+use crate::Parts;
 use crate::endings::Endings;
 use crate::error::Error;
-use crate::Parts;
 use agentfleet_broker::Delivery;
 use agentfleet_runtime::{Disposition, Handler};
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{keys, AgentRequest, Ancestor, SessionId};
+use agentfleet_schema::{AgentRequest, Ancestor, SessionId, keys};
 use async_trait::async_trait;
 
 /// The worker of `dead-letter`.
@@ -23,7 +23,10 @@ pub struct Undertaker {
 
 impl Undertaker {
     pub fn new(parts: Parts) -> Self {
-        Self { endings: Endings::new(parts.clone()), parts }
+        Self {
+            endings: Endings::new(parts.clone()),
+            parts,
+        }
     }
 
     async fn bury(&self, delivery: &Delivery) -> Result<(), Error> {
@@ -33,12 +36,18 @@ impl Undertaker {
         if origin == topics::AGENT_REQUEST.as_str()
             && let Some(request) = request_of(delivery)
         {
-            self.endings.fail(request, delivery.properties.clone(), reason).await?;
+            self.endings
+                .fail(request, delivery.properties.clone(), reason)
+                .await?;
         }
         let text = String::from_utf8(delivery.payload.to_vec());
         let binary = text.is_err();
         let body = text.unwrap_or_else(|error| {
-            error.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+            error
+                .as_bytes()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect()
         });
         let record = ParkedRecord {
             id: delivery.message_id.clone(),
@@ -51,7 +60,10 @@ impl Undertaker {
             redriven_as: None,
         };
         let body = serde_json::to_vec(&record).unwrap_or_default();
-        self.parts.documents.create(&keys::parked(&delivery.message_id), body).await?;
+        self.parts
+            .documents
+            .create(&keys::parked(&delivery.message_id), body)
+            .await?;
         Ok(())
     }
 }
@@ -62,7 +74,11 @@ fn request_of(delivery: &Delivery) -> Option<AgentRequest> {
     let property = |name: &str| delivery.properties.get(name).map(String::as_str);
     let mut request =
         serde_json::from_slice::<AgentRequest>(&delivery.payload).unwrap_or_else(|_| {
-            let number = |name| property(name).and_then(|n| n.parse().ok()).unwrap_or_default();
+            let number = |name| {
+                property(name)
+                    .and_then(|n| n.parse().ok())
+                    .unwrap_or_default()
+            };
             let mut request = AgentRequest {
                 session_id: property(property::SESSION).unwrap_or_default().into(),
                 correlation_id: property(property::CORRELATION).unwrap_or_default().into(),
@@ -73,8 +89,10 @@ fn request_of(delivery: &Delivery) -> Option<AgentRequest> {
             request.control.root = property(property::ROOT).unwrap_or_default().into();
             request.control.index = number(property::INDEX);
             if let Some(parent) = property(property::PARENT) {
-                request.control.ancestors =
-                    vec![Ancestor { session: parent.into(), step: number(property::PARENT_STEP) }];
+                request.control.ancestors = vec![Ancestor {
+                    session: parent.into(),
+                    step: number(property::PARENT_STEP),
+                }];
             }
             request
         });

@@ -235,7 +235,8 @@ async fn what_comes_due_is_handed_out_however_busy_the_writer_is() {
         .database()
         .write(storage::Durability::Process, move |_| {
             entered.send(()).unwrap();
-            Ok(held.recv().unwrap())
+            let _: () = held.recv().unwrap();
+            Ok(())
         });
     let opened = async {
         inside.await.unwrap();

@@ -8,9 +8,11 @@ use agentfleet_broker::{
     Broker, Consumer, Durability, EmbeddedBroker, Options, Outgoing, Subscription,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
-use agentfleet_storage::Database;
+use agentfleet_storage::{self as storage, Database};
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -187,6 +189,34 @@ async fn what_a_killed_process_held_goes_to_a_living_one_at_once() {
         Some(2),
         "the attempt of the dead counts"
     );
+}
+
+#[tokio::test]
+async fn what_one_held_that_came_and_went_unseen_is_let_go_of() {
+    let fixture = embedded(1);
+    let broker = &fixture.brokers[0];
+    let mut consumer = subscribe(broker).await;
+    broker.publish(vec![message("a")]).await.unwrap();
+    let taken = broker
+        .database()
+        .write(storage::Durability::Process, |unit| {
+            let (later, owner) = (unit.now() + 1_000_000, 90);
+            unit.tx().execute(
+                "UPDATE deliveries SET ready_at = ?1, owner = ?2",
+                [later, owner],
+            )?;
+            Ok(())
+        });
+    taken.await.unwrap();
+    let run = fixture.directory.path().join("run");
+    fs::write(run.join("90.lock"), "").unwrap();
+    // Its greeting is read only after its death.
+    UnixDatagram::unbound()
+        .unwrap()
+        .send_to(b"h", run.join("1.sock"))
+        .unwrap();
+    let received = consumer.receive(1).await.unwrap();
+    assert_eq!(received[0].payload.as_ref(), b"a");
 }
 
 #[tokio::test]

@@ -4,7 +4,10 @@
 /// needs less. `None` if that does not fit.
 pub(crate) fn shared(natural: &[usize], room: usize, narrowest: usize) -> Option<Vec<usize>> {
     let total = |cap: usize| {
-        natural.iter().map(|width| (*width).min(cap)).fold(0_usize, usize::saturating_add)
+        natural
+            .iter()
+            .map(|width| (*width).min(cap))
+            .fold(0_usize, usize::saturating_add)
     };
     if total(usize::MAX) <= room {
         return Some(natural.to_vec());

@@ -62,13 +62,22 @@ struct Fault<'a> {
 /// An event as one line, without its line feed.
 pub fn line(event: &Event, at: Millis) -> String {
     let row = match event {
-        Event::Chunk { session, message_id, kind, text } => Row {
+        Event::Chunk {
+            session,
+            message_id,
+            kind,
+            text,
+        } => Row {
             message_id: Some(message_id),
             kind: Some(*kind),
             text: Some(text),
             ..Row::new("chunk", at, session)
         },
-        Event::Message { message_id, text, response } => Row {
+        Event::Message {
+            message_id,
+            text,
+            response,
+        } => Row {
             message_id: Some(message_id),
             kind: Some(response.message_type),
             text: Some(text),
@@ -85,7 +94,11 @@ pub fn line(event: &Event, at: Millis) -> String {
             text: Some(&response.content),
             ..Row::of("status", at, response)
         },
-        Event::End { text, error, response } => Row {
+        Event::End {
+            text,
+            error,
+            response,
+        } => Row {
             text: Some(text),
             error: Some(error.as_ref().map(Fault::of)),
             document: response.document.as_deref(),
@@ -123,13 +136,21 @@ impl<'a> Row<'a> {
 
     fn of(event: &'static str, at: Millis, response: &'a AgentResponse) -> Self {
         let parent = Some(&response.parent_session_id).filter(|parent| !parent.is_empty());
-        Self { parent, step: response.step, ..Self::new(event, at, &response.session_id) }
+        Self {
+            parent,
+            step: response.step,
+            ..Self::new(event, at, &response.session_id)
+        }
     }
 }
 
 impl<'a> Fault<'a> {
     fn of(error: &'a ErrorBody) -> Self {
-        Self { code: &error.code, message: &error.message, hint: error.hint.as_deref() }
+        Self {
+            code: &error.code,
+            message: &error.message,
+            hint: error.hint.as_deref(),
+        }
     }
 }
 
@@ -158,7 +179,10 @@ mod tests {
         let message = Event::Message {
             message_id: "m".into(),
             text: "whole".into(),
-            response: Box::new(AgentResponse { document: Some("urn:d".into()), ..response() }),
+            response: Box::new(AgentResponse {
+                document: Some("urn:d".into()),
+                ..response()
+            }),
         };
         let explain = Event::Note(Box::new(AgentResponse {
             message_type: MessageType::Explain,
@@ -198,12 +222,30 @@ mod tests {
             }),
         };
         for (event, expected) in [
-            (chunk, r#"{"event":"chunk","at":"1970-01-01T00:00:01.500Z","session":"s1","message_id":"m","kind":"answer","text":"two\nlines \u001b"}"#),
-            (message, r#"{"event":"message","at":"1970-01-01T00:00:01.500Z","session":"s1","parent":"s0","step":2,"message_id":"m","kind":"thought","text":"whole","document":"urn:d"}"#),
-            (explain, r#"{"event":"explain","at":"1970-01-01T00:00:01.500Z","session":"s1","parent":"s0","step":2,"node":"urn:n","graph":"urn:g"}"#),
-            (status, r#"{"event":"status","at":"1970-01-01T00:00:01.500Z","session":"s1","parent":"s0","step":2,"goal":"look","text":"Completed: answered"}"#),
-            (end, r#"{"event":"end","at":"1970-01-01T00:00:01.500Z","session":"s1","step":2,"text":"done","error":null,"model":"m1","in_token":7,"out_token":3}"#),
-            (failed, r#"{"event":"end","at":"1970-01-01T00:00:01.500Z","session":"s1","text":"too late (ask again)","error":{"code":"timeout","message":"too late","hint":"ask again"}}"#),
+            (
+                chunk,
+                r#"{"event":"chunk","at":"1970-01-01T00:00:01.500Z","session":"s1","message_id":"m","kind":"answer","text":"two\nlines \u001b"}"#,
+            ),
+            (
+                message,
+                r#"{"event":"message","at":"1970-01-01T00:00:01.500Z","session":"s1","parent":"s0","step":2,"message_id":"m","kind":"thought","text":"whole","document":"urn:d"}"#,
+            ),
+            (
+                explain,
+                r#"{"event":"explain","at":"1970-01-01T00:00:01.500Z","session":"s1","parent":"s0","step":2,"node":"urn:n","graph":"urn:g"}"#,
+            ),
+            (
+                status,
+                r#"{"event":"status","at":"1970-01-01T00:00:01.500Z","session":"s1","parent":"s0","step":2,"goal":"look","text":"Completed: answered"}"#,
+            ),
+            (
+                end,
+                r#"{"event":"end","at":"1970-01-01T00:00:01.500Z","session":"s1","step":2,"text":"done","error":null,"model":"m1","in_token":7,"out_token":3}"#,
+            ),
+            (
+                failed,
+                r#"{"event":"end","at":"1970-01-01T00:00:01.500Z","session":"s1","text":"too late (ask again)","error":{"code":"timeout","message":"too late","hint":"ask again"}}"#,
+            ),
         ] {
             let line = line(&event, 1_500);
             assert_eq!(line, expected);

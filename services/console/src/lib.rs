@@ -11,6 +11,7 @@
 
 mod columns;
 pub mod json;
+pub mod lanes;
 pub mod markdown;
 pub mod style;
 pub mod table;

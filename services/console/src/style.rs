@@ -20,15 +20,14 @@ pub struct Look {
 impl Look {
     /// Without colours.
     pub const fn plain(width: usize) -> Self {
-        Self { width, color: false }
+        Self {
+            width,
+            color: false,
+        }
     }
 
     pub const fn colored(width: usize) -> Self {
         Self { width, color: true }
-    }
-
-    pub(crate) fn narrower(self, by: usize) -> Self {
-        Self { width: self.width.saturating_sub(by), ..self }
     }
 }
 
@@ -111,7 +110,9 @@ const fn color(color: AnsiColor) -> Style {
 /// The look of both: effects add up, the inner colour wins.
 pub(crate) fn over(outer: Style, inner: Style) -> Style {
     let effects: Effects = outer.get_effects() | inner.get_effects();
-    Style::new().fg_color(inner.get_fg_color().or(outer.get_fg_color())).effects(effects)
+    Style::new()
+        .fg_color(inner.get_fg_color().or(outer.get_fg_color()))
+        .effects(effects)
 }
 
 /// A piece of a line in one style. Its text has no control characters.
@@ -147,7 +148,10 @@ impl Line {
         }
         match self.spans.last_mut() {
             Some(last) if last.style == style => last.text.push_str(&text),
-            _ => self.spans.push(Span { text: text.into_owned(), style }),
+            _ => self.spans.push(Span {
+                text: text.into_owned(),
+                style,
+            }),
         }
         self
     }
@@ -220,7 +224,11 @@ impl Line {
     /// Breaks at line feeds, and at spaces so that no line is wider than `max`; a word that is too
     /// long is broken where it must be.
     pub fn wrapped(&self, max: usize) -> Vec<Self> {
-        let mut wrap = Wrap { max: max.max(1), lines: vec![Self::new()], ..Wrap::default() };
+        let mut wrap = Wrap {
+            max: max.max(1),
+            lines: vec![Self::new()],
+            ..Wrap::default()
+        };
         for span in &self.spans {
             for grapheme in span.text.graphemes(true) {
                 wrap.take(grapheme, span.style);
@@ -340,7 +348,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn wrapped(text: &str, max: usize) -> Vec<String> {
-        Line::of(text, PLAIN).wrapped(max).iter().map(Line::plain).collect()
+        Line::of(text, PLAIN)
+            .wrapped(max)
+            .iter()
+            .map(Line::plain)
+            .collect()
     }
 
     #[test]
@@ -364,16 +376,34 @@ mod tests {
         assert_eq!(line.paint(true), "a\u{1b}[1mb\u{1b}[0m");
         assert_eq!(line.paint(false), "ab");
         assert_eq!(line.shortened(1).plain(), "…");
-        assert_eq!(Line::of("ab", PLAIN).with("cd", BOLD).shortened(2).plain(), "a…");
-        assert_eq!(Line::of("ab", PLAIN).with("cd", BOLD).shortened(3).plain(), "ab…");
+        assert_eq!(
+            Line::of("ab", PLAIN).with("cd", BOLD).shortened(2).plain(),
+            "a…"
+        );
+        assert_eq!(
+            Line::of("ab", PLAIN).with("cd", BOLD).shortened(3).plain(),
+            "ab…"
+        );
     }
 
     #[test]
     fn the_flag_comes_before_the_environment() {
-        let yes = ColorEnvironment { is_terminal: true, ..ColorEnvironment::default() };
-        let no_color = ColorEnvironment { no_color: Some(OsStr::new("1")), ..yes };
-        let empty = ColorEnvironment { no_color: Some(OsStr::new("")), ..yes };
-        let dumb = ColorEnvironment { term: Some(OsStr::new("dumb")), ..yes };
+        let yes = ColorEnvironment {
+            is_terminal: true,
+            ..ColorEnvironment::default()
+        };
+        let no_color = ColorEnvironment {
+            no_color: Some(OsStr::new("1")),
+            ..yes
+        };
+        let empty = ColorEnvironment {
+            no_color: Some(OsStr::new("")),
+            ..yes
+        };
+        let dumb = ColorEnvironment {
+            term: Some(OsStr::new("dumb")),
+            ..yes
+        };
         let forced = ColorEnvironment {
             force: Some(OsStr::new("1")),
             is_terminal: false,
@@ -389,9 +419,17 @@ mod tests {
             (ColorWish::Always, no_color, true),
             (ColorWish::Never, yes, false),
         ] {
-            assert_eq!(wish.resolve(environment), expected, "{wish:?} {environment:?}");
+            assert_eq!(
+                wish.resolve(environment),
+                expected,
+                "{wish:?} {environment:?}"
+            );
         }
-        assert!("sometimes".parse::<ColorWish>().is_err_and(|e| e.to_string().contains("`auto`")));
+        assert!(
+            "sometimes"
+                .parse::<ColorWish>()
+                .is_err_and(|e| e.to_string().contains("`auto`"))
+        );
     }
 
     proptest! {

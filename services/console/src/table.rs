@@ -4,7 +4,7 @@
 //! columns to read, each row becomes a list. CSV and JSON never lose anything.
 
 use crate::columns::shared;
-use crate::style::{paint_all, Line, Look, BOLD, DIM, PLAIN};
+use crate::style::{BOLD, DIM, Line, Look, PLAIN, paint_all};
 use crate::text;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -60,7 +60,10 @@ pub struct Table {
 
 impl Table {
     pub fn new<H: Into<String>>(headers: impl IntoIterator<Item = H>) -> Self {
-        Self { headers: headers.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        Self {
+            headers: headers.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
     }
 
     pub fn push<V: Into<Value>>(&mut self, row: impl IntoIterator<Item = V>) {
@@ -78,7 +81,10 @@ impl Table {
     }
 
     fn cell(&self, row: usize, column: usize) -> &Value {
-        self.rows.get(row).and_then(|row| row.get(column)).unwrap_or(&Value::Null)
+        self.rows
+            .get(row)
+            .and_then(|row| row.get(column))
+            .unwrap_or(&Value::Null)
     }
 
     fn table(&self, look: Look) -> String {
@@ -87,7 +93,9 @@ impl Table {
         }
         let cells: Vec<Vec<String>> = (0..self.rows.len())
             .map(|row| {
-                (0..self.headers.len()).map(|at| text::one_line(&plain(self.cell(row, at)))).collect()
+                (0..self.headers.len())
+                    .map(|at| text::one_line(&plain(self.cell(row, at))))
+                    .collect()
             })
             .collect();
         let natural: Vec<usize> = self
@@ -113,7 +121,12 @@ impl Table {
         let header = self.headers.iter().map(String::as_str);
         lines.push(grid_line(header, widths, &numeric, true));
         for row in cells {
-            lines.push(grid_line(row.iter().map(String::as_str), widths, &numeric, false));
+            lines.push(grid_line(
+                row.iter().map(String::as_str),
+                widths,
+                &numeric,
+                false,
+            ));
         }
         lines
     }
@@ -145,7 +158,8 @@ impl Table {
         // Writing to memory fails only for rows of unequal length, and these are equal.
         let _ = writer.write_record(&self.headers);
         for row in 0..self.rows.len() {
-            let _ = writer.write_record((0..self.headers.len()).map(|at| plain(self.cell(row, at))));
+            let _ =
+                writer.write_record((0..self.headers.len()).map(|at| plain(self.cell(row, at))));
         }
         String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
     }
@@ -155,7 +169,11 @@ impl Table {
         let mut out = String::from("[");
         for row in 0..self.rows.len() {
             out.push_str(if row == 0 { "\n" } else { ",\n" });
-            let object = Object { table: self, names: &names, row };
+            let object = Object {
+                table: self,
+                names: &names,
+                row,
+            };
             // Text keys and plain values: writing them as JSON cannot fail.
             out.push_str(&serde_json::to_string(&object).unwrap_or_default());
         }
@@ -242,7 +260,11 @@ mod tests {
 
     fn sample() -> Table {
         let mut table = Table::new(["session", "question", "tokens"]);
-        table.push([json!("ab12"), json!("What, \"exactly\",\nis this?"), json!(1200)]);
+        table.push([
+            json!("ab12"),
+            json!("What, \"exactly\",\nis this?"),
+            json!(1200),
+        ]);
         table.push([json!("cd34"), json!("日本"), Value::Null]);
         table.push([json!("ef56")]);
         table
@@ -269,7 +291,10 @@ ef56
 "
         );
         let colored = sample().render(TableFormat::Table, Look::colored(80));
-        assert!(colored.starts_with("\u{1b}[1msession\u{1b}[0m"), "{colored:?}");
+        assert!(
+            colored.starts_with("\u{1b}[1msession\u{1b}[0m"),
+            "{colored:?}"
+        );
     }
 
     #[test]
@@ -289,7 +314,10 @@ question: 日本
 session: ef56
 "
         );
-        assert_eq!(Table::new(["a"]).render(TableFormat::Table, Look::plain(9)), "(no rows)\n");
+        assert_eq!(
+            Table::new(["a"]).render(TableFormat::Table, Look::plain(9)),
+            "(no rows)\n"
+        );
     }
 
     #[test]
@@ -306,7 +334,10 @@ session: ef56
         table.push([json!(1), json!(null), json!("x")]);
         let text = table.render(TableFormat::Json, Look::plain(10));
         assert_eq!(text, "[\n{\"z\":1,\"a\":null,\"z_2\":\"x\"}\n]\n");
-        assert_eq!(Table::new(["z"]).render(TableFormat::Json, Look::plain(10)), "[]\n");
+        assert_eq!(
+            Table::new(["z"]).render(TableFormat::Json, Look::plain(10)),
+            "[]\n"
+        );
         let error = "xml".parse::<TableFormat>().unwrap_err().to_string();
         assert!(error.contains("`csv`"), "{error}");
     }

@@ -196,10 +196,19 @@ mod tests {
 
     #[test]
     fn numbers_read_at_a_glance() {
-        assert_eq!([count(0), count(999), count(1_234_567)], ["0", "999", "1,234,567"]);
-        assert_eq!([counted(1, "step"), counted(0, "step")], ["1 step", "0 steps"]);
+        assert_eq!(
+            [count(0), count(999), count(1_234_567)],
+            ["0", "999", "1,234,567"]
+        );
+        assert_eq!(
+            [counted(1, "step"), counted(0, "step")],
+            ["1 step", "0 steps"]
+        );
         let times = [640, 2_449, 59_999, 185_000, 7_810_000].map(duration);
-        assert_eq!(times, ["640 ms", "2.4 s", "59.9 s", "3 min 05 s", "2 h 10 min"]);
+        assert_eq!(
+            times,
+            ["640 ms", "2.4 s", "59.9 s", "3 min 05 s", "2 h 10 min"]
+        );
     }
 
     proptest! {

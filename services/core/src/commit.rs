@@ -11,8 +11,8 @@ use agentfleet_schema::records::{
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
-    uris, AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
-    Triples,
+    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
+    Triples, uris,
 };
 use std::collections::BTreeMap;
 
@@ -61,8 +61,10 @@ pub struct Assembled {
 }
 
 /// Builds what is committed.
-pub fn assemble(commit: Commit) -> Assembled {
-    let Commit { request, finish, .. } = &commit;
+pub fn assemble(commit: &Commit) -> Assembled {
+    let Commit {
+        request, finish, ..
+    } = commit;
     let kind = match &finish.outcome {
         Outcome::Continue(_) => OutcomeKind::Continue,
         Outcome::FanOut(_) => OutcomeKind::FanOut,
@@ -81,15 +83,18 @@ pub fn assemble(commit: Commit) -> Assembled {
         Activity::Concluded(end) => end.fan_in.as_ref().map_or(0, |f| f.tokens),
         Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => 0,
     };
-    let parent = request.control.ancestors.last().filter(|_| request.is_subagent()).map(|above| {
-        ParentLink {
+    let parent = request
+        .control
+        .ancestors
+        .last()
+        .filter(|_| request.is_subagent())
+        .map(|above| ParentLink {
             session: above.session.clone(),
             step: above.step,
             correlation: request.correlation_id.clone(),
             index: request.control.index,
             goal: request.subagent_goal.clone(),
-        }
-    });
+        });
     let spent_before = match &finish.outcome {
         // A synthesis that goes on has already counted what its children spent.
         Outcome::FanOut(fan_out) => fan_out.synthesis.control.tokens_spent,
@@ -134,10 +139,18 @@ pub fn assemble(commit: Commit) -> Assembled {
         .collect();
     let identity = record.identity();
     let told = provenance::tell(&record);
-    let mut teller = Publisher { commit: &commit, record: &record, out: Vec::new() };
+    let mut teller = Publisher {
+        commit,
+        record: &record,
+        out: Vec::new(),
+    };
     let fan_out = teller.all(&told, &identity);
     record.publications = teller.out;
-    Assembled { record, documents, fan_out }
+    Assembled {
+        record,
+        documents,
+        fan_out,
+    }
 }
 
 /// The documents of a step: every complete message, the goals, the rationales.
@@ -157,11 +170,21 @@ fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
     if let Some((text, uri)) = end_text(record, finish) {
         documents.push((uri, text));
     }
-    let routed = record.routed.iter().flat_map(|r| &r.decisions).map(|decision| {
-        (uris::routing_decision(&record.session, &decision.subject), decision)
-    });
+    let routed = record
+        .routed
+        .iter()
+        .flat_map(|r| &r.decisions)
+        .map(|decision| {
+            (
+                uris::routing_decision(&record.session, &decision.subject),
+                decision,
+            )
+        });
     let others = record.decisions.iter().map(|decision| {
-        (uris::decision(&record.session, record.step, &decision.subject), decision)
+        (
+            uris::decision(&record.session, record.step, &decision.subject),
+            decision,
+        )
     });
     for (uri, decision) in routed.chain(others) {
         if !decision.rationale.is_empty() {
@@ -256,7 +279,10 @@ impl Publisher<'_> {
         let mut properties: BTreeMap<String, String> = CARRIED
             .iter()
             .filter_map(|name| {
-                self.commit.properties.get(*name).map(|v| ((*name).to_owned(), v.clone()))
+                self.commit
+                    .properties
+                    .get(*name)
+                    .map(|v| ((*name).to_owned(), v.clone()))
             })
             .collect();
         properties.insert(property::SESSION.into(), record.session.to_string());
@@ -265,7 +291,12 @@ impl Publisher<'_> {
         properties
     }
 
-    fn publish(&mut self, topic: &topics::Topic, properties: BTreeMap<String, String>, body: String) {
+    fn publish(
+        &mut self,
+        topic: &topics::Topic,
+        properties: BTreeMap<String, String>,
+        body: String,
+    ) {
         self.out.push(Publication {
             topic: topic.as_str().to_owned(),
             properties,
@@ -328,7 +359,10 @@ impl Publisher<'_> {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,
             deliver_at: Some(control.hard_deadline),
-            body: json(&Triples { metadata, triples: Vec::new() }),
+            body: json(&Triples {
+                metadata,
+                triples: Vec::new(),
+            }),
         });
     }
 
@@ -350,7 +384,10 @@ impl Publisher<'_> {
         properties.insert(property::SESSION.into(), request.session_id.to_string());
         properties.insert(property::STEP.into(), request.step.to_string());
         if request.is_subagent() {
-            properties.insert(property::CORRELATION.into(), request.correlation_id.to_string());
+            properties.insert(
+                property::CORRELATION.into(),
+                request.correlation_id.to_string(),
+            );
             if let Some(above) = request.control.ancestors.last() {
                 properties.insert(property::PARENT.into(), above.session.to_string());
                 properties.insert(property::PARENT_STEP.into(), above.step.to_string());
@@ -389,7 +426,11 @@ impl Publisher<'_> {
             message_type: kind,
             session_id: record.session.clone(),
             root_session_id: record.root.clone(),
-            parent_session_id: record.parent.as_ref().map(|p| p.session.clone()).unwrap_or_default(),
+            parent_session_id: record
+                .parent
+                .as_ref()
+                .map(|p| p.session.clone())
+                .unwrap_or_default(),
             conversation_id: record.conversation.clone(),
             step: Some(record.step),
             ..AgentResponse::default()
@@ -495,7 +536,11 @@ impl Publisher<'_> {
                 response.seq = Some(chunks);
             }
             _ => {
-                let id = if chunks > 0 { format!("{kind}-whole") } else { kind.to_owned() };
+                let id = if chunks > 0 {
+                    format!("{kind}-whole")
+                } else {
+                    kind.to_owned()
+                };
                 response.message_id = MessageId::of_attempt(&commit.nonce, &id);
                 response.content.clone_from(&said.text);
                 response.seq = Some(0);

@@ -4,13 +4,19 @@ use crate::limits::FleetLimits;
 use crate::step::{Input, Reply, Step};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::vocabulary::{prov, tg, RDF_TYPE};
+use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
 use std::sync::Arc;
 
 fn snapshot() -> Arc<Snapshot> {
-    let mut snapshot = Snapshot { version: 4, ..Snapshot::default() };
+    let mut snapshot = Snapshot {
+        version: 4,
+        ..Snapshot::default()
+    };
     for name in ["react", "supervisor"] {
-        let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+        let pattern = AgentPattern {
+            name: name.into(),
+            ..AgentPattern::default()
+        };
         snapshot.patterns.insert(name.into(), pattern);
     }
     Arc::new(snapshot)
@@ -27,10 +33,19 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
     let limits = Limits::of(&request, &situation.snapshot, &situation.fleet);
     let mut turn = Turn::parse(request.clone(), situation).unwrap();
     turn.resume(Input::Begin);
-    let reply = Reply { text: reply.into(), ..Reply::default() };
-    let Step::Finish(finish) = turn.resume(Input::ModelReplied(reply)) else { panic!() };
-    assemble(Commit {
-        properties: [("id".to_owned(), "caller-1".to_owned()), ("junk".into(), "x".into())].into(),
+    let reply = Reply {
+        text: reply.into(),
+        ..Reply::default()
+    };
+    let Step::Finish(finish) = turn.resume(Input::ModelReplied(reply)) else {
+        panic!()
+    };
+    assemble(&Commit {
+        properties: [
+            ("id".to_owned(), "caller-1".to_owned()),
+            ("junk".into(), "x".into()),
+        ]
+        .into(),
         preset: Some(crate::routing::preset(&request, &snapshot())),
         request,
         request_digest: Digest::of(b"request"),
@@ -47,7 +62,11 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
             model: "m".into(),
             prompt: String::new(),
             reply: String::new(),
-            usage: Usage { input_tokens: 7, output_tokens: 3, cost: 0.0 },
+            usage: Usage {
+                input_tokens: 7,
+                output_tokens: 3,
+                cost: 0.0,
+            },
             ms: 1,
         }],
         streamed,
@@ -84,9 +103,12 @@ fn an_answer_ends_the_dialog_once_and_carries_the_callers_id() {
     assert_eq!(ends.len(), 1, "OR-3");
     assert_eq!(ends[0].content, "it is 4");
     assert_eq!(ends[0].digest, Some(Digest::of(b"it is 4")));
-    assert!(assembled.documents.iter().any(|(uri, text)| {
-        Some(uri) == ends[0].document.as_ref() && text == "it is 4"
-    }));
+    assert!(
+        assembled
+            .documents
+            .iter()
+            .any(|(uri, text)| { Some(uri) == ends[0].document.as_ref() && text == "it is 4" })
+    );
     for publication in &assembled.record.publications {
         assert_eq!(publication.properties["id"], "caller-1");
         assert!(!publication.properties.contains_key("junk"));
@@ -99,19 +121,31 @@ fn a_subagent_never_ends_the_dialog_and_leaves_a_completion() {
     child.correlation_id = "corr".into();
     child.session_id = "child".into();
     child.control.root = "root".into();
-    child.control.ancestors =
-        vec![agentfleet_schema::Ancestor { session: "root".into(), step: 1 }];
+    child.control.ancestors = vec![agentfleet_schema::Ancestor {
+        session: "root".into(),
+        step: 1,
+    }];
     let assembled = commit_of(child, "Final Answer: part", Streamed::default());
-    assert!(responses(&assembled).iter().all(|r| !r.end_of_dialog), "OR-3");
+    assert!(
+        responses(&assembled).iter().all(|r| !r.end_of_dialog),
+        "OR-3"
+    );
     let explain = &assembled.record.publications[0];
     assert_eq!(explain.properties["kind"], "completion");
     assert_eq!(explain.properties["parent-step"], "1");
     let triples: Triples = serde_json::from_str(&explain.body).unwrap();
-    assert!(triples.triples.iter().any(|t| {
-        t.p.iri == RDF_TYPE && t.o.iri == tg::SUBAGENT_COMPLETION
-    }));
     assert!(
-        !assembled.record.publications.iter().any(|p| p.topic == "agent-deadline"),
+        triples
+            .triples
+            .iter()
+            .any(|t| { t.p.iri == RDF_TYPE && t.o.iri == tg::SUBAGENT_COMPLETION })
+    );
+    assert!(
+        !assembled
+            .record
+            .publications
+            .iter()
+            .any(|p| p.topic == "agent-deadline"),
         "only a root has a hard deadline message"
     );
 }
@@ -124,11 +158,17 @@ fn what_was_streamed_is_not_said_again_and_a_mismatch_is_replaced() {
         ..Streamed::default()
     };
     let same = commit_of(root(), "Final Answer: it is 4", streamed("it is 4"));
-    let end = responses(&same).into_iter().find(|r| r.end_of_dialog).unwrap();
+    let end = responses(&same)
+        .into_iter()
+        .find(|r| r.end_of_dialog)
+        .unwrap();
     assert_eq!((end.content.as_str(), end.seq), ("", Some(2)));
     assert_eq!(end.message_id, MessageId::of_attempt("n1", "answer"));
     let other = commit_of(root(), "Final Answer: it is 4", streamed("it is 5"));
-    let end = responses(&other).into_iter().find(|r| r.end_of_dialog).unwrap();
+    let end = responses(&other)
+        .into_iter()
+        .find(|r| r.end_of_dialog)
+        .unwrap();
     assert_eq!((end.content.as_str(), end.seq), ("it is 4", Some(0)));
     assert_ne!(end.message_id, MessageId::of_attempt("n1", "answer"));
 }
@@ -142,8 +182,12 @@ fn triples_are_published_before_any_child_and_the_fan_out_names_its_synthesis() 
         r#"{"thought":"t","goals":["money","law"]}"#,
         Streamed::default(),
     );
-    let topics: Vec<_> =
-        assembled.record.publications.iter().map(|p| p.topic.as_str()).collect();
+    let topics: Vec<_> = assembled
+        .record
+        .publications
+        .iter()
+        .map(|p| p.topic.as_str())
+        .collect();
     let first_child = topics.iter().position(|t| *t == "agent-request").unwrap();
     let explain = topics.iter().position(|t| *t == "explainability").unwrap();
     let deadlines = topics.iter().filter(|t| **t == "agent-deadline").count();

@@ -4,9 +4,7 @@
 //! they are looked at (FI-1 to FI-3).
 
 use agentfleet_schema::config::JoinPolicy;
-use agentfleet_schema::records::{
-    CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member,
-};
+use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member};
 use agentfleet_schema::{Millis, SessionId};
 use std::collections::BTreeMap;
 
@@ -27,8 +25,10 @@ pub fn decide(
     completions: &[Completion],
     now: Millis,
 ) -> Option<FanInRecord> {
-    let by_session: BTreeMap<&SessionId, &Completion> =
-        completions.iter().map(|completion| (&completion.session, completion)).collect();
+    let by_session: BTreeMap<&SessionId, &Completion> = completions
+        .iter()
+        .map(|completion| (&completion.session, completion))
+        .collect();
     let mut members = Vec::new();
     let mut missing = Vec::new();
     for child in &fan_out.children {
@@ -44,7 +44,10 @@ pub fn decide(
             None => missing.push(child.clone()),
         }
     }
-    let answered = members.iter().filter(|m| m.status == CompletionStatus::Answered).count();
+    let answered = members
+        .iter()
+        .filter(|m| m.status == CompletionStatus::Answered)
+        .count();
     let enough = match fan_out.policy {
         JoinPolicy::All => false,
         JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
@@ -106,7 +109,13 @@ mod tests {
     fn concludes_when_the_rule_is_met_and_not_before() {
         let all = JoinPolicy::All;
         let two = JoinPolicy::AtLeast(2);
-        let cases: &[(u32, JoinPolicy, &[CompletionStatus], Millis, Option<JoinCause>)] = &[
+        let cases: &[(
+            u32,
+            JoinPolicy,
+            &[CompletionStatus],
+            Millis,
+            Option<JoinCause>,
+        )] = &[
             (2, all, &[], 0, None),
             (2, all, &[Answered], 0, None),
             (2, all, &[Answered, Error], 0, Some(JoinCause::Complete)),
@@ -118,11 +127,20 @@ mod tests {
             (3, two, &[Answered], 0, None),
             (3, two, &[Answered, Answered], 0, Some(JoinCause::Enough)),
             // ... and failures that make k unreachable must not hang it.
-            (3, two, &[Error, Error, Answered], 0, Some(JoinCause::Complete)),
+            (
+                3,
+                two,
+                &[Error, Error, Answered],
+                0,
+                Some(JoinCause::Complete),
+            ),
         ];
         for (children, policy, states, now, expected) in cases {
-            let completions: Vec<_> =
-                states.iter().zip(0..).map(|(status, index)| done(index, *status)).collect();
+            let completions: Vec<_> = states
+                .iter()
+                .zip(0..)
+                .map(|(status, index)| done(index, *status))
+                .collect();
             let verdict = decide(&fan_out(*children, *policy), &completions, *now);
             assert_eq!(verdict.map(|v| v.cause), *expected, "{states:?} at {now}");
         }

@@ -107,8 +107,14 @@ mod tests {
     fn finds_the_object_in_what_models_write() {
         let cases = [
             (r#"{"a":1}"#, json!({"a": 1})),
-            ("Sure!\n```json\n{\"a\": [1, 2,],}\n```\nHope it helps", json!({"a": [1, 2]})),
-            (r#"{"a": "br}ace", "b": {"c": "\"q\""}} trailing"#, json!({"a": "br}ace", "b": {"c": "\"q\""}})),
+            (
+                "Sure!\n```json\n{\"a\": [1, 2,],}\n```\nHope it helps",
+                json!({"a": [1, 2]}),
+            ),
+            (
+                r#"{"a": "br}ace", "b": {"c": "\"q\""}} trailing"#,
+                json!({"a": "br}ace", "b": {"c": "\"q\""}}),
+            ),
             ("{\"a\": \"two\nlines\"}", json!({"a": "two\nlines"})),
             (r#"{"a": ["x", "y"#, json!({"a": ["x", "y"]})),
             (r#"["one", "two"]"#, json!(["one", "two"])),

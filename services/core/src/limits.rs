@@ -56,7 +56,10 @@ impl Limits {
     /// Resolves the bounds of a request under a config.
     pub fn of(request: &AgentRequest, snapshot: &Snapshot, fleet: &FleetLimits) -> Self {
         let own = &request.limits;
-        let task = snapshot.task_types.get(&request.task_type).map(|t| &t.limits);
+        let task = snapshot
+            .task_types
+            .get(&request.task_type)
+            .map(|t| &t.limits);
         let pattern = snapshot.patterns.get(&request.pattern).map(|p| &p.limits);
         let layers = [Some(own), task, pattern];
         let supervisor = snapshot.patterns.get("supervisor").map(|p| &p.limits);
@@ -69,15 +72,17 @@ impl Limits {
             max_iterations: pick(&layers, |l| l.max_iterations)
                 .unwrap_or(fleet.max_iterations)
                 .max(1),
-            max_subagents: pick(&layers, |l| l.max_subagents).unwrap_or(fleet.max_subagents).max(1),
+            max_subagents: pick(&layers, |l| l.max_subagents)
+                .unwrap_or(fleet.max_subagents)
+                .max(1),
             // What travels for a whole tree comes from the request alone once it is set: a child's
             // allotment must not be widened by its own task type.
-            max_depth: own.max_depth.unwrap_or_else(|| {
-                pick(&layers, |l| l.max_depth).unwrap_or(fleet.max_depth)
-            }),
-            max_sessions: own.max_sessions.unwrap_or_else(|| {
-                pick(&layers, |l| l.max_sessions).unwrap_or(fleet.max_sessions)
-            }),
+            max_depth: own
+                .max_depth
+                .unwrap_or_else(|| pick(&layers, |l| l.max_depth).unwrap_or(fleet.max_depth)),
+            max_sessions: own
+                .max_sessions
+                .unwrap_or_else(|| pick(&layers, |l| l.max_sessions).unwrap_or(fleet.max_sessions)),
             max_rounds: rounds.unwrap_or(fleet.max_rounds).max(1),
             max_tokens: pick(&layers, |l| l.max_tokens),
             subagent_timeout_ms: pick(&layers, |l| l.subagent_timeout_ms)
@@ -139,7 +144,10 @@ impl Limits {
     }
 }
 
-fn pick<T: Copy>(layers: &[Option<&RunLimits>], field: impl Fn(&RunLimits) -> Option<T>) -> Option<T> {
+fn pick<T: Copy>(
+    layers: &[Option<&RunLimits>],
+    field: impl Fn(&RunLimits) -> Option<T>,
+) -> Option<T> {
     layers.iter().copied().flatten().find_map(field)
 }
 
@@ -148,26 +156,42 @@ mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        Limits::of(&AgentRequest::default(), &Snapshot::default(), &FleetLimits::default())
+        Limits::of(
+            &AgentRequest::default(),
+            &Snapshot::default(),
+            &FleetLimits::default(),
+        )
     }
 
     #[test]
     fn the_narrowest_setting_wins() {
-        let mut request = AgentRequest { pattern: "react".into(), ..AgentRequest::default() };
+        let mut request = AgentRequest {
+            pattern: "react".into(),
+            ..AgentRequest::default()
+        };
         let mut snapshot = Snapshot::default();
         let mut pattern = agentfleet_schema::config::AgentPattern::default();
         pattern.limits.max_iterations = Some(7);
         snapshot.patterns.insert("react".into(), pattern);
-        assert_eq!(Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations, 7);
+        assert_eq!(
+            Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations,
+            7
+        );
         request.limits.max_iterations = Some(2);
-        assert_eq!(Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations, 2);
+        assert_eq!(
+            Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations,
+            2
+        );
     }
 
     #[test]
     fn a_fan_out_never_allots_more_than_there_is() {
         let mut limits = limits();
         limits.max_tokens = Some(1_000);
-        let each = limits.allot(4, 200).and_then(|l| l.max_tokens).unwrap_or_default();
+        let each = limits
+            .allot(4, 200)
+            .and_then(|l| l.max_tokens)
+            .unwrap_or_default();
         assert!(each * 4 <= 800 - 160, "{each}");
         assert_eq!(limits.allot(4, 1_000), None);
         limits.max_tokens = None;

@@ -8,7 +8,7 @@ use agentfleet_schema::records::{
     OutcomeKind, Routed, Source, StepRecord,
 };
 use agentfleet_schema::uris;
-use agentfleet_schema::vocabulary::{prov, tg, xsd, RDFS_LABEL, RDF_TYPE};
+use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{Millis, Term, Triple};
 
 /// The triples of a record, and the node that later ones derive from.
@@ -23,7 +23,10 @@ pub struct Told {
 
 /// Tells a record in triples.
 pub fn tell(record: &StepRecord) -> Told {
-    let mut teller = Teller { record, triples: Vec::new() };
+    let mut teller = Teller {
+        record,
+        triples: Vec::new(),
+    };
     let session = &record.session;
     let mut node = uris::session(session);
     let mut last = record.derives_from.clone();
@@ -50,7 +53,11 @@ pub fn tell(record: &StepRecord) -> Told {
             last.clone_from(&node);
         }
     }
-    Told { triples: teller.triples, node, last }
+    Told {
+        triples: teller.triples,
+        node,
+        last,
+    }
 }
 
 /// The status a subagent's terminal record states.
@@ -103,7 +110,11 @@ impl Teller<'_> {
     }
 
     fn number(&mut self, subject: &str, predicate: &str, number: u64) {
-        self.add(subject, predicate, Term::typed(number.to_string(), xsd::INTEGER));
+        self.add(
+            subject,
+            predicate,
+            Term::typed(number.to_string(), xsd::INTEGER),
+        );
     }
 
     fn flag(&mut self, subject: &str, predicate: &str, flag: bool) {
@@ -113,7 +124,11 @@ impl Teller<'_> {
     }
 
     fn instant(&mut self, subject: &str, predicate: &str, at: Millis) {
-        self.add(subject, predicate, Term::typed(date_time(at), xsd::DATE_TIME));
+        self.add(
+            subject,
+            predicate,
+            Term::typed(date_time(at), xsd::DATE_TIME),
+        );
     }
 
     /// What every main node carries.
@@ -139,7 +154,10 @@ impl Teller<'_> {
         let session = uris::session(&record.session);
         let question = uris::question(&record.session);
         let agent = uris::agent(&record.session);
-        self.types(&session, &[prov::ACTIVITY, tg::QUESTION, tg::AGENT_QUESTION]);
+        self.types(
+            &session,
+            &[prov::ACTIVITY, tg::QUESTION, tg::AGENT_QUESTION],
+        );
         self.text(&session, RDFS_LABEL, "Agent Question");
         self.instant(&session, prov::STARTED_AT_TIME, record.started_at);
         self.text(&session, tg::QUERY, &routed.question);
@@ -154,12 +172,24 @@ impl Teller<'_> {
         self.text(&question, RDFS_LABEL, "Question");
         self.text(&question, prov::VALUE, &routed.question);
         if let Some(parent) = &record.parent {
-            self.text(&session, tg::PARENT_CORRELATION_ID, parent.correlation.as_str());
+            self.text(
+                &session,
+                tg::PARENT_CORRELATION_ID,
+                parent.correlation.as_str(),
+            );
             self.text(&session, tg::PARENT_SESSION_ID, parent.session.as_str());
             self.text(&session, tg::SUBAGENT_GOAL, &parent.goal);
             self.number(&session, tg::SIBLING_INDEX, u64::from(parent.index));
-            self.link(&session, prov::WAS_INFORMED_BY, &uris::session(&parent.session));
-            self.link(&agent, prov::ACTED_ON_BEHALF_OF, &uris::agent(&parent.session));
+            self.link(
+                &session,
+                prov::WAS_INFORMED_BY,
+                &uris::session(&parent.session),
+            );
+            self.link(
+                &agent,
+                prov::ACTED_ON_BEHALF_OF,
+                &uris::agent(&parent.session),
+            );
             let goal = uris::goal(&parent.session, &parent.correlation, parent.index);
             self.link(&question, prov::WAS_DERIVED_FROM, &goal);
         }
@@ -174,7 +204,11 @@ impl Teller<'_> {
         if !routed.task_type.is_empty() {
             self.link(&routing, tg::TASK_TYPE, &uris::task_type(&routed.task_type));
         }
-        self.link(&routing, tg::SELECTED_PATTERN, &uris::pattern(&routed.pattern));
+        self.link(
+            &routing,
+            tg::SELECTED_PATTERN,
+            &uris::pattern(&routed.pattern),
+        );
         let mut last = question;
         for decision in &routed.decisions {
             let uri = uris::routing_decision(&session, &decision.subject);
@@ -239,7 +273,11 @@ impl Teller<'_> {
             self.number(uri, tg::OUT_TOKEN, usage.output_tokens);
         }
         if usage.cost > 0.0 {
-            self.add(uri, tg::COST, Term::typed(format!("{:.6}", usage.cost), xsd::DECIMAL));
+            self.add(
+                uri,
+                tg::COST,
+                Term::typed(format!("{:.6}", usage.cost), xsd::DECIMAL),
+            );
         }
     }
 
@@ -279,7 +317,9 @@ impl Teller<'_> {
     }
 
     fn source(&mut self, uri: &str, source: &Source) {
-        let Some(iri) = uris::as_iri(&source.uri) else { return };
+        let Some(iri) = uris::as_iri(&source.uri) else {
+            return;
+        };
         self.types(&iri, &[prov::ENTITY]);
         self.text(&iri, RDFS_LABEL, &source.title);
         self.link(uri, tg::SOURCE, &iri);
@@ -305,7 +345,11 @@ impl Teller<'_> {
         self.node(&uri, &[tg::FAN_OUT], &label, derived_from);
         if let Some(after) = &fan_out.after {
             // The round before, which it goes on from.
-            self.link(&uri, prov::WAS_DERIVED_FROM, &uris::fan_out(&session, after));
+            self.link(
+                &uri,
+                prov::WAS_DERIVED_FROM,
+                &uris::fan_out(&session, after),
+            );
         }
         self.text(&uri, tg::CORRELATION_ID, fan_out.correlation.as_str());
         self.number(&uri, tg::EXPECTED_SIBLINGS, fan_out.children.len() as u64);
@@ -352,9 +396,21 @@ impl Teller<'_> {
             from = synthesis;
         }
         let failed = record.outcome != OutcomeKind::Answer;
-        let kinds: &[&str] =
-            if failed { &[tg::CONCLUSION, tg::ERROR] } else { &[tg::CONCLUSION, tg::ANSWER] };
-        self.node(&uri, kinds, if failed { "Ended without an answer" } else { "Answer" }, &from);
+        let kinds: &[&str] = if failed {
+            &[tg::CONCLUSION, tg::ERROR]
+        } else {
+            &[tg::CONCLUSION, tg::ANSWER]
+        };
+        self.node(
+            &uri,
+            kinds,
+            if failed {
+                "Ended without an answer"
+            } else {
+                "Answer"
+            },
+            &from,
+        );
         self.text(&uri, tg::TERMINATION_REASON, end.termination.as_str());
         self.flag(&uri, tg::PARTIAL, end.partial);
         self.link(&uri, tg::DOCUMENT, &uris::answer_document(&record.session));
@@ -386,7 +442,12 @@ impl Teller<'_> {
         let record = self.record;
         let Some(parent) = &record.parent else { return };
         let uri = uris::completion(&record.session);
-        self.node(&uri, &[tg::SUBAGENT_COMPLETION], "Subagent completion", answer);
+        self.node(
+            &uri,
+            &[tg::SUBAGENT_COMPLETION],
+            "Subagent completion",
+            answer,
+        );
         self.text(&uri, tg::CORRELATION_ID, parent.correlation.as_str());
         self.text(&uri, tg::SUBAGENT_SESSION_ID, record.session.as_str());
         self.text(&uri, tg::PARENT_SESSION_ID, parent.session.as_str());
@@ -418,7 +479,6 @@ pub fn date_time(at: Millis) -> String {
     let (seconds, millis) = (in_day / 1_000 % 60, in_day % 1_000);
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}Z")
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -24,10 +24,16 @@ pub enum Part {
 /// What a whole reply says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    Action { name: String, arguments: BTreeMap<String, String> },
+    Action {
+        name: String,
+        arguments: BTreeMap<String, String>,
+    },
     Final(String),
     /// Neither an action nor an answer; `loose` is the text outside any marker.
-    Malformed { reason: String, loose: String },
+    Malformed {
+        reason: String,
+        loose: String,
+    },
 }
 
 /// A whole reply.
@@ -141,7 +147,8 @@ impl Splitter {
         match classify(&self.undecided, self.section, self.fenced) {
             Line::Undecided | Line::Fence if !complete => {}
             // Emphasis may yet be closed behind the colon.
-            Line::Marker(_, rest) if !complete && rest.trim_matches(['*', '_', ' ']).is_empty() => {}
+            Line::Marker(_, rest) if !complete && rest.trim_matches(['*', '_', ' ']).is_empty() => {
+            }
             Line::Undecided | Line::Text => {
                 let text = std::mem::take(&mut self.undecided);
                 self.in_line = true;
@@ -230,12 +237,18 @@ impl Splitter {
             }
             return Said::Final(self.answer.text);
         }
-        malformed("there is neither an `Action:` nor a `Final Answer:` line", self.loose)
+        malformed(
+            "there is neither an `Action:` nor a `Final Answer:` line",
+            self.loose,
+        )
     }
 }
 
 fn malformed(reason: &str, loose: String) -> Said {
-    Said::Malformed { reason: reason.to_owned(), loose: loose.trim().to_owned() }
+    Said::Malformed {
+        reason: reason.to_owned(),
+        loose: loose.trim().to_owned(),
+    }
 }
 
 fn action(name: &str, args: &str) -> Said {
@@ -245,13 +258,18 @@ fn action(name: &str, args: &str) -> Said {
         None => (name, ""),
     };
     let first_line = name.trim().lines().next().unwrap_or_default();
-    let name = first_line.trim().trim_matches(['"', '`', '\'', '*', '[', ']', ' ']);
+    let name = first_line
+        .trim()
+        .trim_matches(['"', '`', '\'', '*', '[', ']', ' ']);
     if name.is_empty() {
         return malformed("the `Action:` line names no tool", String::new());
     }
     let args = if args.trim().is_empty() { inline } else { args };
     match arguments(args) {
-        Ok(arguments) => Said::Action { name: name.to_owned(), arguments },
+        Ok(arguments) => Said::Action {
+            name: name.to_owned(),
+            arguments,
+        },
         Err(reason) => malformed(&reason, String::new()),
     }
 }
@@ -262,9 +280,10 @@ fn arguments(text: &str) -> Result<BTreeMap<String, String>, String> {
         return Ok(BTreeMap::new());
     }
     match json::extract(text) {
-        Some(Value::Object(map)) => {
-            Ok(map.into_iter().map(|(name, value)| (name, text_of(value))).collect())
-        }
+        Some(Value::Object(map)) => Ok(map
+            .into_iter()
+            .map(|(name, value)| (name, text_of(value)))
+            .collect()),
         _ => Err("the `Args:` are not one JSON object, such as {\"name\": \"value\"}".to_owned()),
     }
 }
@@ -286,12 +305,20 @@ fn classify(line: &str, section: Section, fenced: bool) -> Line {
     }
     if section == Section::Answer {
         let may_be_fence = fenced && "```".starts_with(start.trim_end());
-        return if may_be_fence { Line::Undecided } else { Line::Text };
+        return if may_be_fence {
+            Line::Undecided
+        } else {
+            Line::Text
+        };
     }
     if start.trim().is_empty() || (fence_counts && "```".starts_with(start)) {
         return Line::Undecided;
     }
-    let lower: String = start.chars().take(16).collect::<String>().to_ascii_lowercase();
+    let lower: String = start
+        .chars()
+        .take(16)
+        .collect::<String>()
+        .to_ascii_lowercase();
     for (marker, to) in MARKERS {
         if lower.starts_with(marker) {
             return Line::Marker(to, start[marker.len()..].to_owned());
@@ -324,7 +351,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn args(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -365,13 +395,21 @@ mod tests {
                 "done",
                 Said::Final("line one\n\nline two\nAction: is a word here".into()),
             ),
-            ("final answer:\n- a\n- b\n", "", Said::Final("- a\n- b".into())),
+            (
+                "final answer:\n- a\n- b\n",
+                "",
+                Said::Final("- a\n- b".into()),
+            ),
             (
                 "Final Answer: see\n```rust\nfn x() {}\n```\nend",
                 "",
                 Said::Final("see\n```rust\nfn x() {}\n```\nend".into()),
             ),
-            ("```text\nFinal Answer: hi\n```", "", Said::Final("hi".into())),
+            (
+                "```text\nFinal Answer: hi\n```",
+                "",
+                Said::Final("hi".into()),
+            ),
         ];
         for (text, thought, said) in cases {
             let parsed = parse(text);

@@ -9,7 +9,7 @@ use crate::turn::Situation;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Routed, Termination};
 use agentfleet_schema::{AgentRequest, Operation};
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 /// The task type of a fleet that has none configured, and of a question that fits none.
 pub const GENERAL: &str = "general";
@@ -29,13 +29,23 @@ pub struct Route {
 #[derive(Debug)]
 enum Asking {
     TaskType(Vec<String>),
-    Pattern { options: Vec<String>, narrowed_by: String },
+    Pattern {
+        options: Vec<String>,
+        narrowed_by: String,
+    },
 }
 
 impl Route {
     pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
         let asking = Asking::TaskType(Vec::new());
-        Self { request, situation, limits, asking, retried: false, task_type: None }
+        Self {
+            request,
+            situation,
+            limits,
+            asking,
+            retried: false,
+            task_type: None,
+        }
     }
 
     pub(crate) fn resume(&mut self, input: Input) -> Step {
@@ -93,8 +103,12 @@ impl Route {
                 self.choose_pattern()
             }
             [only] => {
-                self.task_type =
-                    Some(decision(&options, only, DecidedBy::OnlyOption, "there is no other"));
+                self.task_type = Some(decision(
+                    &options,
+                    only,
+                    DecidedBy::OnlyOption,
+                    "there is no other",
+                ));
                 self.choose_pattern()
             }
             _ => {
@@ -106,7 +120,10 @@ impl Route {
 
     fn choose_pattern(&mut self) -> Step {
         let snapshot = &self.situation.snapshot;
-        let task_type = self.task_type.as_ref().map_or(GENERAL, |d| d.chosen.as_str());
+        let task_type = self
+            .task_type
+            .as_ref()
+            .map_or(GENERAL, |d| d.chosen.as_str());
         let (options, narrowed_by) = pattern_options(snapshot, task_type, self.limits.max_depth);
         match options.as_slice() {
             [] => self.done(Decision {
@@ -131,7 +148,10 @@ impl Route {
                 })
             }
             _ => {
-                self.asking = Asking::Pattern { options, narrowed_by };
+                self.asking = Asking::Pattern {
+                    options,
+                    narrowed_by,
+                };
                 self.retried = false;
                 self.ask()
             }
@@ -163,7 +183,10 @@ impl Route {
                         json!({"name": key, "description": p.description, "when_to_use": p.when_to_use})
                     })
                     .collect();
-                let task_type = self.task_type.as_ref().map_or(GENERAL, |d| d.chosen.as_str());
+                let task_type = self
+                    .task_type
+                    .as_ref()
+                    .map_or(GENERAL, |d| d.chosen.as_str());
                 (
                     Operation::SelectPattern,
                     options,
@@ -197,9 +220,10 @@ impl Route {
                     self.situation.snapshot.version
                 ),
             ),
-            Asking::Pattern { options, narrowed_by } => {
-                ("pattern", options.clone(), narrowed_by.clone())
-            }
+            Asking::Pattern {
+                options,
+                narrowed_by,
+            } => ("pattern", options.clone(), narrowed_by.clone()),
         };
         let decision = match read_choice(&reply.text, &options) {
             Some(choice) => Decision {
@@ -283,8 +307,13 @@ pub fn pattern_options(
     max_depth: u32,
 ) -> (Vec<String>, String) {
     let configured: Vec<String> = snapshot.patterns.keys().cloned().collect();
-    let listed = snapshot.task_types.get(task_type).map(|t| t.valid_patterns.clone());
-    let valid = listed.filter(|l| !l.is_empty()).unwrap_or_else(|| configured.clone());
+    let listed = snapshot
+        .task_types
+        .get(task_type)
+        .map(|t| t.valid_patterns.clone());
+    let valid = listed
+        .filter(|l| !l.is_empty())
+        .unwrap_or_else(|| configured.clone());
     let mut left_out = Vec::new();
     let options: Vec<String> = valid
         .into_iter()
@@ -308,13 +337,24 @@ pub fn pattern_options(
 
 /// Records a run that came with its pattern set.
 pub fn preset(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
-    let pattern = if request.pattern.is_empty() { REACT } else { &request.pattern };
+    let pattern = if request.pattern.is_empty() {
+        REACT
+    } else {
+        &request.pattern
+    };
     let (mut options, narrowed_by) = (
-        Implemented::ALL.iter().map(|p| p.as_str().to_owned()).collect::<Vec<_>>(),
+        Implemented::ALL
+            .iter()
+            .map(|p| p.as_str().to_owned())
+            .collect::<Vec<_>>(),
         "the patterns this worker implements".to_owned(),
     );
     options.retain(|name| name == pattern || snapshot.patterns.contains_key(name));
-    let by = if request.is_subagent() { "the supervisor" } else { "the request" };
+    let by = if request.is_subagent() {
+        "the supervisor"
+    } else {
+        "the request"
+    };
     Routed {
         question: request.question.clone(),
         task_type: request.task_type.clone(),
@@ -358,7 +398,10 @@ pub struct Choice {
 pub fn read_choice(text: &str, options: &[String]) -> Option<Choice> {
     let among = |name: &str| {
         let name = name.trim().trim_matches(['"', '`', '\'', '*', '.']).trim();
-        options.iter().find(|o| o.eq_ignore_ascii_case(name)).cloned()
+        options
+            .iter()
+            .find(|o| o.eq_ignore_ascii_case(name))
+            .cloned()
     };
     if let Some(Value::Object(map)) = json::extract(text) {
         let field = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -390,14 +433,24 @@ mod tests {
     use std::sync::Arc;
 
     fn snapshot() -> Snapshot {
-        let mut snapshot = Snapshot { version: 3, ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            version: 3,
+            ..Snapshot::default()
+        };
         for name in ["react", "plan-then-execute-never", "supervisor"] {
-            let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+            let pattern = AgentPattern {
+                name: name.into(),
+                ..AgentPattern::default()
+            };
             snapshot.patterns.insert(name.into(), pattern);
         }
         for (name, valid, framing) in [
             ("general", vec![], ""),
-            ("risk", vec!["supervisor", "plan-then-execute-never", "react", "ghost"], "by dimension"),
+            (
+                "risk",
+                vec!["supervisor", "plan-then-execute-never", "react", "ghost"],
+                "by dimension",
+            ),
             ("short", vec!["react"], ""),
         ] {
             snapshot.task_types.insert(
@@ -425,45 +478,67 @@ mod tests {
     }
 
     fn ask() -> AgentRequest {
-        AgentRequest { question: "assess X".into(), ..AgentRequest::default() }
+        AgentRequest {
+            question: "assess X".into(),
+            ..AgentRequest::default()
+        }
     }
 
     fn reply(text: &str) -> Input {
-        Input::ModelReplied(Reply { text: text.into(), ..Reply::default() })
+        Input::ModelReplied(Reply {
+            text: text.into(),
+            ..Reply::default()
+        })
     }
 
     fn finish(step: Step) -> (AgentRequest, Routed) {
-        let Step::Finish(finish) = step else { panic!("not finished: {step:?}") };
-        let Outcome::Continue(next) = finish.outcome else { panic!("not continued") };
+        let Step::Finish(finish) = step else {
+            panic!("not finished: {step:?}")
+        };
+        let Outcome::Continue(next) = finish.outcome else {
+            panic!("not continued")
+        };
         (*next, finish.routed.unwrap())
     }
 
     #[test]
     fn routes_in_two_recorded_decisions() {
         let mut turn = route(snapshot(), ask());
-        let Step::AskModel(first) = turn.resume(Input::Begin) else { panic!() };
+        let Step::AskModel(first) = turn.resume(Input::Begin) else {
+            panic!()
+        };
         assert_eq!(first.operation, Operation::ClassifyTaskType);
-        let Step::AskModel(second) =
-            turn.resume(reply(r#"{"choice":"risk","signal":"assess","rationale":"r"}"#))
-        else {
+        let Step::AskModel(second) = turn.resume(reply(
+            r#"{"choice":"risk","signal":"assess","rationale":"r"}"#,
+        )) else {
             panic!()
         };
         assert_eq!(second.operation, Operation::SelectPattern);
         let offered = second.schema.unwrap()["properties"]["choice"]["enum"].clone();
-        assert_eq!(offered, json!(["supervisor", "react"]), "only implemented ones are offered");
+        assert_eq!(
+            offered,
+            json!(["supervisor", "react"]),
+            "only implemented ones are offered"
+        );
         let (next, routed) = finish(turn.resume(reply("`supervisor`")));
         assert_eq!(next.pattern, "supervisor");
         assert_eq!(next.framing, "by dimension");
         assert_eq!(routed.decisions[0].signal, "assess");
         assert!(routed.decisions[1].narrowed_by.contains("not implemented"));
-        assert!(routed.decisions[1].narrowed_by.contains("`ghost`: not configured"));
+        assert!(
+            routed.decisions[1]
+                .narrowed_by
+                .contains("`ghost`: not configured")
+        );
     }
 
     #[test]
     fn a_choice_outside_the_set_is_asked_once_more_then_falls_back() {
         let mut turn = route(snapshot(), ask());
         turn.resume(Input::Begin);
-        let Step::AskModel(again) = turn.resume(reply("astrology")) else { panic!() };
+        let Step::AskModel(again) = turn.resume(reply("astrology")) else {
+            panic!()
+        };
         assert_eq!(again.operation, Operation::ClassifyTaskType);
         let Step::AskModel(pattern) = turn.resume(reply(r#"{"choice":"astrology"}"#)) else {
             panic!()
@@ -471,7 +546,10 @@ mod tests {
         assert_eq!(pattern.operation, Operation::SelectPattern);
         turn.resume(reply("nonsense"));
         let (next, routed) = finish(turn.resume(reply("more nonsense")));
-        assert_eq!((next.task_type.as_str(), next.pattern.as_str()), ("general", "react"));
+        assert_eq!(
+            (next.task_type.as_str(), next.pattern.as_str()),
+            ("general", "react")
+        );
         for decision in &routed.decisions {
             assert_eq!(decision.decided_by, DecidedBy::Fallback);
             assert!(decision.options.contains(&decision.chosen), "PV-2");
@@ -491,8 +569,16 @@ mod tests {
     fn an_empty_config_degrades_to_general_and_react() {
         let mut turn = route(Snapshot::default(), ask());
         let (next, routed) = finish(turn.resume(Input::Begin));
-        assert_eq!((next.task_type.as_str(), next.pattern.as_str()), ("general", "react"));
-        assert!(routed.decisions.iter().all(|d| d.decided_by == DecidedBy::Fallback));
+        assert_eq!(
+            (next.task_type.as_str(), next.pattern.as_str()),
+            ("general", "react")
+        );
+        assert!(
+            routed
+                .decisions
+                .iter()
+                .all(|d| d.decided_by == DecidedBy::Fallback)
+        );
     }
 
     #[test]
@@ -504,7 +590,10 @@ mod tests {
 
     #[test]
     fn a_named_task_type_is_kept() {
-        let request = AgentRequest { task_type: "short".into(), ..ask() };
+        let request = AgentRequest {
+            task_type: "short".into(),
+            ..ask()
+        };
         let mut turn = route(snapshot(), request);
         let (next, routed) = finish(turn.resume(Input::Begin));
         assert_eq!(next.task_type, "short");

@@ -6,7 +6,12 @@ use agentfleet_schema::{ErrorBody, MessageType};
 
 /// A message whose text is collated into a document.
 pub fn message(kind: MessageType, text: impl Into<String>, document: String) -> Said {
-    Said { message_type: kind, text: text.into(), streamed: false, document: Some(document) }
+    Said {
+        message_type: kind,
+        text: text.into(),
+        streamed: false,
+        document: Some(document),
+    }
 }
 
 /// Progress for whoever watches; not stored.
@@ -39,8 +44,15 @@ pub fn failed(error: ErrorBody, termination: Termination, model_ms: u64) -> Fini
 pub fn cancelled(reason: &str, termination: Termination) -> Finish {
     let text = format!("Stopped: {reason}.");
     Finish {
-        activity: Activity::Concluded(Concluded { termination, ..Concluded::default() }),
-        outcome: Outcome::Cancelled(Answer { text, termination, partial: true }),
+        activity: Activity::Concluded(Concluded {
+            termination,
+            ..Concluded::default()
+        }),
+        outcome: Outcome::Cancelled(Answer {
+            text,
+            termination,
+            partial: true,
+        }),
         routed: None,
         decisions: Vec::new(),
         said: Vec::new(),

@@ -1,9 +1,7 @@
 //! The values between the core and its driver: orders out, results in, and how a step ends.
 
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{
-    Activity, Child, Decision, Routed, Source, Termination, Usage,
-};
+use agentfleet_schema::records::{Activity, Child, Decision, Routed, Source, Termination, Usage};
 use agentfleet_schema::{
     AgentRequest, AgentStep, CorrelationId, ErrorBody, MessageType, Millis, Operation,
 };
@@ -123,7 +121,10 @@ pub enum Outcome {
     FanOut(Box<FanOut>),
     Answer(Answer),
     Cancelled(Answer),
-    Fail { error: ErrorBody, termination: Termination },
+    Fail {
+        error: ErrorBody,
+        termination: Termination,
+    },
 }
 
 /// The final text of a session.

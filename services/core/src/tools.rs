@@ -1,8 +1,8 @@
 //! Which tools a step may see: by group and by state, as the reference system defines them.
 
-use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::AgentRequest;
-use serde_json::{json, Value};
+use agentfleet_schema::config::{Snapshot, ToolItem};
+use serde_json::{Value, json};
 
 /// State of a run that never set one.
 pub const UNDEFINED_STATE: &str = "undefined";
@@ -14,7 +14,11 @@ pub const UNDEFINED_STATE: &str = "undefined";
 pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a ToolItem> {
     let default = [String::from("default")];
     let groups: &[String] = request.group.as_deref().unwrap_or(&default);
-    let state = if request.state.is_empty() { UNDEFINED_STATE } else { &request.state };
+    let state = if request.state.is_empty() {
+        UNDEFINED_STATE
+    } else {
+        &request.state
+    };
     let mut tools: Vec<&ToolItem> = snapshot
         .tools
         .values()
@@ -22,7 +26,9 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
             groups.iter().any(|g| g == "*") || tool.group.iter().any(|g| groups.contains(g))
         })
         .filter(|tool| {
-            tool.applicable_states.iter().any(|s| s == "*" || s == state)
+            tool.applicable_states
+                .iter()
+                .any(|s| s == "*" || s == state)
         })
         .collect();
     tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -41,8 +47,15 @@ pub fn narrowed(parent: Option<&Vec<String>>, asked: Option<Vec<String>>) -> Opt
     if own.iter().any(|g| g == "*") {
         return Some(asked);
     }
-    let kept: Vec<String> = asked.into_iter().filter(|group| own.contains(group)).collect();
-    if kept.is_empty() { inherited } else { Some(kept) }
+    let kept: Vec<String> = asked
+        .into_iter()
+        .filter(|group| own.contains(group))
+        .collect();
+    if kept.is_empty() {
+        inherited
+    } else {
+        Some(kept)
+    }
 }
 
 /// Tools as prompts show them.
@@ -95,7 +108,11 @@ mod tests {
             (Some(&[]), "", &[]),
             (Some(&["*"]), "", &["bank", "search"]),
             (Some(&["finance"]), "", &["bank"]),
-            (Some(&["finance", "default"]), "reviewed", &["bank", "search", "submit"]),
+            (
+                Some(&["finance", "default"]),
+                "reviewed",
+                &["bank", "search", "submit"],
+            ),
             (Some(&["nobody"]), "", &[]),
         ];
         for (group, state, expected) in cases {
@@ -104,8 +121,10 @@ mod tests {
                 state: (*state).to_owned(),
                 ..AgentRequest::default()
             };
-            let names: Vec<_> =
-                visible(&request, &snapshot).iter().map(|t| t.name.as_str()).collect();
+            let names: Vec<_> = visible(&request, &snapshot)
+                .iter()
+                .map(|t| t.name.as_str())
+                .collect();
             assert_eq!(&names, expected, "group {group:?} state {state:?}");
         }
     }
@@ -123,7 +142,11 @@ mod tests {
             (own(&["a"]), own(&[]), own(&["a"])),
         ];
         for (parent, asked, expected) in cases {
-            assert_eq!(narrowed(parent.as_ref(), asked.clone()), expected, "{parent:?} {asked:?}");
+            assert_eq!(
+                narrowed(parent.as_ref(), asked.clone()),
+                expected,
+                "{parent:?} {asked:?}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A request, parsed into what it asks for: one of the turns this worker can take.
 
-use crate::error::{body, Rejection};
+use crate::error::{Rejection, body};
 use crate::limits::{FleetLimits, Limits};
 use crate::patterns::{self, Implemented};
 use crate::routing::Route;
@@ -42,14 +42,20 @@ impl Turn {
         check(&request)?;
         let limits = Limits::of(&request, &situation.snapshot, &situation.fleet);
         if request.pattern.is_empty() && request.history.is_empty() {
-            return Ok(Self::Route(Box::new(Route::new(request, situation, limits))));
+            return Ok(Self::Route(Box::new(Route::new(
+                request, situation, limits,
+            ))));
         }
         // An empty pattern with a history is ReACT without routing.
-        let name = if request.pattern.is_empty() { "react" } else { request.pattern.as_str() };
+        let name = if request.pattern.is_empty() {
+            "react"
+        } else {
+            request.pattern.as_str()
+        };
         match Implemented::by_name(name) {
-            Some(Implemented::React) => {
-                Ok(Self::React(Box::new(patterns::React::new(request, situation, limits))))
-            }
+            Some(Implemented::React) => Ok(Self::React(Box::new(patterns::React::new(
+                request, situation, limits,
+            )))),
             Some(Implemented::Supervisor) if request.control.fan_in_step.is_some() => {
                 match situation.fan_in.clone() {
                     Some(verdict) => Ok(Self::Synthesise(Box::new(patterns::Synthesise::new(
@@ -62,15 +68,17 @@ impl Turn {
                     )),
                 }
             }
-            Some(Implemented::Supervisor) => {
-                Ok(Self::Decompose(Box::new(patterns::Decompose::new(request, situation, limits))))
-            }
+            Some(Implemented::Supervisor) => Ok(Self::Decompose(Box::new(
+                patterns::Decompose::new(request, situation, limits),
+            ))),
             None if situation.snapshot.patterns.contains_key(name) => {
                 Err(Rejection::NotImplementedHere(name.to_owned()))
             }
             None => {
-                let known: Vec<_> =
-                    Implemented::ALL.iter().map(|p| format!("`{}`", p.as_str())).collect();
+                let known: Vec<_> = Implemented::ALL
+                    .iter()
+                    .map(|p| format!("`{}`", p.as_str()))
+                    .collect();
                 Err(Rejection::Invalid(body(
                     "unknown-pattern",
                     format!("unknown pattern `{name}` (available: {})", known.join(", ")),

@@ -85,7 +85,11 @@ pub(crate) async fn ask(
     let mut response = match open {
         Some(open) => {
             // A run that was asked for before may have ended long ago.
-            let seen = if repeated { Some(session::look(&app, &session).await?) } else { None };
+            let seen = if repeated {
+                Some(session::look(&app, &session).await?)
+            } else {
+                None
+            };
             let ended = seen.as_ref().and_then(session::Seen::ended).cloned();
             events::stream(&app, &session, 0, ended, open)
         }
@@ -212,7 +216,10 @@ async fn look_up(app: &App, request: &AgentRequest, digest: &Digest) -> Result<b
     if let Some(body) = body(1) {
         let record: AcceptedRecord = decode(&wanted[1], body)?;
         // Compared as this program reads both, so that a field which came later makes no difference.
-        let theirs = record.asked().map(|asked| self::digest(&asked)).unwrap_or_default();
+        let theirs = record
+            .asked()
+            .map(|asked| self::digest(&asked))
+            .unwrap_or_default();
         if theirs != *digest {
             return Err(conflict(&record.id, session, &theirs, digest));
         }

@@ -189,7 +189,11 @@ impl Telling {
 
     /// Tells the end from the record that holds it.
     async fn recall(&mut self) {
-        let publications = self.ended.take().map(|record| record.publications).unwrap_or_default();
+        let publications = self
+            .ended
+            .take()
+            .map(|record| record.publications)
+            .unwrap_or_default();
         let why = "the events of this run are no longer kept; this is how it ended";
         self.ready.push_back(Event::default().comment(why));
         for publication in publications {
@@ -203,7 +207,10 @@ impl Telling {
                 Some(uri) => self.app.parts.documents.get(&keys::document(uri)).await,
                 None => Ok(None),
             };
-            let text = text.ok().flatten().map(|body| String::from_utf8_lossy(&body).into_owned());
+            let text = text
+                .ok()
+                .flatten()
+                .map(|body| String::from_utf8_lossy(&body).into_owned());
             self.ready.push_back(event_of(&response, text));
         }
         self.done = true;

@@ -122,7 +122,7 @@ pub async fn run(
             Language::Shell => format!("echo; echo '{MARK}{line}'\n"),
             Language::Python => format!("print('\\n{MARK}{line}', flush=True)\n"),
         };
-        let _ = write!(script, "{mark}{}\n", example.code);
+        let _ = writeln!(script, "{mark}{}", example.code);
     }
     let child = Command::new(program)
         .args(["-c", &script])

@@ -197,7 +197,7 @@ mod tests {
                 Code::InvalidRequest,
                 "`$.history[1].plan[0].depends_on[0]`: ",
             ),
-            (r#"{}"#, Code::EmptyQuestion, "`$.question`"),
+            (r"{}", Code::EmptyQuestion, "`$.question`"),
             (
                 r#"{"question": " \n "}"#,
                 Code::EmptyQuestion,

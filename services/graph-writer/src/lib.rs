@@ -4,8 +4,8 @@
 use agentfleet_broker::{Delivery, Subscription};
 use agentfleet_graph::{Batch, Graph};
 use agentfleet_runtime::{BatchHandler, Disposition};
-use agentfleet_schema::topics::{self, subscription};
 use agentfleet_schema::Triples;
+use agentfleet_schema::topics::{self, subscription};
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,14 +75,16 @@ impl BatchHandler for GraphWriter {
         let batches: Vec<Option<Batch>> = deliveries
             .iter()
             .enumerate()
-            .map(|(at, delivery)| match serde_json::from_slice::<Triples>(&delivery.payload) {
-                Ok(message) if message.triples.is_empty() => None,
-                Ok(message) => Some(Batch::of_message(message, &delivery.properties)),
-                Err(error) => {
-                    unreadable.push((at, format!("the message is no `Triples`: {error}")));
-                    None
-                }
-            })
+            .map(
+                |(at, delivery)| match serde_json::from_slice::<Triples>(&delivery.payload) {
+                    Ok(message) if message.triples.is_empty() => None,
+                    Ok(message) => Some(Batch::of_message(message, &delivery.properties)),
+                    Err(error) => {
+                        unreadable.push((at, format!("the message is no `Triples`: {error}")));
+                        None
+                    }
+                },
+            )
             .collect();
         let together: Vec<Batch> = batches.iter().flatten().cloned().collect();
         let mut dispositions = match self.graph.insert(together).await {

@@ -8,7 +8,7 @@ use agentfleet_core::ToolUse;
 use agentfleet_documents::{Created, Documents};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
-use agentfleet_schema::{keys, AgentRequest, Digest};
+use agentfleet_schema::{AgentRequest, Digest, keys};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -37,11 +37,14 @@ pub(crate) struct Caller<'a> {
 
 impl Caller<'_> {
     pub(crate) async fn call(&self, tool_use: ToolUse) -> Result<Called, Stop> {
-        if tool_use.tool.side_effects {
+        if self.parts.tools.has_side_effects(&tool_use.tool) {
             self.once(tool_use).await
         } else {
             let ran = (tool_use.tool.name.clone(), tool_use.arguments.clone());
-            Ok(Called { ran, result: self.run(tool_use).await? })
+            Ok(Called {
+                ran,
+                result: self.run(tool_use).await?,
+            })
         }
     }
 
@@ -77,7 +80,10 @@ impl Caller<'_> {
                 )),
             });
         }
-        let timeout = tool_use.tool.timeout_ms.map_or(self.options.tool_timeout, Duration::from_millis);
+        let timeout = tool_use
+            .tool
+            .timeout_ms
+            .map_or(self.options.tool_timeout, Duration::from_millis);
         let now = self.parts.host.now();
         let own = IntentRecord {
             tool: tool_use.tool.name.clone(),
@@ -102,7 +108,11 @@ impl Caller<'_> {
             failed(format!("Error: the call could not be completed: {stop}"))
         });
         let record = ResultRecord {
-            status: if result.is_error { CallStatus::Error } else { CallStatus::Ok },
+            status: if result.is_error {
+                CallStatus::Error
+            } else {
+                CallStatus::Ok
+            },
             content: result.content.clone(),
             sources: result.sources.clone(),
         };
@@ -110,7 +120,10 @@ impl Caller<'_> {
             // Somebody gave up on this attempt while the call was still running.
             return self.adopt(intent, &result_key, &unknown_key).await;
         }
-        Ok(Called { ran: (intent.tool, intent.arguments), result })
+        Ok(Called {
+            ran: (intent.tool, intent.arguments),
+            result,
+        })
     }
 
     /// Takes another attempt's call as this step's.
@@ -131,9 +144,14 @@ impl Caller<'_> {
                 after: Duration::from_millis(left.unsigned_abs()),
             });
         }
-        let unknown = ResultRecord { status: CallStatus::Unknown, ..ResultRecord::default() };
+        let unknown = ResultRecord {
+            status: CallStatus::Unknown,
+            ..ResultRecord::default()
+        };
         documents.create(result_key, bytes(&unknown)).await?;
-        let record = read::<ResultRecord>(documents, result_key).await?.unwrap_or(unknown);
+        let record = read::<ResultRecord>(documents, result_key)
+            .await?
+            .unwrap_or(unknown);
         self.adopted(intent, record, unknown_key).await
     }
 
@@ -151,7 +169,10 @@ impl Caller<'_> {
                 ..ToolResult::default()
             },
             CallStatus::Unknown => {
-                self.parts.documents.create(unknown_key, bytes(&intent)).await?;
+                self.parts
+                    .documents
+                    .create(unknown_key, bytes(&intent))
+                    .await?;
                 failed(format!(
                     "Error: `{}` was started, but its worker died before its result was known. It \
                      may or may not have taken effect, and is not made again by itself.",
@@ -159,18 +180,29 @@ impl Caller<'_> {
                 ))
             }
         };
-        Ok(Called { ran: (intent.tool, intent.arguments), result })
+        Ok(Called {
+            ran: (intent.tool, intent.arguments),
+            result,
+        })
     }
 
     /// Where it is remembered that nobody knows what became of such a call in this tree.
     fn unknown_key(&self, tool_use: &ToolUse) -> String {
         let call = bytes(&(&tool_use.tool.name, &tool_use.arguments));
-        format!("trees/{}/unknown/{}", self.request.root(), Digest::of(&call))
+        format!(
+            "trees/{}/unknown/{}",
+            self.request.root(),
+            Digest::of(&call)
+        )
     }
 }
 
 fn failed(content: String) -> ToolResult {
-    ToolResult { content, is_error: true, ..ToolResult::default() }
+    ToolResult {
+        content,
+        is_error: true,
+        ..ToolResult::default()
+    }
 }
 
 /// Records are plain data: writing one as JSON cannot fail.
@@ -182,7 +214,9 @@ async fn read<T: DeserializeOwned>(
     documents: &dyn Documents,
     key: &str,
 ) -> Result<Option<T>, Stop> {
-    let Some(body) = documents.get(key).await? else { return Ok(None) };
+    let Some(body) = documents.get(key).await? else {
+        return Ok(None);
+    };
     match serde_json::from_slice(&body) {
         Ok(value) => Ok(Some(value)),
         Err(error) => Err(Stop::Retry {

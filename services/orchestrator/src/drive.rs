@@ -3,15 +3,17 @@
 use crate::calls::Caller;
 use crate::error::Stop;
 use crate::stream::Stream;
-use crate::{model, Options, Parts};
+use crate::{Options, Parts, model};
 use agentfleet_core::commit::Streamed;
-use agentfleet_core::{FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn};
+use agentfleet_core::{
+    FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn,
+};
 use agentfleet_graph::{Answer, QueryOptions};
 use agentfleet_models::{Discard, Retry};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Call, Source, Usage};
-use agentfleet_schema::vocabulary::{prov, tg, RDFS_LABEL};
-use agentfleet_schema::{keys, uris, AgentRequest, Digest, Term};
+use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
+use agentfleet_schema::{AgentRequest, Digest, Term, keys, uris};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -68,7 +70,9 @@ impl Driver<'_> {
                 kind: ask.stream,
             };
             stream
-                .run(&mut self.streamed, |sink| async move { chat.chat(request, &*sink).await })
+                .run(&mut self.streamed, |sink| async move {
+                    chat.chat(request, &*sink).await
+                })
                 .await
         };
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
@@ -87,9 +91,10 @@ impl Driver<'_> {
                 Ok(Input::ModelReplied(model::reply(&reply, usage, ms)))
             }
             Err(error) => match error.retry() {
-                Retry::After(after) if !self.last_attempt => {
-                    Err(Stop::Retry { reason: error.to_string(), after })
-                }
+                Retry::After(after) if !self.last_attempt => Err(Stop::Retry {
+                    reason: error.to_string(),
+                    after,
+                }),
                 Retry::After(_) => Ok(Input::ModelFailed(ModelFailure {
                     message: format!("gave up after {} tries: {error}", self.options.max_attempts),
                     hint: "ask again when the model can be reached".into(),
@@ -104,7 +109,7 @@ impl Driver<'_> {
 
     async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Input, Stop> {
         let number = self.side_effects;
-        if tool_use.tool.side_effects {
+        if self.parts.tools.has_side_effects(&tool_use.tool) {
             self.side_effects += 1;
         }
         let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
@@ -162,8 +167,11 @@ impl Driver<'_> {
                     tg::SOURCE,
                 );
                 let bindings = [("correlation", Term::text(correlation.as_str()))];
-                let answer =
-                    self.parts.graph.query(&sparql, &bindings, QueryOptions::default()).await?;
+                let answer = self
+                    .parts
+                    .graph
+                    .query(&sparql, &bindings, QueryOptions::default())
+                    .await?;
                 let Answer::Solutions(found) = answer else {
                     return Ok(Input::FactsFound(Vec::new()));
                 };
@@ -171,12 +179,18 @@ impl Driver<'_> {
                 for row in 0..found.rows.len() {
                     let text = |name| found.text(row, name).unwrap_or_default().to_owned();
                     if let Some(session) = uris::session_of(&text("session")) {
-                        let source = Source { uri: text("source"), title: text("title") };
+                        let source = Source {
+                            uri: text("source"),
+                            title: text("title"),
+                        };
                         sources.push((session.to_string(), source));
                     }
                 }
                 sources.sort_by(|a, b| (&a.0, &a.1.uri).cmp(&(&b.0, &b.1.uri)));
-                self.calls.push(Call::Facts { query: sparql, rows: sources.len() as u64 });
+                self.calls.push(Call::Facts {
+                    query: sparql,
+                    rows: sources.len() as u64,
+                });
                 Ok(Input::FactsFound(sources))
             }
         }

@@ -33,7 +33,11 @@ macro_rules! fault_from {
     )+};
 }
 
-fault_from!(agentfleet_broker::Error, agentfleet_documents::Error, agentfleet_graph::Error);
+fault_from!(
+    agentfleet_broker::Error,
+    agentfleet_documents::Error,
+    agentfleet_graph::Error
+);
 
 impl From<agentfleet_runtime::Error> for Stop {
     fn from(error: agentfleet_runtime::Error) -> Self {

@@ -4,16 +4,14 @@ use crate::drive::Driver;
 use crate::error::Stop;
 use crate::intake::{self, Intake};
 use crate::{Options, Parts};
-use agentfleet_broker::{Delivery, Outgoing, MAX_PAYLOAD};
-use agentfleet_core::commit::{assemble, Assembled, Commit, Streamed};
-use agentfleet_core::{error, routing, say, Finish, Limits, Rejection, Situation, Turn};
+use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing};
+use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_core::{Finish, Limits, Rejection, Situation, Turn, error, routing, say};
 use agentfleet_documents::Created;
 use agentfleet_runtime::{Committed, Disposition, Handler, StepCommit};
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{
-    ClosedRecord, FanInRecord, StepRecord, Termination,
-};
-use agentfleet_schema::{keys, AgentRequest, Millis};
+use agentfleet_schema::records::{ClosedRecord, FanInRecord, StepRecord, Termination};
+use agentfleet_schema::{AgentRequest, Millis, keys};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -72,7 +70,10 @@ impl Orchestrator {
     }
 
     async fn step(&self, delivery: &Delivery) -> Result<Disposition, Stop> {
-        let Intake { mut request, digest } = match intake::read(delivery) {
+        let Intake {
+            mut request,
+            digest,
+        } = match intake::read(delivery) {
             Ok(intake) => intake,
             Err(reason) => return Ok(Disposition::DeadLetter(reason)),
         };
@@ -143,7 +144,11 @@ impl Orchestrator {
         let limits = Limits::of(&request, &snapshot, &self.options.limits);
         let commit = Commit {
             preset: preset(&request, &snapshot),
-            policy: snapshot.task_types.get(&request.task_type).map(|t| t.join).unwrap_or_default(),
+            policy: snapshot
+                .task_types
+                .get(&request.task_type)
+                .map(|t| t.join)
+                .unwrap_or_default(),
             request: request.clone(),
             request_digest: digest,
             properties: delivery.properties.clone(),
@@ -169,11 +174,18 @@ impl Orchestrator {
             keys::published(session, step),
             keys::closed(root),
         ];
-        let fan_in = request.control.fan_in_step.map(|fan_out| keys::fan_in(session, fan_out));
+        let fan_in = request
+            .control
+            .fan_in_step
+            .map(|fan_out| keys::fan_in(session, fan_out));
         let above = wanted.len() + usize::from(fan_in.is_some());
         wanted.extend(fan_in.clone());
         wanted.extend(
-            request.control.ancestors.iter().map(|above| keys::fan_in(&above.session, above.step)),
+            request
+                .control
+                .ancestors
+                .iter()
+                .map(|above| keys::fan_in(&above.session, above.step)),
         );
         let bodies = self.parts.documents.get_many(&wanted).await?;
         let body = |at: usize| bodies.get(at).and_then(Option::as_ref);
@@ -203,7 +215,10 @@ impl Orchestrator {
                 "deadline" => Termination::Timeout,
                 _ => Termination::Cancelled,
             };
-            return Some(say::cancelled(&format!("the run was ended ({})", closed.cause), termination));
+            return Some(say::cancelled(
+                &format!("the run was ended ({})", closed.cause),
+                termination,
+            ));
         }
         if found.decided_above {
             return Some(say::cancelled(
@@ -218,7 +233,10 @@ impl Orchestrator {
             say::failed(
                 error::body(
                     "gave-up",
-                    format!("gave up after {} tries, none of which came to its end", attempt - 1),
+                    format!(
+                        "gave up after {} tries, none of which came to its end",
+                        attempt - 1
+                    ),
                     "the log of the workers says what stopped them",
                 ),
                 Termination::Error,
@@ -260,20 +278,27 @@ impl Orchestrator {
         }
     }
 
-    async fn commit(&self, commit: Commit, delivery: &Delivery) -> Result<Disposition, Stop> {
-        let mut assembled = assemble(commit.clone());
+    async fn commit(&self, mut commit: Commit, delivery: &Delivery) -> Result<Disposition, Stop> {
+        let mut assembled = assemble(&commit);
         if let Some(size) = oversized(&assembled) {
             // Checked before the commit: afterwards it could only be tried for ever.
             let error = error::body(
                 "step-too-large",
-                format!("the step would publish a message of {size} bytes, the limit is {MAX_PAYLOAD}"),
+                format!(
+                    "the step would publish a message of {size} bytes, the limit is {MAX_PAYLOAD}"
+                ),
                 "ask for less at a time, or lower the number of subagents",
             );
-            let finish = say::failed(error, Termination::Error, 0);
-            assembled = assemble(Commit { finish, streamed: Streamed::default(), ..commit.clone() });
+            commit.finish = say::failed(error, Termination::Error, 0);
+            commit.streamed = Streamed::default();
+            assembled = assemble(&commit);
         }
         let (session, step) = (&commit.request.session_id, commit.request.step);
-        let Assembled { record, documents, fan_out } = assembled;
+        let Assembled {
+            record,
+            documents,
+            fan_out,
+        } = assembled;
         let mut objects: Vec<(String, Vec<u8>)> = documents
             .into_iter()
             .map(|(uri, text)| (keys::document(&uri), text.into_bytes()))
@@ -323,7 +348,10 @@ impl Orchestrator {
             return Ok(Disposition::Ack);
         }
         let record: StepRecord = decode(&keys::outcome(session, step), record)?;
-        self.parts.committer.adopt(record.publications, marker, Some(delivery)).await?;
+        self.parts
+            .committer
+            .adopt(record.publications, marker, Some(delivery))
+            .await?;
         Ok(Disposition::Settled)
     }
 
@@ -347,14 +375,23 @@ impl Orchestrator {
 }
 
 /// The routing of a run that came with its pattern, on its first step.
-fn preset(request: &AgentRequest, snapshot: &Snapshot) -> Option<agentfleet_schema::records::Routed> {
+fn preset(
+    request: &AgentRequest,
+    snapshot: &Snapshot,
+) -> Option<agentfleet_schema::records::Routed> {
     let routes = request.pattern.is_empty() && request.history.is_empty();
     (request.step == 0 && !routes).then(|| routing::preset(request, snapshot))
 }
 
 fn oversized(assembled: &Assembled) -> Option<usize> {
     let synthesis = assembled.fan_out.iter().map(|f| f.synthesis.body.len());
-    let largest = assembled.record.publications.iter().map(|p| p.body.len()).chain(synthesis).max();
+    let largest = assembled
+        .record
+        .publications
+        .iter()
+        .map(|p| p.body.len())
+        .chain(synthesis)
+        .max();
     largest.filter(|size| *size > MAX_PAYLOAD)
 }
 

@@ -26,7 +26,10 @@ pub(crate) fn read(delivery: &Delivery) -> Result<Intake, String> {
     if request.control.root.is_empty() {
         request.control.root = request.session_id.clone();
     }
-    Ok(Intake { request, digest: Digest::of(&delivery.payload) })
+    Ok(Intake {
+        request,
+        digest: Digest::of(&delivery.payload),
+    })
 }
 
 /// The session of a request that names none: from the caller's `id` where there is one, because a

@@ -44,7 +44,9 @@ pub struct Parts {
 
 impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts").field("model", &self.model.describe()).finish_non_exhaustive()
+        f.debug_struct("Parts")
+            .field("model", &self.model.describe())
+            .finish_non_exhaustive()
     }
 }
 

@@ -9,7 +9,7 @@ use agentfleet_schema::records::Usage;
 use agentfleet_schema::tolerant::text_of;
 use agentfleet_schema::{AgentStep, Operation};
 use agentfleet_tools::Tools;
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 
 /// Builds the call. `Err` says which prompt could not be rendered, and why.
 pub(crate) fn request(
@@ -102,7 +102,10 @@ pub(crate) fn priced(usage: Usage, profile: &ModelProfile) -> Usage {
     let million = 1_000_000.0;
     let cost = usage.input_tokens as f64 * profile.input_price.unwrap_or_default() / million
         + usage.output_tokens as f64 * profile.output_price.unwrap_or_default() / million;
-    Usage { cost: usage.cost + cost, ..usage }
+    Usage {
+        cost: usage.cost + cost,
+        ..usage
+    }
 }
 
 /// The reply as the core reads it.
@@ -136,9 +139,12 @@ pub(crate) fn prompt_text(request: &ModelRequest) -> String {
             Message::System(content) => ("system", content.clone()),
             Message::User(content) => ("user", content.clone()),
             Message::Assistant(content) => ("assistant", content.clone()),
-            Message::ToolCall { name, arguments, thought, .. } => {
-                ("tool call", format!("{thought}\n{name} {arguments}"))
-            }
+            Message::ToolCall {
+                name,
+                arguments,
+                thought,
+                ..
+            } => ("tool call", format!("{thought}\n{name} {arguments}")),
             Message::ToolResult { name, content, .. } => {
                 ("tool result", format!("{name}\n{content}"))
             }

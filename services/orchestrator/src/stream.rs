@@ -5,9 +5,9 @@
 //! chunk at all, so an instant reply costs no extra message.
 
 use agentfleet_broker::{Broker, Durability, Outgoing};
+use agentfleet_core::StreamAs;
 use agentfleet_core::commit::Streamed;
 use agentfleet_core::react_format::{Part, Splitter};
-use agentfleet_core::StreamAs;
 use agentfleet_models::TextSink;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, MessageId, MessageType};
@@ -50,7 +50,9 @@ impl Stream<'_> {
         F: Future<Output = T> + 'c,
     {
         let (sender, mut pieces) = mpsc::unbounded_channel();
-        let sink = std::sync::Arc::new(Sink { pieces: Mutex::new(Some(sender)) });
+        let sink = std::sync::Arc::new(Sink {
+            pieces: Mutex::new(Some(sender)),
+        });
         let chat = chat(sink);
         tokio::pin!(chat);
         let mut splitter = Splitter::default();

@@ -8,7 +8,7 @@ use agentfleet_broker::{Broker, Durability, Outgoing};
 use agentfleet_documents::Documents;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
-    keys, AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, SessionId,
+    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, SessionId, keys,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,8 +29,10 @@ pub async fn submit(
         request.session_id = SessionId::derive(&["", &request.user, id]);
     }
     let session = request.session_id.clone();
-    let mut properties: agentfleet_broker::Properties =
-        extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let mut properties: agentfleet_broker::Properties = extra
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     properties.insert(property::ID.into(), id.to_owned());
     properties.insert(property::SESSION.into(), session.to_string());
     properties.insert(property::STEP.into(), "0".into());
@@ -53,13 +55,26 @@ pub async fn submit(
 pub enum Event {
     /// Text of a message that is still being said. It counts only once its message comes whole:
     /// a worker that dies leaves chunks behind.
-    Chunk { session: SessionId, message_id: MessageId, kind: MessageType, text: String },
+    Chunk {
+        session: SessionId,
+        message_id: MessageId,
+        kind: MessageType,
+        text: String,
+    },
     /// A complete message; `text` is the whole of it.
-    Message { message_id: MessageId, text: String, response: Box<AgentResponse> },
+    Message {
+        message_id: MessageId,
+        text: String,
+        response: Box<AgentResponse>,
+    },
     /// Progress, or the name of a provenance node.
     Note(Box<AgentResponse>),
     /// The end of the run: the root's last message, with its whole text.
-    End { text: String, error: Option<ErrorBody>, response: Box<AgentResponse> },
+    End {
+        text: String,
+        error: Option<ErrorBody>,
+        response: Box<AgentResponse>,
+    },
 }
 
 /// Follows the responses of one root session.
@@ -112,11 +127,20 @@ impl Follow {
     pub async fn next(&mut self) -> Result<Followed, Error> {
         loop {
             if let Some((position, response, events)) = self.ready.pop_front() {
-                return Ok(Followed { position, response, events });
+                return Ok(Followed {
+                    position,
+                    response,
+                    events,
+                });
             }
             let page = self
                 .broker
-                .read(&topics::AGENT_RESPONSE, self.root.as_str(), self.position, PAGE)
+                .read(
+                    &topics::AGENT_RESPONSE,
+                    self.root.as_str(),
+                    self.position,
+                    PAGE,
+                )
                 .await?;
             for retained in page {
                 self.position = retained.position;
@@ -217,7 +241,11 @@ impl Assembler {
                 response: Box::new(response.clone()),
             }];
         }
-        vec![Event::Message { message_id: id.clone(), text, response: Box::new(response.clone()) }]
+        vec![Event::Message {
+            message_id: id.clone(),
+            text,
+            response: Box::new(response.clone()),
+        }]
     }
 }
 
@@ -237,7 +265,11 @@ mod tests {
     }
 
     fn end(id: &str, seq: u32, text: &str) -> AgentResponse {
-        AgentResponse { end_of_message: true, end_of_dialog: true, ..chunk(id, seq, text) }
+        AgentResponse {
+            end_of_message: true,
+            end_of_dialog: true,
+            ..chunk(id, seq, text)
+        }
     }
 
     fn texts(responses: &[AgentResponse]) -> Vec<String> {
@@ -254,8 +286,12 @@ mod tests {
 
     #[test]
     fn chunks_add_up_whatever_is_repeated() {
-        let responses =
-            [chunk("a", 0, "it "), chunk("a", 0, "it "), chunk("a", 1, "is"), end("a", 2, " 4")];
+        let responses = [
+            chunk("a", 0, "it "),
+            chunk("a", 0, "it "),
+            chunk("a", 1, "is"),
+            end("a", 2, " 4"),
+        ];
         assert_eq!(texts(&responses), ["it is 4"]);
     }
 
@@ -273,6 +309,9 @@ mod tests {
 
     #[test]
     fn a_whole_message_replaces_what_was_streamed() {
-        assert_eq!(texts(&[chunk("a", 0, "wrong"), end("a", 0, "right")]), ["right"]);
+        assert_eq!(
+            texts(&[chunk("a", 0, "wrong"), end("a", 0, "right")]),
+            ["right"]
+        );
     }
 }

@@ -78,7 +78,11 @@ pub struct EmbeddedCommitter {
 impl EmbeddedCommitter {
     /// All three must be of the same data directory.
     pub fn new(database: Database, broker: EmbeddedBroker, documents: EmbeddedDocuments) -> Self {
-        Self { database, broker, documents }
+        Self {
+            database,
+            broker,
+            documents,
+        }
     }
 }
 
@@ -147,7 +151,8 @@ pub struct SequentialCommitter {
 
 impl std::fmt::Debug for SequentialCommitter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SequentialCommitter").finish_non_exhaustive()
+        f.debug_struct("SequentialCommitter")
+            .finish_non_exhaustive()
     }
 }
 
@@ -196,7 +201,8 @@ impl Committer for SequentialCommitter {
         if !self.create_record(key, record, &commit.nonce).await? {
             return Ok(Committed::Lost);
         }
-        self.adopt(commit.publications, commit.marker, delivery).await?;
+        self.adopt(commit.publications, commit.marker, delivery)
+            .await?;
         Ok(Committed::Won)
     }
 

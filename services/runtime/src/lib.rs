@@ -12,7 +12,7 @@ mod host;
 pub use commit::{
     Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
 };
-pub use consume::{serve, BatchHandler, Disposition, Drain, Handler, serve_batches};
+pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use host::{Host, SystemHost};
 
 /// What can go wrong below a worker. All of it is infrastructure: worth another try.

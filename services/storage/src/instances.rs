@@ -49,13 +49,16 @@ impl Instances {
             .collect()
     }
 
-    /// Removes what dead instances left behind.
-    pub(crate) fn sweep(&self) {
+    /// Removes what dead instances left behind; says whether there was anything.
+    pub(crate) fn sweep(&self) -> bool {
+        let mut swept = false;
         for id in ids(&self.run_dir) {
             if !self.alive(id) {
                 remove(&self.run_dir, id);
+                swept = true;
             }
         }
+        swept
     }
 }
 

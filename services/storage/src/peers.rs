@@ -155,9 +155,9 @@ impl Peers {
             // It was not told of what was committed since it came, and before it was known.
             drop(self.mouth.send_to(&[COMMITTED], socket));
         }
-        let died = before.iter().any(|(id, _)| !self.instances.alive(*id));
-        if died {
-            self.instances.sweep();
+        // One may also have come and gone unseen: then only what it left behind tells of it.
+        let swept = self.instances.sweep();
+        if swept || before.iter().any(|(id, _)| !self.instances.alive(*id)) {
             queue.nudge(Nudge::Died);
         }
     }

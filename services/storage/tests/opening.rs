@@ -51,7 +51,7 @@ fn many_may_open_a_new_directory_at_once() {
 fn files_that_are_not_ours_are_refused_and_left_alone() {
     let table: [(&str, &dyn Fn(&Path)); 3] = [
         ("text", &|file| {
-            fs::write(file, "not a database at all, but long enough".repeat(200)).unwrap()
+            fs::write(file, "not a database at all, but long enough".repeat(200)).unwrap();
         }),
         ("tables of another program", &|file| {
             let other = rusqlite::Connection::open(file).unwrap();

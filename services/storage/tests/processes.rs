@@ -4,6 +4,8 @@
 
 use agentfleet_storage::{Database, Durability};
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixDatagram;
 
 #[tokio::test]
 async fn a_commit_wakes_the_others_whoever_came_first() {
@@ -106,4 +108,23 @@ fn what_the_dead_left_behind_is_swept() {
     let database = Database::open(directory.path()).unwrap();
     assert!(!database.instances().alive(90));
     assert!(!socket.exists() && !run.join("90.lock").exists());
+}
+
+#[test]
+fn who_comes_is_told_to_look_again_for_what_it_was_not_told_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let _database = Database::open(directory.path()).unwrap();
+    let run = directory.path().join("run");
+    // Another instance, played by hand: it may have missed commits before it was known.
+    let socket = run.join("90.sock");
+    let ear = UnixDatagram::bind(&socket).unwrap();
+    let lock = fs::File::create(run.join("90.lock")).unwrap();
+    lock.lock().unwrap();
+    (&lock)
+        .write_all(socket.as_os_str().as_encoded_bytes())
+        .unwrap();
+    ear.send_to(b"h", run.join("1.sock")).unwrap();
+    let mut told = [0; 1];
+    assert_eq!(ear.recv(&mut told).unwrap(), 1);
+    assert_eq!(&told, b"c");
 }

@@ -28,7 +28,11 @@ struct Instantly;
 
 fn number(text: &str, name: &str) -> Option<usize> {
     let rest = text.split(name).nth(1)?;
-    rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+    rest.chars()
+        .take_while(char::is_ascii_digit)
+        .collect::<String>()
+        .parse()
+        .ok()
 }
 
 #[async_trait]
@@ -38,7 +42,10 @@ impl ChatModel for Instantly {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { native_tools: false, reasons: true }
+        Capabilities {
+            native_tools: false,
+            reasons: true,
+        }
     }
 
     async fn chat(
@@ -72,7 +79,11 @@ impl ChatModel for Instantly {
             }
         };
         sink.text(&text);
-        Ok(ModelReply { text, model: "instant".into(), ..ModelReply::default() })
+        Ok(ModelReply {
+            text,
+            model: "instant".into(),
+            ..ModelReply::default()
+        })
     }
 }
 
@@ -87,13 +98,18 @@ impl Tools for Noop {
     }
 
     async fn call(&self, _call: ToolCall) -> std::result::Result<ToolResult, ToolError> {
-        Ok(ToolResult { content: "ok".into(), ..ToolResult::default() })
+        Ok(ToolResult {
+            content: "ok".into(),
+            ..ToolResult::default()
+        })
     }
 }
 
 fn main() -> Result<()> {
     agentfleet::install_tls();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(bench())
 }
 
@@ -139,7 +155,10 @@ async fn ask(engine: &Engine, question: String, pattern: &str) -> Result<Duratio
         question,
         pattern: pattern.into(),
         streaming: true,
-        limits: RunLimits { max_iterations: None, ..RunLimits::default() },
+        limits: RunLimits {
+            max_iterations: None,
+            ..RunLimits::default()
+        },
         ..AgentRequest::default()
     };
     let began = Instant::now();
@@ -162,7 +181,10 @@ async fn ask(engine: &Engine, question: String, pattern: &str) -> Result<Duratio
 /// Group-committed, fsynced inserts of `bytes` through the same writer: the floor of a step.
 async fn floor(dir: &Path, tasks: usize, each: usize, bytes: usize) -> Result<f64> {
     let database = Database::open(dir)?;
-    database.migrate("floor", &["CREATE TABLE floor(id INTEGER PRIMARY KEY, body BLOB)"])?;
+    database.migrate(
+        "floor",
+        &["CREATE TABLE floor(id INTEGER PRIMARY KEY, body BLOB)"],
+    )?;
     let began = Instant::now();
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..tasks {
@@ -191,12 +213,19 @@ async fn floor(dir: &Path, tasks: usize, each: usize, bytes: usize) -> Result<f6
 async fn bench() -> Result<()> {
     let root = tempfile::tempdir()?;
     println!("Overhead per step (instant model and tool; provenance, records, streaming on)");
-    println!("{:>9} {:>12} {:>14} {:>8}", "sessions", "steps/s", "floor txn/s", "ratio");
+    println!(
+        "{:>9} {:>12} {:>14} {:>8}",
+        "sessions", "steps/s", "floor txn/s", "ratio"
+    );
     for sessions in [1usize, 16, 64] {
         let dir = root.path().join(format!("steps-{sessions}"));
         let (engine, settings) = engine(&dir).await?;
         let fleet = Fleet::start(&engine, &settings, Roles::All)?;
-        let steps = if sessions == 1 { 1_500 } else { 12_000 / sessions };
+        let steps = if sessions == 1 {
+            1_500
+        } else {
+            12_000 / sessions
+        };
         // Histories would grow without end; many short runs measure the step, not the history.
         let (runs, of) = (steps.div_ceil(20), 20);
         ask(&engine, "warm steps=5".into(), "react").await?;
@@ -218,7 +247,10 @@ async fn bench() -> Result<()> {
         fleet.drain().await;
         let floor_dir = root.path().join(format!("floor-{sessions}"));
         let floor = floor(&floor_dir, sessions, 6_000 / sessions, 8 * 1024).await?;
-        println!("{sessions:>9} {rate:>12.0} {floor:>14.0} {:>8.2}", rate / floor);
+        println!(
+            "{sessions:>9} {rate:>12.0} {floor:>14.0} {:>8.2}",
+            rate / floor
+        );
     }
 
     println!("\nA supervisor with 4 subagents of 2 steps, request to answer");
@@ -230,13 +262,20 @@ async fn bench() -> Result<()> {
         times.push(ask(&engine, "children=4 of=2".into(), "supervisor").await?);
     }
     times.sort();
-    println!("  median {:?}, slowest {:?}", times[times.len() / 2], times[times.len() - 1]);
+    println!(
+        "  median {:?}, slowest {:?}",
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
 
     println!("\nFan-in: a supervisor with N subagents of 1 step");
     println!("{:>9} {:>12} {:>16}", "siblings", "total", "for each");
     for siblings in [2usize, 8, 64, 256, 1_000] {
         let took = ask(&engine, format!("children={siblings} of=1"), "supervisor").await?;
-        println!("{siblings:>9} {took:>12.1?} {:>16.1?}", took / siblings as u32);
+        println!(
+            "{siblings:>9} {took:>12.1?} {:>16.1?}",
+            took / siblings as u32
+        );
     }
     fleet.drain().await;
 
@@ -265,7 +304,10 @@ async fn bench() -> Result<()> {
     }
     let graph_rate = triples as f64 / began.elapsed().as_secs_f64();
     let raw = floor(&root.path().join("raw"), 1, 20, 100 * 25 * 150).await? * 100.0 * 25.0;
-    println!("  {graph_rate:.0} triples/s; raw insert {raw:.0} triples/s; ratio {:.2}", graph_rate / raw);
+    println!(
+        "  {graph_rate:.0} triples/s; raw insert {raw:.0} triples/s; ratio {:.2}",
+        graph_rate / raw
+    );
 
     println!("\nMemory of an idle fleet");
     println!("  {}", idle_memory(&root.path().join("idle"))?);
@@ -289,8 +331,14 @@ fn idle_memory(dir: &Path) -> Result<String> {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)?;
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id()))?;
-    let resident = status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("unknown");
-    let says = format!("{} resident after start", resident.trim_start_matches("VmRSS:").trim());
+    let resident = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap_or("unknown");
+    let says = format!(
+        "{} resident after start",
+        resident.trim_start_matches("VmRSS:").trim()
+    );
     child.kill()?;
     child.wait()?;
     Ok(says)

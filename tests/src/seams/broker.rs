@@ -20,7 +20,11 @@ impl Seam {
             Some(Fault::Refused) => Err(Error::Storage(busy())),
             fault => {
                 act(world);
-                if fault == Some(Fault::ReplyLost) { Err(Error::Storage(busy())) } else { Ok(()) }
+                if fault == Some(Fault::ReplyLost) {
+                    Err(Error::Storage(busy()))
+                } else {
+                    Ok(())
+                }
             }
         })
         .await
@@ -38,6 +42,7 @@ impl Broker for Seam {
             });
         }
         self.act(Effect::publish(&messages), |world, fault| {
+            world.facts.count("publish calls");
             if fault == Some(Fault::Refused) {
                 return Err(Error::Storage(busy()));
             }
@@ -47,13 +52,20 @@ impl Broker for Seam {
                     world.publish(message);
                 }
             }
-            if fault == Some(Fault::ReplyLost) { Err(Error::Storage(busy())) } else { Ok(()) }
+            if fault == Some(Fault::ReplyLost) {
+                Err(Error::Storage(busy()))
+            } else {
+                Ok(())
+            }
         })
         .await
     }
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error> {
-        Ok(Box::new(Receiver { seam: self.clone(), subscription }))
+        Ok(Box::new(Receiver {
+            seam: self.clone(),
+            subscription,
+        }))
     }
 
     async fn ack(&self, delivery: &Delivery) -> Result<(), Error> {
@@ -66,12 +78,18 @@ impl Broker for Seam {
         let receipt = delivery.receipt;
         let effect = Effect::new(Verb::Nack, format!("{} for {delay:?}", delivery.message_id));
         let delay = delay.as_millis() as Millis;
-        self.settle(effect, |world| world.queues.nack(receipt, world.now + delay)).await
+        self.settle(effect, |world| {
+            world.queues.nack(receipt, world.now + delay)
+        })
+        .await
     }
 
     async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<(), Error> {
         let receipt = delivery.receipt;
-        let effect = Effect::new(Verb::DeadLetter, format!("{}: {reason}", delivery.message_id));
+        let effect = Effect::new(
+            Verb::DeadLetter,
+            format!("{}: {reason}", delivery.message_id),
+        );
         self.settle(effect, |world| {
             let now = world.now;
             world.queues.dead_letter(receipt, reason, now);
@@ -84,13 +102,7 @@ impl Broker for Seam {
         Ok(())
     }
 
-    async fn read(
-        &self,
-        topic: &Topic,
-        _: &str,
-        _: i64,
-        _: usize,
-    ) -> Result<Vec<Retained>, Error> {
+    async fn read(&self, topic: &Topic, _: &str, _: i64, _: usize) -> Result<Vec<Retained>, Error> {
         Err(Error::NotRetained(topic.clone()))
     }
 
@@ -125,10 +137,15 @@ impl Consumer for Receiver {
                     queue.subscription.topic == self.subscription.topic
                         && queue.subscription.name == self.subscription.name
                 });
-                let Some(queue) = queue else { return Vec::new() };
+                let Some(queue) = queue else {
+                    return Vec::new();
+                };
                 let role = queue.role;
                 let ready: Vec<u64> = queue.ready(now).take(max).collect();
-                ready.into_iter().filter_map(|id| world.queues.claim(role, id, 0, now)).collect()
+                ready
+                    .into_iter()
+                    .filter_map(|id| world.queues.claim(role, id, 0, now))
+                    .collect()
             });
             if !received.is_empty() {
                 return Ok(received);

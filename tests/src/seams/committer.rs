@@ -28,7 +28,11 @@ impl AtomicCommitter {
                 Some(Fault::Refused) => Err(busy().into()),
                 fault => {
                     let result = act(world);
-                    if fault == Some(Fault::ReplyLost) { Err(busy().into()) } else { Ok(result) }
+                    if fault == Some(Fault::ReplyLost) {
+                        Err(busy().into())
+                    } else {
+                        Ok(result)
+                    }
                 }
             })
             .await

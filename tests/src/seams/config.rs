@@ -12,13 +12,23 @@ use std::sync::Arc;
 
 /// The versions there are, oldest first.
 pub fn snapshots(policy: JoinPolicy) -> Vec<Arc<Snapshot>> {
-    let mut first = Snapshot { version: 1, ..Snapshot::default() };
+    let mut first = Snapshot {
+        version: 1,
+        ..Snapshot::default()
+    };
     for name in ["react", "supervisor"] {
-        let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+        let pattern = AgentPattern {
+            name: name.into(),
+            ..AgentPattern::default()
+        };
         first.patterns.insert(name.into(), pattern);
     }
     for (name, join) in [("general", JoinPolicy::All), ("quorum", policy)] {
-        let task_type = AgentTaskType { name: name.into(), join, ..AgentTaskType::default() };
+        let task_type = AgentTaskType {
+            name: name.into(),
+            join,
+            ..AgentTaskType::default()
+        };
         first.task_types.insert(name.into(), task_type);
     }
     for (name, side_effects) in [("read", false), ("write", true)] {
@@ -34,10 +44,16 @@ pub fn snapshots(policy: JoinPolicy) -> Vec<Arc<Snapshot>> {
         first.tools.insert(name.into(), tool);
     }
     for operation in Operation::ALL {
-        let prompt = PromptItem { prompt: "{{ question }}".into(), ..PromptItem::default() };
+        let prompt = PromptItem {
+            prompt: "{{ question }}".into(),
+            ..PromptItem::default()
+        };
         first.prompts.insert(operation.as_str().into(), prompt);
     }
-    let mut second = Snapshot { version: 2, ..first.clone() };
+    let mut second = Snapshot {
+        version: 2,
+        ..first.clone()
+    };
     second.tools.remove("write");
     vec![Arc::new(first), Arc::new(second)]
 }
@@ -52,10 +68,16 @@ impl ConfigStore for Seam {
     }
 
     async fn snapshot_at(&self, version: u64) -> Result<Arc<Snapshot>, Error> {
-        self.act(Effect::new(Verb::Config, version.to_string()), |world, _| {
-            let found = world.configs.iter().find(|config| config.version == version);
-            Ok(Arc::clone(found.unwrap_or(&world.configs[0])))
-        })
+        self.act(
+            Effect::new(Verb::Config, version.to_string()),
+            |world, _| {
+                let found = world
+                    .configs
+                    .iter()
+                    .find(|config| config.version == version);
+                Ok(Arc::clone(found.unwrap_or(&world.configs[0])))
+            },
+        )
         .await
     }
 

@@ -35,7 +35,10 @@ impl Documents for Seam {
             if fault == Some(Fault::Refused) {
                 return Err(Error::Storage(busy()));
             }
-            let found: Vec<_> = keys.iter().map(|key| world.documents.get(key).cloned()).collect();
+            let found: Vec<_> = keys
+                .iter()
+                .map(|key| world.documents.get(key).cloned())
+                .collect();
             world.on_read(keys, &found);
             Ok(found)
         })
@@ -48,7 +51,10 @@ impl Documents for Seam {
                 return Err(Error::Storage(busy()));
             }
             let from = world.documents.range(prefix.to_owned()..);
-            Ok(from.map(|(key, _)| key.clone()).take_while(|k| k.starts_with(prefix)).collect())
+            Ok(from
+                .map(|(key, _)| key.clone())
+                .take_while(|k| k.starts_with(prefix))
+                .collect())
         })
         .await
     }

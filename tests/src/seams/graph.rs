@@ -22,7 +22,11 @@ impl Graph for Seam {
             for batch in &batches {
                 insert(world, batch);
             }
-            if fault == Some(Fault::ReplyLost) { Err(Error::Storage(busy())) } else { Ok(()) }
+            if fault == Some(Fault::ReplyLost) {
+                Err(Error::Storage(busy()))
+            } else {
+                Ok(())
+            }
         })
         .await
     }
@@ -33,13 +37,19 @@ impl Graph for Seam {
         bindings: &[(&str, Term)],
         _: QueryOptions,
     ) -> Result<Answer, Error> {
-        let about: Vec<&str> = bindings.iter().map(|(_, term)| term.value.as_str()).collect();
-        self.act(Effect::new(Verb::Query, about.join(", ")), |world, fault| {
-            if fault == Some(Fault::Refused) {
-                return Err(Error::Storage(busy()));
-            }
-            Ok(query(world, sparql, bindings))
-        })
+        let about: Vec<&str> = bindings
+            .iter()
+            .map(|(_, term)| term.value.as_str())
+            .collect();
+        self.act(
+            Effect::new(Verb::Query, about.join(", ")),
+            |world, fault| {
+                if fault == Some(Fault::Refused) {
+                    return Err(Error::Storage(busy()));
+                }
+                Ok(query(world, sparql, bindings))
+            },
+        )
         .await
     }
 }
@@ -56,8 +66,16 @@ fn insert(world: &mut World, batch: &Batch) {
 /// Provenance has no blank nodes and no triple terms.
 fn quad(triple: &Triple) -> Option<Quad> {
     let node = |iri: &str| NamedNode::new_unchecked(iri);
-    let graph = triple.g.as_deref().map_or(GraphName::DefaultGraph, |g| node(g).into());
-    Some(Quad::new(node(&triple.s.iri), node(&triple.p.iri), rdf(&triple.o)?, graph))
+    let graph = triple
+        .g
+        .as_deref()
+        .map_or(GraphName::DefaultGraph, |g| node(g).into());
+    Some(Quad::new(
+        node(&triple.s.iri),
+        node(&triple.p.iri),
+        rdf(&triple.o)?,
+        graph,
+    ))
 }
 
 fn rdf(term: &Term) -> Option<RdfTerm> {
@@ -75,17 +93,39 @@ fn rdf(term: &Term) -> Option<RdfTerm> {
 }
 
 fn query(world: &World, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
-    let bound = bindings.iter().fold(sparql.to_owned(), |text, (name, term)| {
-        put_in(&text, name, &rdf(term).expect("a term that can be bound").to_string())
-    });
-    let mut prepared = SparqlEvaluator::new().parse_query(&bound).expect("shipped queries parse");
+    let bound = bindings
+        .iter()
+        .fold(sparql.to_owned(), |text, (name, term)| {
+            put_in(
+                &text,
+                name,
+                &rdf(term).expect("a term that can be bound").to_string(),
+            )
+        });
+    let mut prepared = SparqlEvaluator::new()
+        .parse_query(&bound)
+        .expect("shipped queries parse");
     prepared.dataset_mut().set_default_graph_as_union();
-    match prepared.on_store(&world.graph).execute().expect("shipped queries run") {
+    match prepared
+        .on_store(&world.graph)
+        .execute()
+        .expect("shipped queries run")
+    {
         QueryResults::Boolean(value) => Answer::Boolean(value),
         QueryResults::Solutions(found) => {
-            let variables = found.variables().iter().map(|v| v.as_str().to_owned()).collect();
+            let variables = found
+                .variables()
+                .iter()
+                .map(|v| v.as_str().to_owned())
+                .collect();
             let rows = found
-                .map(|row| row.expect("a row").values().iter().map(|v| v.as_ref().map(wire)).collect())
+                .map(|row| {
+                    row.expect("a row")
+                        .values()
+                        .iter()
+                        .map(|v| v.as_ref().map(wire))
+                        .collect()
+                })
                 .collect();
             Answer::Solutions(Solutions { variables, rows })
         }

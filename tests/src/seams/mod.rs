@@ -26,11 +26,20 @@ pub struct Seam {
 
 impl Seam {
     pub fn new(shared: &Shared) -> Self {
-        Self { shared: shared.clone() }
+        Self {
+            shared: shared.clone(),
+        }
     }
 
     pub(crate) async fn pause(&self, when: When, effect: &Effect) {
-        Pause::new(&self.shared, Point { when, effect: effect.clone() }).await;
+        Pause::new(
+            &self.shared,
+            Point {
+                when,
+                effect: effect.clone(),
+            },
+        )
+        .await;
     }
 
     /// A call whose effect happens at one instant.

@@ -3,16 +3,17 @@
 use super::{Seam, script};
 use crate::effect::{Effect, Fault, Verb, When};
 use crate::scenario::{Trouble, named_in};
-use agentfleet_models::{
-    Capabilities, ChatModel, Error, ModelReply, ModelRequest, TextSink,
-};
+use agentfleet_models::{Capabilities, ChatModel, Error, ModelReply, ModelRequest, TextSink};
 use agentfleet_schema::records::Usage;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
 fn failure(message: &str, retry_after: Option<Duration>) -> Error {
-    Error::Scripted { message: message.to_owned(), retry_after }
+    Error::Scripted {
+        message: message.to_owned(),
+        retry_after,
+    }
 }
 
 #[async_trait]
@@ -22,20 +23,29 @@ impl ChatModel for Seam {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { native_tools: false, reasons: true }
+        Capabilities {
+            native_tools: false,
+            reasons: true,
+        }
     }
 
     async fn chat(&self, request: ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {
         let question = request.inputs["question"].as_str().unwrap_or_default();
         let name = named_in(question).unwrap_or_default().to_owned();
-        let effect = Effect::new(Verb::Chat, format!("{} [{name}]", request.operation.as_str()));
+        let effect = Effect::new(
+            Verb::Chat,
+            format!("{} [{name}]", request.operation.as_str()),
+        );
         self.pause(When::Before, &effect).await;
         let (fault, scenario, variation) = self.shared.with(|world| {
             let fault = world.strike(&effect);
             world.log(&effect, fault);
             world.on_start(&effect);
             world.on_chat(request.operation);
-            let asked = world.asked.entry(script::same(&name, &request)).or_default();
+            let asked = world
+                .asked
+                .entry(script::same(&name, &request))
+                .or_default();
             let before = *asked;
             *asked += 1;
             let scenario = Arc::clone(&world.scenario);
@@ -57,7 +67,10 @@ impl ChatModel for Seam {
             }
             (Trouble::Unavailable, _) | (_, Some(Fault::Refused)) => {
                 self.pause(When::After, &effect).await;
-                return Err(failure("the model is overloaded", Some(Duration::from_secs(2))));
+                return Err(failure(
+                    "the model is overloaded",
+                    Some(Duration::from_secs(2)),
+                ));
             }
             (Trouble::None | Trouble::Poison | Trouble::Deadly, _) => {}
         }
@@ -71,7 +84,11 @@ impl ChatModel for Seam {
         self.pause(When::After, &effect).await;
         Ok(ModelReply {
             text,
-            usage: Usage { input_tokens: 7, output_tokens: 5, cost: 0.0 },
+            usage: Usage {
+                input_tokens: 7,
+                output_tokens: 5,
+                cost: 0.0,
+            },
             model: "simulated".to_owned(),
             ..ModelReply::default()
         })

@@ -8,12 +8,19 @@ use serde_json::{Value, json};
 
 /// Equal for two attempts at the same step.
 pub fn same(name: &str, request: &ModelRequest) -> String {
-    format!("{name} {} {} {}", request.operation.as_str(), done(request), rounds_left(request))
+    format!(
+        "{name} {} {} {}",
+        request.operation.as_str(),
+        done(request),
+        rounds_left(request)
+    )
 }
 
 /// Iterations in the history.
 fn done(request: &ModelRequest) -> usize {
-    let history = request.inputs["history"].as_array().map_or(&[][..], Vec::as_slice);
+    let history = request.inputs["history"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
     let is_iteration =
         |step: &&Value| !matches!(step["action"].as_str(), Some("decompose" | "aggregate"));
     history.iter().filter(is_iteration).count()
@@ -26,7 +33,11 @@ fn rounds_left(request: &ModelRequest) -> u64 {
 /// The reply. `variation` is 0 unless an earlier attempt at the same step was answered, and the
 /// model is one that does not say the same twice.
 pub fn reply(scenario: &Scenario, name: &str, request: &ModelRequest, variation: u32) -> String {
-    let kind = scenario.works.get(name).map(|work| work.kind.clone()).unwrap_or_default();
+    let kind = scenario
+        .works
+        .get(name)
+        .map(|work| work.kind.clone())
+        .unwrap_or_default();
     match request.operation {
         Operation::ClassifyTaskType => {
             let choice = match scenario.policy {
@@ -50,7 +61,10 @@ pub fn reply(scenario: &Scenario, name: &str, request: &ModelRequest, variation:
         }
         Operation::Review => {
             let round = u64::from(scenario.max_rounds).saturating_sub(rounds_left(request));
-            let next = rounds(&kind).get(round as usize).cloned().unwrap_or_default();
+            let next = rounds(&kind)
+                .get(round as usize)
+                .cloned()
+                .unwrap_or_default();
             if next.is_empty() || variation % 2 == 1 {
                 json!({"decision": "answer", "signal": "s", "rationale": "r"}).to_string()
             } else {
@@ -102,16 +116,16 @@ fn react(name: &str, kind: &Kind, done: usize, variation: u32) -> String {
     };
     let thought = format!("Thought: step {done} of {name}, wording {variation}\n");
     let finish = || format!("{thought}Final Answer: the answer of {name}, wording {variation}");
-    let Some(planned) = uses.get(done) else { return finish() };
+    let Some(planned) = uses.get(done) else {
+        return finish();
+    };
     // Two calls in a row are equal, so that an equal call is met where the first's end is unknown.
     let item = if variation == 0 {
         format!("{name}-{}", done / 2)
     } else {
         format!("{name}-{done}-{variation}")
     };
-    let call = |tool: &str| {
-        format!("{thought}Action: {tool}\nArgs: {}", json!({"item": item}))
-    };
+    let call = |tool: &str| format!("{thought}Action: {tool}\nArgs: {}", json!({"item": item}));
     match (variation % 4, planned) {
         // Another attempt may see no need for a call at all.
         (2, _) => finish(),

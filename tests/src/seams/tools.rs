@@ -52,7 +52,10 @@ impl Tools for Seam {
                 is_error: true,
                 ..ToolResult::default()
             }),
-            _ => Ok(ToolResult { content, ..ToolResult::default() }),
+            _ => Ok(ToolResult {
+                content,
+                ..ToolResult::default()
+            }),
         }
     }
 }

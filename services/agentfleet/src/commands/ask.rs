@@ -22,7 +22,14 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
     store.prepare(settings).await?;
     let library = super::library::open(&store, settings).await?;
     let collection = CollectionName::from(dossier::COLLECTION);
-    library.load_memory("dossier", dossier::files(), &LoadOptions::new(collection), &|_| {}).await?;
+    library
+        .load_memory(
+            "dossier",
+            dossier::files(),
+            &LoadOptions::new(collection),
+            &|_| {},
+        )
+        .await?;
     if !demo.output.json {
         eprintln!(
             "The dossier of the fictional Company X is loaded (collection `{}`).\nAsking: {EXAMPLE}\n",
@@ -39,7 +46,7 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
     let id = uuid::Uuid::new_v4().to_string();
     let session = answer(&store, settings, ui, request, &id, demo.output.json).await?;
     if !demo.output.json {
-        println!(
+        outln!(
             "\nThe trace, as a picture:\n  agentfleet trace {session} --format svg > trace.svg\n\
              A question of your own about your own folder:\n  \
              agentfleet load PATH --collection mine\n  \
@@ -73,20 +80,28 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         conversation_id: ask.conversation.clone().unwrap_or_default().into(),
         user: ask.user.clone().unwrap_or_default(),
         streaming: true,
-        limits: RunLimits { max_tokens: ask.max_tokens, ..RunLimits::default() },
+        limits: RunLimits {
+            max_tokens: ask.max_tokens,
+            ..RunLimits::default()
+        },
         ..AgentRequest::default()
     };
-    let id = ask.id.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+    let id = ask
+        .id
+        .clone()
+        .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
     if ask.detach {
         let session = submit(&store.broker, request, &id, &[]).await?;
         if ask.output.json {
             return ui::json(&serde_json::json!({"session_id": session}));
         }
-        println!("{session}");
+        outln!("{session}");
         eprintln!("Watch it with: agentfleet attach {session}");
         return Ok(());
     }
-    answer(&store, settings, ui, request, &id, ask.output.json).await.map(drop)
+    answer(&store, settings, ui, request, &id, ask.output.json)
+        .await
+        .map(drop)
 }
 
 /// Publishes a request and watches it to its end, with a fleet of our own where none runs.
@@ -120,8 +135,7 @@ pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Resul
         Err(failure) => return Err(failure.clone()),
     };
     let keeper = Keeper::start(&store, settings).await?;
-    let ended =
-        super::watch::watch(&store, &root, ui, attach.output.json, keeper.receiver()).await;
+    let ended = super::watch::watch(&store, &root, ui, attach.output.json, keeper.receiver()).await;
     keeper.stop().await;
     ended
 }
@@ -139,7 +153,10 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
     }
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let by = std::env::var("USER").unwrap_or_default();
-    let ended = engine.endings().end(&session, Termination::Cancelled, "cancelled", &by).await?;
+    let ended = engine
+        .endings()
+        .end(&session, Termination::Cancelled, "cancelled", &by)
+        .await?;
     let says = match ended {
         Ended::Now => "cancelled",
         Ended::Before(_) => "had ended already",
@@ -148,7 +165,7 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
     if named.output.json {
         return ui::json(&serde_json::json!({"session_id": session, "result": says}));
     }
-    println!("{session} {says}");
+    outln!("{session} {says}");
     match ended {
         Ended::Before(_) => Err(Failure::new(Exit::Failed, "nothing to cancel")),
         Ended::Now | Ended::Unknown => Ok(()),

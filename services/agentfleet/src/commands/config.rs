@@ -20,14 +20,21 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             if output.json {
                 return ui::json(&items);
             }
-            ui.table(&["TYPE", "KEY", "VERSION", "BY", "SINCE"], items.iter().map(row).collect());
+            ui.table(
+                &["TYPE", "KEY", "VERSION", "BY", "SINCE"],
+                items.iter().map(row).collect(),
+            );
             Ok(())
         }
         Config::Get { item_type, key } => match config.get(&item_type, &key).await? {
             Some(version) => ui::json(&version.item.value),
             None => Err(missing(config, &item_type, &key).await?),
         },
-        Config::History { item_type, key, output } => {
+        Config::History {
+            item_type,
+            key,
+            output,
+        } => {
             let history = config.history(&item_type, &key).await?;
             if history.is_empty() {
                 return Err(missing(config, &item_type, &key).await?);
@@ -50,20 +57,32 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             ui.table(&["VERSION", "WHAT", "BY", "AT"], rows);
             Ok(())
         }
-        Config::Put { item_type, key, file } => {
+        Config::Put {
+            item_type,
+            key,
+            file,
+        } => {
             let text = read(&file)?;
             let value = serde_json::from_str(&text).map_err(|error| {
                 Failure::usage(format!("`{}` is not JSON: {error}", file.display()))
             })?;
-            let version =
-                config.put(vec![Item { item_type, key, value }], &author()).await?;
-            println!("version {version}");
+            let version = config
+                .put(
+                    vec![Item {
+                        item_type,
+                        key,
+                        value,
+                    }],
+                    &author(),
+                )
+                .await?;
+            outln!("version {version}");
             Ok(())
         }
         Config::Delete { item_type, key } => {
             match config.delete(&item_type, &key, &author()).await? {
                 Some(version) => {
-                    println!("version {version}");
+                    outln!("version {version}");
                     Ok(())
                 }
                 None => Err(missing(config, &item_type, &key).await?),
@@ -75,7 +94,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
                 None => seed::embedded()?,
             };
             let report = seed::seed(config, items).await?;
-            println!("{report}");
+            outln!("{report}");
             Ok(())
         }
     }
@@ -104,7 +123,10 @@ fn read(file: &Path) -> Result<String, Failure> {
 
 /// Who changes the config from here.
 fn author() -> String {
-    std::env::var("USER").ok().filter(|user| !user.is_empty()).unwrap_or_else(|| "cli".to_owned())
+    std::env::var("USER")
+        .ok()
+        .filter(|user| !user.is_empty())
+        .unwrap_or_else(|| "cli".to_owned())
 }
 
 async fn missing(
@@ -118,7 +140,10 @@ async fn missing(
         .into_iter()
         .map(|version| format!("`{}`", version.item.key))
         .collect();
-    let failure = Failure::new(Exit::NotFound, format!("there is no `{item_type}` item `{key}`"));
+    let failure = Failure::new(
+        Exit::NotFound,
+        format!("there is no `{item_type}` item `{key}`"),
+    );
     Ok(if keys.is_empty() {
         failure.hint("`agentfleet config list` shows what there is")
     } else {

@@ -23,7 +23,7 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
                 return ui::json(&parked);
             }
             if parked.is_empty() {
-                println!("No parked message.");
+                outln!("No parked message.");
                 return Ok(());
             }
             let rows = parked
@@ -43,7 +43,10 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
             Ok(())
         }
         Dlq::Show { id } => ui::json(&one(&store, &id).await?),
-        Dlq::Redrive { ids, all: everything } => {
+        Dlq::Redrive {
+            ids,
+            all: everything,
+        } => {
             let parked = if everything {
                 all(&store).await?
             } else {
@@ -75,10 +78,11 @@ async fn all(store: &Store) -> Result<Vec<ParkedRecord>, Failure> {
 
 async fn one(store: &Store, id: &str) -> Result<ParkedRecord, Failure> {
     let body = store.documents.get(&keys::parked(id)).await?;
-    body.and_then(|body| serde_json::from_slice(&body).ok()).ok_or_else(|| {
-        Failure::not_found(format!("there is no parked message `{id}`"))
-            .hint("`agentfleet dlq list` shows what there is")
-    })
+    body.and_then(|body| serde_json::from_slice(&body).ok())
+        .ok_or_else(|| {
+            Failure::not_found(format!("there is no parked message `{id}`"))
+                .hint("`agentfleet dlq list` shows what there is")
+        })
 }
 
 /// Publishes a parked message again and forgets it. The step it asked for has ended, so a request
@@ -92,7 +96,10 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
     }
     if parked.topic == topics::AGENT_REQUEST.as_str() {
         let mut request: AgentRequest = serde_json::from_str(&parked.body).map_err(|error| {
-            Failure::usage(format!("message `{}` is still no `AgentRequest`: {error}", parked.id))
+            Failure::usage(format!(
+                "message `{}` is still no `AgentRequest`: {error}",
+                parked.id
+            ))
         })?;
         if request.is_subagent() {
             return Err(Failure::usage(format!(
@@ -112,9 +119,13 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
             request.task_type.clear();
             request.framing.clear();
         }
-        let id = parked.properties.get(topics::property::ID).cloned().unwrap_or_default();
+        let id = parked
+            .properties
+            .get(topics::property::ID)
+            .cloned()
+            .unwrap_or_default();
         submit(&store.broker, request, &id, &[]).await?;
-        println!("{} is asked again as session {session}", parked.id);
+        outln!("{} is asked again as session {session}", parked.id);
     } else {
         store
             .broker
@@ -126,7 +137,7 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
                 durability: Durability::Durable,
             }])
             .await?;
-        println!("{} was published again to {}", parked.id, parked.topic);
+        outln!("{} was published again to {}", parked.id, parked.topic);
     }
     store.documents.delete(&[keys::parked(&parked.id)]).await?;
     Ok(())

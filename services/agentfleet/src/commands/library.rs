@@ -22,17 +22,22 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
     let progress = |progress: &Progress| {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes_done);
-        bar.set_message(format!("{}/{} files", progress.files_done, progress.files_total));
+        bar.set_message(format!(
+            "{}/{} files",
+            progress.files_done, progress.files_total
+        ));
     };
     let collection = CollectionName::from(load.collection.as_str());
-    let report = library.load(&load.paths, &LoadOptions::new(collection), &progress).await;
+    let report = library
+        .load(&load.paths, &LoadOptions::new(collection), &progress)
+        .await;
     bar.finish_and_clear();
     let report = report?;
     if load.output.json {
         return ui::json(&report);
     }
     print(&report);
-    println!(
+    outln!(
         "\nAsk about it:\n  agentfleet ask \"...\" --collection {}",
         ui::shell_word(&report.collection)
     );
@@ -45,9 +50,8 @@ pub(crate) async fn open(store: &Store, settings: &Settings) -> Result<Library, 
 }
 
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template(
-        "{spinner} {msg} [{wide_bar}] {bytes}/{total_bytes} {eta}",
-    );
+    let style =
+        ProgressStyle::with_template("{spinner} {msg} [{wide_bar}] {bytes}/{total_bytes} {eta}");
     let bar = ProgressBar::new(0);
     match style {
         Ok(style) => bar.with_style(style),
@@ -56,7 +60,7 @@ fn bar() -> ProgressBar {
 }
 
 fn print(report: &LoadReport) {
-    println!(
+    outln!(
         "Collection `{}`: {} loaded, {} replaced, {} unchanged; {} passages, {} entities, {} statements.",
         report.collection,
         report.loaded,
@@ -67,12 +71,15 @@ fn print(report: &LoadReport) {
         report.triples
     );
     if !report.skipped.is_empty() {
-        println!("Skipped {}:", report.skipped.len());
+        outln!("Skipped {}:", report.skipped.len());
         for skipped in report.skipped.iter().take(LISTED) {
-            println!("  {}: {}", skipped.path, skipped.reason);
+            outln!("  {}: {}", skipped.path, skipped.reason);
         }
         if report.skipped.len() > LISTED {
-            println!("  and {} more (`--json` lists all)", report.skipped.len() - LISTED);
+            outln!(
+                "  and {} more (`--json` lists all)",
+                report.skipped.len() - LISTED
+            );
         }
     }
 }
@@ -83,18 +90,24 @@ pub(crate) async fn document(document: Document, settings: &Settings) -> Result<
     let documents = &store.documents;
     for candidate in [uri.clone(), agentfleet_schema::uris::document_of(uri)] {
         if let Some(body) = documents.get(&keys::document(&candidate)).await? {
-            println!("{}", String::from_utf8_lossy(&body));
+            outln!("{}", String::from_utf8_lossy(&body));
             return Ok(());
         }
     }
-    let parent = uri.rsplit_once('/').map_or(uri.as_str(), |(parent, _)| parent);
+    let parent = uri
+        .rsplit_once('/')
+        .map_or(uri.as_str(), |(parent, _)| parent);
     let near = documents.list(&keys::document(parent)).await?;
     let failure = Failure::not_found(format!("there is no document `{uri}`"));
     Err(match near.first() {
         Some(key) => failure.hint(format!(
             "there is `{}`{}",
             key.trim_start_matches("documents/"),
-            if near.len() > 1 { format!(" and {} more below `{parent}`", near.len() - 1) } else { String::new() }
+            if near.len() > 1 {
+                format!(" and {} more below `{parent}`", near.len() - 1)
+            } else {
+                String::new()
+            }
         )),
         None => failure.hint("`agentfleet trace SESSION` names the documents of a run"),
     })

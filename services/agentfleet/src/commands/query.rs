@@ -25,26 +25,37 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
     };
     let store = Store::open(settings)?;
     let graph = open_graph(&store, settings, &|_, _| {}).await?;
-    let options = QueryOptions { timeout: settings.query_timeout, ..QueryOptions::default() };
-    let answer = graph.query(&text, &[], options).await.map_err(|error| match error {
-        error @ (agentfleet_graph::Error::Syntax { .. }
-        | agentfleet_graph::Error::Update
-        | agentfleet_graph::Error::Service(_)) => Failure::usage(error.to_string()),
-        other => other.into(),
-    })?;
+    let options = QueryOptions {
+        timeout: settings.query_timeout,
+        ..QueryOptions::default()
+    };
+    let answer = graph
+        .query(&text, &[], options)
+        .await
+        .map_err(|error| match error {
+            error @ (agentfleet_graph::Error::Syntax { .. }
+            | agentfleet_graph::Error::Update
+            | agentfleet_graph::Error::Service(_)) => Failure::usage(error.to_string()),
+            other => other.into(),
+        })?;
     match answer {
         Answer::Boolean(yes) => {
             if query.format == RowFormat::Json {
                 return ui::json(&serde_json::json!({"boolean": yes}));
             }
-            println!("{yes}");
+            outln!("{yes}");
             Ok(())
         }
         Answer::Solutions(found) => solutions(&found, query.format, ui),
         Answer::Triples(triples) => {
             for triple in triples {
                 let term = |term: &Term| spelled(term);
-                println!("{} {} {} .", term(&triple.s), term(&triple.p), term(&triple.o));
+                outln!(
+                    "{} {} {} .",
+                    term(&triple.s),
+                    term(&triple.p),
+                    term(&triple.o)
+                );
             }
             Ok(())
         }
@@ -56,17 +67,21 @@ fn solutions(found: &Solutions, format: RowFormat, ui: Ui) -> Result<(), Failure
     let cells: Vec<Vec<String>> = found
         .rows
         .iter()
-        .map(|row| row.iter().map(|cell| cell.as_ref().map(plain).unwrap_or_default()).collect())
+        .map(|row| {
+            row.iter()
+                .map(|cell| cell.as_ref().map(plain).unwrap_or_default())
+                .collect()
+        })
         .collect();
     let format = match format {
         RowFormat::Table => TableFormat::Table,
         RowFormat::Csv => TableFormat::Csv,
         RowFormat::Json => TableFormat::Json,
     };
-    print!("{}", ui::table(&headers, cells).render(format, ui.look()));
+    out!("{}", ui::table(&headers, cells).render(format, ui.look()));
     if format == TableFormat::Table {
         let rows = found.rows.len();
-        println!("({rows} row{})", if rows == 1 { "" } else { "s" });
+        outln!("({rows} row{})", if rows == 1 { "" } else { "s" });
     }
     Ok(())
 }

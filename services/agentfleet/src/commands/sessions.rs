@@ -68,18 +68,30 @@ pub(crate) struct ShownStep {
 pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings)?;
     match command {
-        Sessions::List { collection, conversation, limit, output } => {
+        Sessions::List {
+            collection,
+            conversation,
+            limit,
+            output,
+        } => {
             let listed = list(&store, settings, collection, conversation, limit).await?;
             if output.json {
                 return ui::json(&listed);
             }
             if listed.is_empty() {
-                println!("No run yet. Try `agentfleet demo`.");
+                outln!("No run yet. Try `agentfleet demo`.");
                 return Ok(());
             }
             let rows = listed
                 .into_iter()
-                .map(|run| vec![run.session, run.state, run.started, short(&run.question, 60)])
+                .map(|run| {
+                    vec![
+                        run.session,
+                        run.state,
+                        run.started,
+                        short(&run.question, 60),
+                    ]
+                })
                 .collect();
             ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], rows);
             Ok(())
@@ -89,23 +101,28 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             if output.json {
                 return ui::json(&shown);
             }
-            println!("Session {}  {}  {} tokens", shown.session, shown.state, shown.tokens);
+            outln!(
+                "Session {}  {}  {} tokens",
+                shown.session,
+                shown.state,
+                shown.tokens
+            );
             for step in &shown.steps {
                 let again = if step.attempt > 1 {
                     format!("  (try {})", step.attempt)
                 } else {
                     String::new()
                 };
-                println!("  step {}  {}  {}{again}", step.step, step.at, step.what);
+                outln!("  step {}  {}  {}{again}", step.step, step.at, step.what);
             }
             for subagent in &shown.subagents {
-                println!("  subagent {subagent}");
+                outln!("  subagent {subagent}");
             }
             if let Some(error) = &shown.error {
-                println!("\nError `{}`: {}", error.code, error.message);
+                outln!("\nError `{}`: {}", error.code, error.message);
             }
             if let Some(answer) = &shown.answer {
-                println!("\n{answer}");
+                outln!("\n{answer}");
             }
             Ok(())
         }
@@ -131,14 +148,23 @@ async fn list(
         bindings.push(("wantedConversation", Term::text(conversation)));
     }
     let sparql = format!("{}{limit}", LIST.replace("WANTED", &wanted));
-    let answer = graph.query(&sparql, &bindings, QueryOptions::default()).await?;
-    let Answer::Solutions(found) = answer else { return Ok(Vec::new()) };
-    Ok((0..found.rows.len()).map(|row| listed(&found, row)).collect())
+    let answer = graph
+        .query(&sparql, &bindings, QueryOptions::default())
+        .await?;
+    let Answer::Solutions(found) = answer else {
+        return Ok(Vec::new());
+    };
+    Ok((0..found.rows.len())
+        .map(|row| listed(&found, row))
+        .collect())
 }
 
 fn listed(found: &Solutions, row: usize) -> Listed {
     let text = |name| found.text(row, name).map(str::to_owned);
-    let state = match (text("reason").as_deref(), found.text(row, "partial").is_some()) {
+    let state = match (
+        text("reason").as_deref(),
+        found.text(row, "partial").is_some(),
+    ) {
         (None, _) => "running".to_owned(),
         (Some("final-answer" | "subagents-complete"), false) => "answered".to_owned(),
         (Some("final-answer" | "subagents-complete"), true) => "answered (partial)".to_owned(),
@@ -165,18 +191,25 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
         let wanted = [keys::outcome(session, step), keys::fan_out(session, step)];
         let found = documents.get_many(&wanted).await?;
         let record = found.first().and_then(Option::as_ref);
-        let Some(record) = record.and_then(|body| serde_json::from_slice(body).ok()) else { break };
+        let Some(record) = record.and_then(|body| serde_json::from_slice(body).ok()) else {
+            break;
+        };
         if let Some(body) = found.get(1).and_then(Option::as_ref)
             && let Ok(fan_out) = serde_json::from_slice::<FanOutRecord>(body)
         {
-            let named = fan_out.children.iter().map(|child| format!("{}  {}", child.session, child.goal));
+            let named = fan_out
+                .children
+                .iter()
+                .map(|child| format!("{}  {}", child.session, child.goal));
             subagents.extend(named);
         }
         records.push(record);
     }
     let Some(last) = records.last() else {
-        return Err(Failure::not_found(format!("there is no session `{session}`"))
-            .hint("`agentfleet sessions list` shows the runs"));
+        return Err(
+            Failure::not_found(format!("there is no session `{session}`"))
+                .hint("`agentfleet sessions list` shows the runs"),
+        );
     };
     let mut answer = None;
     if last.outcome.is_terminal() {

@@ -15,8 +15,11 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
     let store = Store::open(settings)?;
     let graph = open_graph(&store, settings, &|_, _| {}).await?;
     let trace = of(&graph, &args.id).await?.ok_or_else(|| {
-        Failure::not_found(format!("the graph knows no session or correlation `{}`", args.id))
-            .hint("`agentfleet sessions list` shows the runs")
+        Failure::not_found(format!(
+            "the graph knows no session or correlation `{}`",
+            args.id
+        ))
+        .hint("`agentfleet sessions list` shows the runs")
     })?;
     let texts = texts(&store, &trace).await?;
     let format = match args.format {
@@ -28,18 +31,24 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         TraceFormat::ProvJson => Format::ProvJson,
     };
     let drawn = trace.render(format, ui.look(), &|uri| texts.get(uri).cloned());
-    println!("{}", drawn.trim_end());
+    outln!("{}", drawn.trim_end());
     Ok(())
 }
 
 /// The trace of the whole tree that an id belongs to.
 pub(crate) async fn of(graph: &EmbeddedGraph, id: &str) -> Result<Option<Trace>, Failure> {
     let roots = queries::roots_of(id);
-    let found = graph.query(&roots.sparql, &roots.bindings, QueryOptions::default()).await?;
-    let Answer::Solutions(found) = found else { return Ok(None) };
+    let found = graph
+        .query(&roots.sparql, &roots.bindings, QueryOptions::default())
+        .await?;
+    let Answer::Solutions(found) = found else {
+        return Ok(None);
+    };
     let mut triples: Vec<Triple> = Vec::new();
     for row in 0..found.rows.len() {
-        let Some(root) = found.text(row, "root") else { continue };
+        let Some(root) = found.text(row, "root") else {
+            continue;
+        };
         let tree = queries::tree(&SessionId::from(root));
         let options = QueryOptions::default();
         if let Answer::Triples(more) = graph.query(&tree.sparql, &tree.bindings, options).await? {

@@ -5,7 +5,9 @@ use crate::error::{Exit, Failure};
 use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store};
 use crate::settings::Settings;
 use agentfleet_aggregator::{Ended, Endings};
-use agentfleet_gateway::{Cancel, Cancelled, Check, Failure as Lent, Gateway, Options, Parts, Status};
+use agentfleet_gateway::{
+    Cancel, Cancelled, Check, Failure as Lent, Gateway, Options, Parts, Status,
+};
 use agentfleet_schema::SessionId;
 use agentfleet_schema::records::Termination;
 use async_trait::async_trait;
@@ -50,11 +52,17 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     let address = gateway.address();
     let serving = tokio::spawn(gateway.run());
     if up.output.json {
-        println!("{}", serde_json::json!({"url": format!("http://{address}")}));
+        outln!(
+            "{}",
+            serde_json::json!({"url": format!("http://{address}")})
+        );
     } else {
-        println!("Serving on http://{address} with data in {}", settings.data.display());
-        println!("{}", engine.model.reason);
-        println!("Ask with `agentfleet ask \"...\"`, or POST to /requests. Ctrl-C drains and stops.");
+        outln!(
+            "Serving on http://{address} with data in {}",
+            settings.data.display()
+        );
+        outln!("{}", engine.model.reason);
+        outln!("Ask with `agentfleet ask \"...\"`, or POST to /requests. Ctrl-C drains and stops.");
     }
     let upkeep = tokio::spawn(upkeep(engine.clone(), stop.clone()));
     let stopped = stopped().await;
@@ -76,7 +84,7 @@ pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failur
     store.prepare(settings).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let fleet = Fleet::start(&engine, settings, roles)?;
-    println!("Working on {}", settings.data.display());
+    outln!("Working on {}", settings.data.display());
     let stopped = stopped().await;
     fleet.drain().await;
     stopped
@@ -113,7 +121,9 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
     Ok(Options {
         listen,
         query_timeout: settings.query_timeout,
-        max_query_timeout: settings.query_timeout.max(Options::default().max_query_timeout),
+        max_query_timeout: settings
+            .query_timeout
+            .max(Options::default().max_query_timeout),
         grace: settings.grace,
         ..Options::default()
     })
@@ -139,7 +149,10 @@ struct Canceller(Endings);
 #[async_trait]
 impl Cancel for Canceller {
     async fn cancel(&self, session: &SessionId, by: &str) -> Result<Cancelled, Lent> {
-        let ended = self.0.end(session, Termination::Cancelled, "cancelled", by).await?;
+        let ended = self
+            .0
+            .end(session, Termination::Cancelled, "cancelled", by)
+            .await?;
         Ok(match ended {
             Ended::Now => Cancelled::Now,
             Ended::Before(_) => Cancelled::AlreadyEnded,

@@ -33,20 +33,31 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
             }
         }
     }
-    let verb = if purge.dry_run { "would be deleted" } else { "deleted" };
-    println!("{erased} runs {verb}.");
+    let verb = if purge.dry_run {
+        "would be deleted"
+    } else {
+        "deleted"
+    };
+    outln!("{erased} runs {verb}.");
     for root in &running {
-        println!("{root} has not ended: `agentfleet cancel {root}` first.");
+        outln!("{root} has not ended: `agentfleet cancel {root}` first.");
     }
     if let Some(collection) = &purge.collection {
         let name = CollectionName::from(collection.as_str());
         if purge.dry_run {
-            let documents = engine.library.documents(&name, usize::MAX >> 1).await?.len();
-            println!("{documents} documents of collection `{collection}` would be deleted.");
+            let documents = engine
+                .library
+                .documents(&name, usize::MAX >> 1)
+                .await?
+                .len();
+            outln!("{documents} documents of collection `{collection}` would be deleted.");
         } else {
             let removed = engine.library.remove_collection(&name).await?;
-            engine.graph.erase(EraseBy::Collection(collection.clone())).await?;
-            println!("{removed} documents of collection `{collection}` deleted.");
+            engine
+                .graph
+                .erase(EraseBy::Collection(collection.clone()))
+                .await?;
+            outln!("{removed} documents of collection `{collection}` deleted.");
         }
     }
     if running.is_empty() || purge.session.is_none() {
@@ -67,7 +78,10 @@ async fn settle(engine: &Engine, settings: &Settings) -> Result<(), Failure> {
     loop {
         changes.mark_unchanged();
         let waiting = engine.store.broker.backlog().await?;
-        if !waiting.iter().any(|(name, count)| name.ends_with("/graph-writer") && *count > 0) {
+        if !waiting
+            .iter()
+            .any(|(name, count)| name.ends_with("/graph-writer") && *count > 0)
+        {
             break;
         }
         if changes.changed().await.is_err() {
@@ -85,8 +99,10 @@ async fn wanted(engine: &Engine, purge: &Purge) -> Result<Vec<SessionId>, Failur
         let body = engine.store.documents.get(&key).await?;
         let record: Option<StepRecord> = body.and_then(|body| serde_json::from_slice(&body).ok());
         let Some(record) = record else {
-            return Err(Failure::not_found(format!("there is no session `{session}`"))
-                .hint("`agentfleet sessions list` shows the runs"));
+            return Err(
+                Failure::not_found(format!("there is no session `{session}`"))
+                    .hint("`agentfleet sessions list` shows the runs"),
+            );
         };
         if record.root != session {
             return Err(Failure::usage(format!(
@@ -97,26 +113,45 @@ async fn wanted(engine: &Engine, purge: &Purge) -> Result<Vec<SessionId>, Failur
         return Ok(vec![session]);
     }
     let (condition, bindings) = if let Some(conversation) = &purge.conversation {
-        ("?session tg:conversationId ?wanted .", vec![("wanted", Term::text(conversation))])
+        (
+            "?session tg:conversationId ?wanted .",
+            vec![("wanted", Term::text(conversation))],
+        )
     } else if let Some(collection) = &purge.collection {
-        ("?session tg:collection ?wanted .", vec![("wanted", Term::text(collection))])
+        (
+            "?session tg:collection ?wanted .",
+            vec![("wanted", Term::text(collection))],
+        )
     } else {
         let text = purge.older_than.as_deref().unwrap_or_default();
         let age = humantime::parse_duration(text).map_err(|_| {
-            Failure::usage(format!("`--older-than` is `{text}`, expected a time such as `30d`"))
+            Failure::usage(format!(
+                "`--older-than` is `{text}`, expected a time such as `30d`"
+            ))
         })?;
         let before = engine.host.now() - age.as_millis() as i64;
         let instant = agentfleet_core::provenance::date_time(before);
         let term = Term::typed(instant, agentfleet_schema::vocabulary::xsd::DATE_TIME);
-        ("?session prov:endedAtTime ?ended . FILTER(?ended < ?wanted)", vec![("wanted", term)])
+        (
+            "?session prov:endedAtTime ?ended . FILTER(?ended < ?wanted)",
+            vec![("wanted", term)],
+        )
     };
     let sparql = format!(
         "SELECT DISTINCT ?id WHERE {{ ?session a tg:AgentQuestion ; tg:rootSessionId ?id . \
          FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }} {condition} }}"
     );
-    let answer = engine.graph.query(&sparql, &bindings, QueryOptions::default()).await?;
-    let Answer::Solutions(found) = answer else { return Ok(Vec::new()) };
-    Ok((0..found.rows.len()).filter_map(|row| found.text(row, "id")).map(SessionId::from).collect())
+    let answer = engine
+        .graph
+        .query(&sparql, &bindings, QueryOptions::default())
+        .await?;
+    let Answer::Solutions(found) = answer else {
+        return Ok(Vec::new());
+    };
+    Ok((0..found.rows.len())
+        .filter_map(|row| found.text(row, "id"))
+        .map(SessionId::from)
+        .collect())
 }
 
 async fn ended(store: &Store, root: &SessionId) -> Result<bool, Failure> {
@@ -138,7 +173,10 @@ async fn erase(engine: &Engine, root: &SessionId) -> Result<(), Failure> {
     let mut sessions = BTreeSet::from([root.clone()]);
     let mut open = vec![root.clone()];
     while let Some(session) = open.pop() {
-        for key in documents.list(&format!("sessions/{session}/steps/")).await? {
+        for key in documents
+            .list(&format!("sessions/{session}/steps/"))
+            .await?
+        {
             if !key.ends_with("/fanout") {
                 continue;
             }
@@ -156,11 +194,17 @@ async fn erase(engine: &Engine, root: &SessionId) -> Result<(), Failure> {
     }
     documents.create(&keys::tombstone(root), Vec::new()).await?;
     for session in &sessions {
-        documents.delete_prefix(&format!("sessions/{session}/")).await?;
-        documents.delete_prefix(&keys::document(&format!("{}/", uris::session(session)))).await?;
+        documents
+            .delete_prefix(&format!("sessions/{session}/"))
+            .await?;
+        documents
+            .delete_prefix(&keys::document(&format!("{}/", uris::session(session))))
+            .await?;
     }
     documents.delete(&[keys::closed(root)]).await?;
-    documents.delete_prefix(&format!("trees/{root}/unknown/")).await?;
+    documents
+        .delete_prefix(&format!("trees/{root}/unknown/"))
+        .await?;
     engine.store.broker.forget(root.as_str()).await?;
     engine.graph.erase(EraseBy::Root(root.to_string())).await?;
     Ok(())
@@ -171,15 +215,25 @@ pub(crate) fn backup(backup: &Backup, settings: &Settings) -> Result<(), Failure
     let bar = ProgressBar::new(0);
     database.backup(&backup.file, |progress| show(&bar, progress))?;
     bar.finish_and_clear();
-    println!("{} holds a consistent copy of {}.", backup.file.display(), settings.data.display());
+    outln!(
+        "{} holds a consistent copy of {}.",
+        backup.file.display(),
+        settings.data.display()
+    );
     Ok(())
 }
 
 pub(crate) fn restore(restore: &Restore, settings: &Settings) -> Result<(), Failure> {
     let bar = ProgressBar::new(0);
-    Database::restore(&restore.file, &settings.data, |progress| show(&bar, progress))?;
+    Database::restore(&restore.file, &settings.data, |progress| {
+        show(&bar, progress);
+    })?;
     bar.finish_and_clear();
-    println!("{} was restored into {}.", restore.file.display(), settings.data.display());
+    outln!(
+        "{} was restored into {}.",
+        restore.file.display(),
+        settings.data.display()
+    );
     Ok(())
 }
 
@@ -211,7 +265,11 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
         .filter(|(_, source)| **source != crate::settings::Source::Default)
         .map(|(name, source)| format!("{name} ({})", source.as_str()))
         .collect();
-    let set = if set.is_empty() { "all at their defaults".to_owned() } else { set.join(", ") };
+    let set = if set.is_empty() {
+        "all at their defaults".to_owned()
+    } else {
+        set.join(", ")
+    };
     add("settings", Ok(set));
     match Store::open(settings) {
         Err(failure) => add("data directory", Err(failure.to_string())),
@@ -220,27 +278,42 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
             let at = settings.data.display();
             add("data directory", Ok(format!("{at}, {} KiB", size / 1024)));
             let problems = store.database.problems()?;
-            add("database", if problems.is_empty() {
-                Ok("every page and index is sound".to_owned())
-            } else {
-                Err(format!("{}; restore a backup", problems.join("; ")))
-            });
+            add(
+                "database",
+                if problems.is_empty() {
+                    Ok("every page and index is sound".to_owned())
+                } else {
+                    Err(format!("{}; restore a backup", problems.join("; ")))
+                },
+            );
             store.prepare(settings).await?;
             let config = agentfleet_config::ConfigStore::snapshot(&store.config).await?;
-            add("config", Ok(format!(
-                "version {}: {} patterns, {} task types, {} tools, {} prompts",
-                config.version, config.patterns.len(), config.task_types.len(),
-                config.tools.len(), config.prompts.len()
-            )));
+            add(
+                "config",
+                Ok(format!(
+                    "version {}: {} patterns, {} task types, {} tools, {} prompts",
+                    config.version,
+                    config.patterns.len(),
+                    config.task_types.len(),
+                    config.tools.len(),
+                    config.prompts.len()
+                )),
+            );
             match open_graph(&store, settings, &|_, _| {}).await {
                 Err(failure) => add("graph", Err(failure.to_string())),
                 Ok(graph) => {
                     let health = graph.health();
-                    add("graph", if health.level == agentfleet_graph::Level::Fine {
-                        Ok(format!("{} quads of at most {}", health.quads, health.max_quads))
-                    } else {
-                        Err(health.advice)
-                    });
+                    add(
+                        "graph",
+                        if health.level == agentfleet_graph::Level::Fine {
+                            Ok(format!(
+                                "{} quads of at most {}",
+                                health.quads, health.max_quads
+                            ))
+                        } else {
+                            Err(health.advice)
+                        },
+                    );
                 }
             }
             let backlog = store.broker.backlog().await?;
@@ -250,13 +323,23 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
                 .map(|(name, count)| format!("{name} {count}"))
                 .collect();
             let none = "nothing waits".to_owned();
-            add("queue", Ok(if waiting.is_empty() { none } else { waiting.join(", ") }));
+            add(
+                "queue",
+                Ok(if waiting.is_empty() {
+                    none
+                } else {
+                    waiting.join(", ")
+                }),
+            );
             let parked = store.documents.list(&keys::parked("")).await?.len();
-            add("dead letters", if parked == 0 {
-                Ok("none".to_owned())
-            } else {
-                Err(format!("{parked} parked: `agentfleet dlq list`"))
-            });
+            add(
+                "dead letters",
+                if parked == 0 {
+                    Ok("none".to_owned())
+                } else {
+                    Err(format!("{parked} parked: `agentfleet dlq list`"))
+                },
+            );
             let fleet = match FleetLock::try_take(settings)? {
                 Some(_) => "none runs; `ask` starts its own",
                 None => "one runs on this data directory",
@@ -274,12 +357,15 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     } else {
         for finding in &findings {
             let mark = if finding.ok { "ok " } else { "BAD" };
-            println!("{mark}  {:<15} {}", finding.what, finding.says);
+            outln!("{mark}  {:<15} {}", finding.what, finding.says);
         }
     }
     if bad == 0 {
         Ok(())
     } else {
-        Err(Failure::new(Exit::Unavailable, format!("{bad} things need attention")))
+        Err(Failure::new(
+            Exit::Unavailable,
+            format!("{bad} things need attention"),
+        ))
     }
 }

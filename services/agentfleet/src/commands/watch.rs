@@ -9,7 +9,7 @@ use agentfleet_runtime::client::{Event, Follow};
 use agentfleet_schema::{AgentResponse, MessageId, MessageType, SessionId};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::HashMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -22,7 +22,10 @@ pub(crate) async fn watch(
     json: bool,
     mut worker: watch::Receiver<Worker>,
 ) -> Result<(), Failure> {
-    let (broker, documents) = (Arc::new(store.broker.clone()), Arc::new(store.documents.clone()));
+    let (broker, documents) = (
+        Arc::new(store.broker.clone()),
+        Arc::new(store.documents.clone()),
+    );
     let mut follow = Follow::new(broker, documents, session.clone(), 0);
     let mut lanes = (!json).then(|| Lanes::new(session.clone(), ui));
     loop {
@@ -46,11 +49,11 @@ pub(crate) async fn watch(
                 lanes.show(&event);
             } else {
                 let at = store.database.clock().now();
-                println!("{}", agentfleet_console::json::line(&event, at));
+                outln!("{}", agentfleet_console::json::line(&event, at));
             }
             if let Event::End { error, .. } = event {
                 if lanes.is_some() {
-                    println!("\nThe trace of this run:\n  agentfleet trace {session}");
+                    outln!("\nThe trace of this run:\n  agentfleet trace {session}");
                 }
                 return match error {
                     None => Ok(()),
@@ -107,7 +110,12 @@ impl Lanes {
 
     fn show(&mut self, event: &Event) {
         match event {
-            Event::Chunk { session, message_id, kind, text } => {
+            Event::Chunk {
+                session,
+                message_id,
+                kind,
+                text,
+            } => {
                 if *session == self.root && *kind == MessageType::Answer {
                     self.answer_piece(message_id, text);
                 } else if self.live {
@@ -199,9 +207,7 @@ impl Lanes {
                 self.shown = Some((id.clone(), text.len()));
             }
         }
-        print!("{}", self.answer.push(text));
-        // A screen that cannot be written to is no reason to end the run.
-        drop(std::io::stdout().flush());
+        out!("{}", self.answer.push(text));
     }
 
     fn end(&mut self, text: &str, id: &MessageId) {
@@ -209,16 +215,16 @@ impl Lanes {
         match &self.shown {
             Some((shown, length)) if shown == id && text.is_char_boundary(*length) => {
                 let rest = text.get(*length..).unwrap_or_default();
-                print!("{}", self.answer.push(rest));
+                out!("{}", self.answer.push(rest));
             }
             Some(_) => {
-                println!("\n(The worker changed meanwhile; this is the committed answer.)\n");
+                outln!("\n(The worker changed meanwhile; this is the committed answer.)\n");
                 self.answer = MarkdownStream::new(self.ui.look());
-                print!("{}", self.answer.push(text));
+                out!("{}", self.answer.push(text));
             }
-            None => print!("{}", self.answer.push(text)),
+            None => out!("{}", self.answer.push(text)),
         }
-        println!("{}", self.answer.finish());
+        outln!("{}", self.answer.finish());
     }
 
     fn lanes_done(&mut self) {
@@ -226,7 +232,7 @@ impl Lanes {
             lane.finish();
         }
         if !self.lanes.is_empty() {
-            println!();
+            outln!();
         }
         self.lanes.clear();
     }

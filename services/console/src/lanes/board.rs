@@ -1,12 +1,12 @@
 //! The model of the live view: what each event means to the lanes.
 
 use super::lane::{Lane, LaneState};
-use crate::style::{Line, BAD, DIM, NAME, PLAIN, WARN};
+use crate::style::{BAD, DIM, Line, NAME, PLAIN, WARN};
 use crate::text;
 use agentfleet_runtime::client::Event;
 use agentfleet_schema::records::CompletionStatus;
 use agentfleet_schema::{
-    uris, AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId,
+    AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId, uris,
 };
 use std::collections::HashMap;
 
@@ -24,7 +24,10 @@ pub enum News {
     /// The next piece of the answer, as Markdown.
     AnswerText(String),
     /// The run is over. `text` is the whole answer, or says what went wrong.
-    Ended { text: String, error: Option<ErrorBody> },
+    Ended {
+        text: String,
+        error: Option<ErrorBody>,
+    },
 }
 
 /// The lanes of a run.
@@ -49,7 +52,9 @@ impl LaneBoard {
             over: false,
         };
         board.at.insert(root.clone(), 0);
-        board.lanes.push(Lane::new(root, None, question));
+        let mut lane = Lane::new(root, None, question);
+        lane.wakes(now);
+        board.lanes.push(lane);
         board
     }
 
@@ -77,12 +82,19 @@ impl LaneBoard {
             return Vec::new();
         }
         match event {
-            Event::Chunk { session, message_id, kind, text } => {
-                self.chunk(session, message_id, *kind, text, now)
-            }
+            Event::Chunk {
+                session,
+                message_id,
+                kind,
+                text,
+            } => self.chunk(session, message_id, *kind, text, now),
             Event::Message { text, response, .. } => self.message(text, response, now),
             Event::Note(response) => self.note(response, now),
-            Event::End { text, error, response } => self.end(text, error.as_ref(), response, now),
+            Event::End {
+                text,
+                error,
+                response,
+            } => self.end(text, error.as_ref(), response, now),
         }
     }
 
@@ -107,7 +119,7 @@ impl LaneBoard {
                 if !missed {
                     lane.state = LaneState::Answering;
                 }
-                self.goes_on(at, now);
+                self.goes_on(at);
                 if at == 0 {
                     return self.answer_piece(message, text);
                 }
@@ -136,7 +148,9 @@ impl LaneBoard {
         match &mut self.answer {
             Some((known, given)) if known == message => given.push_str(text),
             before => {
-                news.push(News::AnswerBegins { again: before.is_some() });
+                news.push(News::AnswerBegins {
+                    again: before.is_some(),
+                });
                 *before = Some((message.clone(), text.to_owned()));
             }
         }
@@ -180,13 +194,15 @@ impl LaneBoard {
                 lane.says(text);
                 lane.ends(LaneState::Done, now);
                 let late = lane.state == LaneState::Late;
-                self.goes_on(at, now);
+                self.goes_on(at);
+                self.release(at);
                 let words = if late { "late: " } else { "answers: " };
                 return vec![self.happened(at, &format!("{words}{}", text::one_line(text)), PLAIN)];
             }
             MessageType::Error => {
                 lane.says(text);
                 lane.ends(LaneState::Failed(CompletionStatus::Error), now);
+                self.release(at);
                 return vec![self.happened(at, &format!("failed: {text}"), BAD)];
             }
             MessageType::Explain | MessageType::Status | MessageType::Unknown => {}
@@ -215,9 +231,9 @@ impl LaneBoard {
             }
             return vec![self.happened(at, &format!("calls {tool}"), PLAIN)];
         }
-        let fanned_out = content.strip_prefix("Fanned out to ").and_then(|rest| {
-            rest.split_whitespace().next()?.parse::<u32>().ok()
-        });
+        let fanned_out = content
+            .strip_prefix("Fanned out to ")
+            .and_then(|rest| rest.split_whitespace().next()?.parse::<u32>().ok());
         if let (Some(count), Some(step)) = (fanned_out, response.step) {
             // The goals came with the thought before; this makes up for it where that was missed.
             self.subagents(at, step, count.min(10_000), &[], now);
@@ -247,11 +263,16 @@ impl LaneBoard {
             return Vec::new();
         }
         lane.ends(state, now);
+        let words = lane.state.words();
+        self.release(at);
         if was_over {
             return Vec::new();
         }
-        let words = lane.state.words();
-        let style = if status == CompletionStatus::Answered { PLAIN } else { BAD };
+        let style = if status == CompletionStatus::Answered {
+            PLAIN
+        } else {
+            BAD
+        };
         vec![self.happened(at, &words, style)]
     }
 
@@ -262,7 +283,7 @@ impl LaneBoard {
         response: &AgentResponse,
         now: Millis,
     ) -> Vec<News> {
-        self.goes_on(0, now);
+        self.goes_on(0);
         let root = &mut self.lanes[0];
         root.wakes(now);
         let state = if error.is_some() {
@@ -284,12 +305,17 @@ impl LaneBoard {
             match same {
                 Some(length) => news.push(News::AnswerText(text[length..].to_owned())),
                 None => {
-                    news.push(News::AnswerBegins { again: given.is_some() });
+                    news.push(News::AnswerBegins {
+                        again: given.is_some(),
+                    });
                     news.push(News::AnswerText(text.to_owned()));
                 }
             }
         }
-        news.push(News::Ended { text: text.to_owned(), error: error.cloned() });
+        news.push(News::Ended {
+            text: text.to_owned(),
+            error: error.cloned(),
+        });
         news
     }
 
@@ -301,7 +327,7 @@ impl LaneBoard {
             .map(|(goal, number): (&String, u32)| {
                 let goal = text::preview(goal, NEWS);
                 let line = Line::of(&format!("{number} "), NAME).with(&goal, PLAIN);
-                News::Happened(self.stamped(at, &line, now))
+                News::Happened(self.about(at, &line))
             })
             .collect()
     }
@@ -310,16 +336,21 @@ impl LaneBoard {
     fn subagents(&mut self, at: usize, step: u32, count: u32, goals: &[String], now: Millis) {
         // What an earlier round left open has no effect any more.
         let parent = self.lanes[at].session.clone();
-        let children: Vec<SessionId> =
-            (0..count).map(|index| SessionId::child(&parent, step, index)).collect();
+        let children: Vec<SessionId> = (0..count)
+            .map(|index| SessionId::child(&parent, step, index))
+            .collect();
         for lane in &mut self.lanes {
-            let earlier = lane.parent.as_ref() == Some(&parent) && !children.contains(&lane.session);
+            let earlier =
+                lane.parent.as_ref() == Some(&parent) && !children.contains(&lane.session);
             if earlier && !lane.state.is_over() {
                 lane.state = LaneState::Missed;
             }
         }
         for (index, session) in (0_u32..).zip(children) {
-            let goal = goals.get(index as usize).map(String::as_str).unwrap_or_default();
+            let goal = goals
+                .get(index as usize)
+                .map(String::as_str)
+                .unwrap_or_default();
             let place = match self.at.get(&session) {
                 Some(place) => *place,
                 None => self.insert(Lane::new(session, Some(parent.clone()), goal)),
@@ -338,7 +369,7 @@ impl LaneBoard {
     }
 
     /// A session that answers waits for nobody any more.
-    fn goes_on(&mut self, at: usize, _now: Millis) {
+    fn goes_on(&mut self, at: usize) {
         let parent = self.lanes[at].session.clone();
         for lane in &mut self.lanes {
             if lane.parent.as_ref() == Some(&parent) && !lane.state.is_over() {
@@ -347,18 +378,40 @@ impl LaneBoard {
         }
     }
 
-    fn has_open_children(&self, at: usize) -> bool {
+    /// A session that waited for its subagents is busy again once the last of them has ended.
+    fn release(&mut self, child: usize) {
+        let parent = self.lanes[child]
+            .parent
+            .as_ref()
+            .and_then(|id| self.at.get(id))
+            .copied();
+        if let Some(parent) = parent
+            && self.lanes[parent].state == LaneState::Waiting
+            && !self.has_open_children(parent)
+        {
+            self.lanes[parent].state = LaneState::Thinking;
+        }
+    }
+
+    pub(super) fn open_children(&self, at: usize) -> usize {
         let parent = Some(&self.lanes[at].session);
-        self.lanes.iter().any(|lane| {
-            lane.parent.as_ref() == parent
-                && !lane.state.is_over()
-                && lane.state != LaneState::Missed
-        })
+        let open = |lane: &&Lane| !lane.state.is_over() && lane.state != LaneState::Missed;
+        self.lanes
+            .iter()
+            .filter(|lane| lane.parent.as_ref() == parent)
+            .filter(open)
+            .count()
+    }
+
+    fn has_open_children(&self, at: usize) -> bool {
+        self.open_children(at) > 0
     }
 
     /// The lane of a session; whoever is heard for the first time gets one.
     fn lane(&mut self, session: &SessionId, response: Option<&AgentResponse>) -> usize {
-        let goal = response.map(|r| r.subagent_goal.as_str()).unwrap_or_default();
+        let goal = response
+            .map(|r| r.subagent_goal.as_str())
+            .unwrap_or_default();
         if let Some(at) = self.at.get(session).copied() {
             if self.lanes[at].label.is_empty() {
                 goal.clone_into(&mut self.lanes[at].label);
@@ -369,7 +422,11 @@ impl LaneBoard {
             .map(|r| r.parent_session_id.clone())
             .filter(|parent| self.at.contains_key(parent) && parent != session)
             .unwrap_or_else(|| self.lanes[0].session.clone());
-        let siblings = self.lanes.iter().filter(|l| l.parent.as_ref() == Some(&parent)).count();
+        let siblings = self
+            .lanes
+            .iter()
+            .filter(|l| l.parent.as_ref() == Some(&parent))
+            .count();
         let mut lane = Lane::new(session.clone(), Some(parent), goal);
         lane.number = siblings as u32 + 1;
         self.insert(lane)
@@ -377,9 +434,17 @@ impl LaneBoard {
 
     /// Puts a lane below its parent's and all that is below that.
     fn insert(&mut self, mut lane: Lane) -> usize {
-        let parent = lane.parent.as_ref().and_then(|id| self.at.get(id)).copied().unwrap_or(0);
+        let parent = lane
+            .parent
+            .as_ref()
+            .and_then(|id| self.at.get(id))
+            .copied()
+            .unwrap_or(0);
         lane.depth = self.lanes[parent].depth + 1;
-        let below = self.lanes[parent + 1..].iter().take_while(|l| l.depth >= lane.depth).count();
+        let below = self.lanes[parent + 1..]
+            .iter()
+            .take_while(|l| l.depth >= lane.depth)
+            .count();
         let place = parent + 1 + below;
         self.lanes.insert(place, lane);
         for (at, lane) in self.lanes.iter().enumerate().skip(place) {
@@ -389,20 +454,23 @@ impl LaneBoard {
     }
 
     fn happened(&self, at: usize, what: &str, style: anstyle::Style) -> News {
-        let style = if self.lanes[at].state == LaneState::Late { WARN } else { style };
-        let line = Line::of(&text::preview(what, NEWS), style);
-        let now = self.lanes[at].ended.or(self.lanes[at].began).unwrap_or(self.began);
-        News::Happened(self.stamped(at, &line, now))
+        let style = if self.lanes[at].state == LaneState::Late {
+            WARN
+        } else {
+            style
+        };
+        News::Happened(self.about(at, &Line::of(&text::preview(what, NEWS), style)))
     }
 
     /// A line of news with the lane it is about.
-    fn stamped(&self, at: usize, line: &Line, _now: Millis) -> Line {
+    fn about(&self, at: usize, line: &Line) -> Line {
         let lane = &self.lanes[at];
         let mut out = Line::new();
         if at > 0 {
             out.push(&format!("[{}] ", self.path(at)), NAME);
             if !lane.label.is_empty() {
-                out.push(&text::preview(&lane.label, 40), DIM).push(": ", DIM);
+                out.push(&text::preview(&lane.label, 40), DIM)
+                    .push(": ", DIM);
             }
         }
         out.append(line);
@@ -429,28 +497,56 @@ impl LaneBoard {
 /// Whether a thought is that of a fan-out: its text is the fan-out's document.
 fn is_fan_out(response: &AgentResponse) -> bool {
     let session = uris::session(&response.session_id);
-    let rest = response.document.as_deref().and_then(|uri| uri.strip_prefix(&session));
+    let rest = response
+        .document
+        .as_deref()
+        .and_then(|uri| uri.strip_prefix(&session));
     rest.is_some_and(|rest| rest.starts_with("/fanout/"))
 }
 
 /// The goals a supervisor lists at the end of its thought: `1. ...`, `2. ...`.
 fn goals(text: &str) -> Vec<String> {
+    let Some(start) = text
+        .rfind("\n\n1. ")
+        .map(|at| at + 2)
+        .or(text.starts_with("1. ").then_some(0))
+    else {
+        return Vec::new();
+    };
     let mut goals: Vec<String> = Vec::new();
-    for line in text.lines() {
-        let wanted = format!("{}. ", goals.len() + 1);
-        if let Some(goal) = line.strip_prefix(&wanted) {
-            goals.push(goal.to_owned());
-        } else if line.starts_with("1. ") {
-            // What came before was part of the thought.
-            goals = vec![line[3..].to_owned()];
-        } else if let Some(last) = goals.last_mut() {
-            if line.is_empty() {
-                goals.clear();
-            } else {
+    for line in text[start..].lines() {
+        match (
+            line.strip_prefix(&format!("{}. ", goals.len() + 1)),
+            goals.last_mut(),
+        ) {
+            (Some(goal), _) => goals.push(goal.to_owned()),
+            // A goal of several lines.
+            (None, Some(last)) => {
                 last.push('\n');
                 last.push_str(line);
             }
+            (None, None) => {}
         }
     }
     goals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goals_are_the_list_at_the_end_of_the_thought() {
+        for (text, expected) in [
+            ("why\n\n1. money\n2. law", vec!["money", "law"]),
+            ("1. money\n2. law", vec!["money", "law"]),
+            (
+                "1. not this\n\nbut\n\n1. two\nlines\n2. law",
+                vec!["two\nlines", "law"],
+            ),
+            ("no list", vec![]),
+        ] {
+            assert_eq!(goals(text), expected, "{text:?}");
+        }
+    }
 }

@@ -73,7 +73,7 @@ pub struct Lane {
     /// The goal, or the question on the root.
     pub label: String,
     pub state: LaneState,
-    /// The end of what it said last.
+    /// What it said last, or the end of what it is saying.
     pub snippet: String,
     /// When it first said something.
     pub began: Option<Millis>,
@@ -83,13 +83,23 @@ pub struct Lane {
 
 impl Lane {
     pub(super) fn new(session: SessionId, parent: Option<SessionId>, label: &str) -> Self {
-        Self { session, parent, label: label.to_owned(), ..Self::default() }
+        Self {
+            session,
+            parent,
+            label: label.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Milliseconds it has been at work.
     pub fn elapsed(&self, now: Millis) -> Option<u64> {
         let began = self.began?;
         u64::try_from(self.ended.unwrap_or(now).saturating_sub(began)).ok()
+    }
+
+    /// Whether the snippet is the end of a message that goes on.
+    pub fn is_speaking(&self) -> bool {
+        self.message.is_some()
     }
 
     pub(super) fn wakes(&mut self, now: Millis) {
@@ -114,17 +124,21 @@ impl Lane {
 
     pub(super) fn says(&mut self, text: &str) {
         self.message = None;
-        let mut start = text.len().saturating_sub(KEPT);
-        while !text.is_char_boundary(start) {
-            start += 1;
+        let mut end = text.len().min(KEPT);
+        while !text.is_char_boundary(end) {
+            end -= 1;
         }
-        text[start..].clone_into(&mut self.snippet);
+        text[..end].clone_into(&mut self.snippet);
     }
 
     /// Ends it, once.
     pub(super) fn ends(&mut self, state: LaneState, now: Millis) {
         if !self.state.is_over() {
-            self.state = if self.state == LaneState::Missed { LaneState::Late } else { state };
+            self.state = if self.state == LaneState::Missed {
+                LaneState::Late
+            } else {
+                state
+            };
             self.ended = Some(now);
         }
     }

@@ -14,11 +14,11 @@ mod table;
 pub use stream::MarkdownStream;
 
 use crate::style::{
-    over, paint_all, Line, Look, BOLD, CODE, DIM, HEAD, ITALIC, LINK, PLAIN, STRIKE,
+    BOLD, CODE, DIM, HEAD, ITALIC, LINK, Line, Look, PLAIN, STRIKE, over, paint_all,
 };
 use crate::text;
 use anstyle::Style;
-use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 
 /// Renders a text; each line is ended.
 pub fn render(markdown: &str, look: Look) -> String {
@@ -44,7 +44,10 @@ fn options() -> Options {
 enum Container {
     Quote,
     /// A list item: its marker stands before its first line only.
-    Item { marker: String, used: bool },
+    Item {
+        marker: String,
+        used: bool,
+    },
 }
 
 struct List {
@@ -139,12 +142,10 @@ impl Writer {
                 self.before_block();
                 self.containers.push(Container::Quote);
             }
-            Tag::CodeBlock(kind) => {
+            Tag::CodeBlock(_) => {
                 self.flush_tight();
                 self.before_block();
-                if let CodeBlockKind::Fenced(_) | CodeBlockKind::Indented = kind {
-                    self.code = Code::Block(String::new());
-                }
+                self.code = Code::Block(String::new());
             }
             Tag::HtmlBlock => self.before_block(),
             Tag::List(first) => {
@@ -152,26 +153,41 @@ impl Writer {
                 if self.lists.is_empty() {
                     self.before_block();
                 }
-                self.lists.push(List { next: first, loose: false });
+                self.lists.push(List {
+                    next: first,
+                    loose: false,
+                });
             }
             Tag::Item => {
                 let marker = match self.lists.last_mut() {
-                    Some(List { next: Some(number), .. }) => {
+                    Some(List {
+                        next: Some(number), ..
+                    }) => {
                         let marker = format!("{number}. ");
                         *number = number.saturating_add(1);
                         marker
                     }
-                    Some(List { next: None, .. }) | None => {
-                        if self.lists.len() % 2 == 1 { "• " } else { "◦ " }.to_owned()
+                    Some(List { next: None, .. }) | None => if self.lists.len() % 2 == 1 {
+                        "• "
+                    } else {
+                        "◦ "
                     }
+                    .to_owned(),
                 };
                 self.before_block();
-                self.containers.push(Container::Item { marker, used: false });
+                self.containers.push(Container::Item {
+                    marker,
+                    used: false,
+                });
             }
             Tag::Emphasis => self.push_style(ITALIC),
             Tag::Strong => self.push_style(BOLD),
             Tag::Strikethrough => self.push_style(STRIKE),
-            Tag::Link { link_type, dest_url, .. } => {
+            Tag::Link {
+                link_type,
+                dest_url,
+                ..
+            } => {
                 let target = match link_type {
                     LinkType::Autolink | LinkType::Email => None,
                     _ => Some(dest_url.into_string()),
@@ -181,7 +197,8 @@ impl Writer {
             }
             Tag::Image { dest_url, .. } => {
                 self.styled("[image: ", DIM);
-                self.links.push((Some(dest_url.into_string()), self.inline.plain().len()));
+                self.links
+                    .push((Some(dest_url.into_string()), self.inline.plain().len()));
                 self.push_style(PLAIN);
             }
             Tag::Table(alignments) => {
@@ -282,7 +299,9 @@ impl Writer {
     }
 
     fn end_code(&mut self) {
-        let Code::Block(code) = std::mem::replace(&mut self.code, Code::No) else { return };
+        let Code::Block(code) = std::mem::replace(&mut self.code, Code::No) else {
+            return;
+        };
         for line in code.trim_end_matches('\n').split('\n') {
             let width = self.room().saturating_sub(4).max(1);
             for piece in hard_wrapped(line, width) {
@@ -293,8 +312,15 @@ impl Writer {
     }
 
     fn end_link(&mut self) {
-        let Some((Some(target), from)) = self.links.pop() else { return };
-        let said = self.inline.plain().get(from..).unwrap_or_default().to_owned();
+        let Some((Some(target), from)) = self.links.pop() else {
+            return;
+        };
+        let said = self
+            .inline
+            .plain()
+            .get(from..)
+            .unwrap_or_default()
+            .to_owned();
         if !target.is_empty() && said != target {
             self.styled(&format!(" ({target})"), DIM);
         }
@@ -373,7 +399,10 @@ impl Writer {
     fn prefix(&self, blank: bool) -> Line {
         let mut prefix = Line::new();
         let visible = if blank {
-            let last = self.containers.iter().rposition(|c| matches!(c, Container::Quote));
+            let last = self
+                .containers
+                .iter()
+                .rposition(|c| matches!(c, Container::Quote));
             last.map_or(0, |at| at + 1)
         } else {
             self.containers.len()
@@ -382,7 +411,10 @@ impl Writer {
             let last = blank && position + 1 == visible;
             match container {
                 Container::Quote => prefix.push(if last { "│" } else { "│ " }, DIM),
-                Container::Item { marker, used: false } if !blank => prefix.push(marker, DIM),
+                Container::Item {
+                    marker,
+                    used: false,
+                } if !blank => prefix.push(marker, DIM),
                 Container::Item { .. } => prefix.push(&" ".repeat(indent(container)), PLAIN),
             };
         }

@@ -5,7 +5,7 @@
 //! something else than the line (`#` alone is a heading, `#tag` is text).
 
 use super::{lines, options};
-use crate::style::{paint_all, Line, Look};
+use crate::style::{Line, Look, paint_all};
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag};
 
 /// Renders a text that grows.
@@ -19,13 +19,21 @@ pub struct MarkdownStream {
 
 impl MarkdownStream {
     pub fn new(look: Look) -> Self {
-        Self { look, pending: String::new(), begun: false }
+        Self {
+            look,
+            pending: String::new(),
+            begun: false,
+        }
     }
 
     /// Takes a piece, and gives the lines of every block that is complete with it. May be empty.
     pub fn push(&mut self, text: &str) -> String {
         self.pending.push_str(text);
-        let done = if text.contains('\n') { complete(&self.pending) } else { 0 };
+        let done = if text.contains('\n') {
+            complete(&self.pending)
+        } else {
+            0
+        };
         if done == 0 {
             return String::new();
         }
@@ -43,6 +51,11 @@ impl MarkdownStream {
     /// What is held back, as it would look now: for a live view that is drawn again.
     pub fn unfinished(&self) -> Vec<Line> {
         lines(&self.pending, self.look)
+    }
+
+    /// Whether a block was given out yet.
+    pub fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// The width from here on; a terminal may change it.
@@ -67,20 +80,31 @@ impl MarkdownStream {
 
 /// Bytes of `text` that hold complete blocks only.
 fn complete(text: &str) -> usize {
-    let Some(end) = text.rfind('\n') else { return 0 };
+    let Some(end) = text.rfind('\n') else {
+        return 0;
+    };
     let whole_lines = &text[..=end];
-    let Some(last) = blocks(whole_lines).last else { return 0 };
+    let Some(last) = blocks(whole_lines).last else {
+        return 0;
+    };
     let start = line_of(whole_lines, last.start);
     let closed = match last.ends {
         Ends::WhenAnotherBegins => false,
-        Ends::AtBlankLine => whole_lines.lines().next_back().is_some_and(|l| l.trim().is_empty()),
+        Ends::AtBlankLine => whole_lines
+            .lines()
+            .next_back()
+            .is_some_and(|l| l.trim().is_empty()),
         Ends::ByItself => {
             // A line of plain text joins whatever is still open. If it stands alone, nothing is.
             let probed = format!("{}x\n", &whole_lines[start..]);
             blocks(&probed).count > 1
         }
     };
-    if closed { line_after(whole_lines, last.end) } else { start }
+    if closed {
+        line_after(whole_lines, last.end)
+    } else {
+        start
+    }
 }
 
 /// What closes a block for good.
@@ -106,7 +130,10 @@ struct Last {
 
 /// The blocks at the top.
 fn blocks(text: &str) -> Blocks {
-    let mut blocks = Blocks { count: 0, last: None };
+    let mut blocks = Blocks {
+        count: 0,
+        last: None,
+    };
     let mut depth = 0_u32;
     for (event, range) in Parser::new_ext(text, options()).into_offset_iter() {
         let ends = match &event {
@@ -129,7 +156,11 @@ fn blocks(text: &str) -> Blocks {
         let begins = matches!(event, Event::Start(_)) && depth == 1;
         if begins || depth == 0 {
             blocks.count += 1;
-            blocks.last = Some(Last { start: range.start, end: range.end, ends });
+            blocks.last = Some(Last {
+                start: range.start,
+                end: range.end,
+                ends,
+            });
         }
     }
     blocks
@@ -145,5 +176,7 @@ fn line_after(text: &str, at: usize) -> usize {
     if text[..at].ends_with('\n') {
         return at;
     }
-    text[at..].find('\n').map_or(text.len(), |feed| at + feed + 1)
+    text[at..]
+        .find('\n')
+        .map_or(text.len(), |feed| at + feed + 1)
 }

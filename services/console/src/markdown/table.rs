@@ -2,7 +2,7 @@
 //! becomes a list of its cells.
 
 use crate::columns::shared;
-use crate::style::{Line, BOLD, DIM, PLAIN};
+use crate::style::{BOLD, DIM, Line, PLAIN};
 use pulldown_cmark::Alignment;
 
 /// Columns of the narrowest column worth reading, unless its content is narrower.
@@ -16,7 +16,10 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(alignments: Vec<Alignment>) -> Self {
-        Self { alignments, rows: Vec::new() }
+        Self {
+            alignments,
+            rows: Vec::new(),
+        }
     }
 
     pub(super) fn render(&self, width: usize) -> Vec<Line> {
@@ -25,7 +28,13 @@ impl Table {
             return Vec::new();
         }
         let natural: Vec<usize> = (0..count)
-            .map(|at| self.rows.iter().filter_map(|row| row.get(at)).map(Line::width).max())
+            .map(|at| {
+                self.rows
+                    .iter()
+                    .filter_map(|row| row.get(at))
+                    .map(Line::width)
+                    .max()
+            })
             .map(|widest| widest.unwrap_or_default().max(1))
             .collect();
         match shared(&natural, width.saturating_sub(3 * (count - 1)), NARROWEST) {
@@ -82,7 +91,9 @@ impl Table {
 
     fn records(&self, width: usize) -> Vec<Line> {
         let mut out = Vec::new();
-        let Some((header, rows)) = self.rows.split_first() else { return out };
+        let Some((header, rows)) = self.rows.split_first() else {
+            return out;
+        };
         for row in rows {
             if !out.is_empty() {
                 out.push(Line::new());

@@ -116,7 +116,10 @@ fn a_table_too_wide_for_columns_becomes_records() {
 
 #[test]
 fn escape_codes_in_the_text_do_not_reach_the_terminal() {
-    let shown = render("a \u{1b}[31mred\u{1b}[0m `\u{1b}]0;x\u{7}c`\n\n    \u{1b}[2Jcode", Look::plain(80));
+    let shown = render(
+        "a \u{1b}[31mred\u{1b}[0m `\u{1b}]0;x\u{7}c`\n\n    \u{1b}[2Jcode",
+        Look::plain(80),
+    );
     assert_eq!(shown, "a red `c`\n\n    code\n");
 }
 

@@ -4,15 +4,15 @@
 //! or wrong. Whatever it says, building ends, each session appears once, and what a session holds
 //! follows from the statements alone, not from their order.
 
-use super::facts::{distinct, name_in, Facts};
+use super::Trace;
+use super::facts::{Facts, distinct, name_in};
 use super::model::{
     Completion, Conclusion, Confidence, Decision, FanOut, Goal, Instant, Iteration, Observation,
     Routing, Session, Source, Spent, State, Step, Synthesis, Work,
 };
 use super::order::in_order;
-use super::Trace;
-use agentfleet_schema::vocabulary::{prov, tg, RDFS_LABEL};
-use agentfleet_schema::{uris, CorrelationId, SessionId, Triple};
+use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
+use agentfleet_schema::{CorrelationId, SessionId, Triple, uris};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Levels of sessions below a root; what lies deeper becomes a root of its own. Runs have a handful,
@@ -25,9 +25,14 @@ impl Trace {
         let triples = distinct(triples);
         let sessions = {
             let facts = Facts::new(&triples);
-            let builder = Builder { nodes: nodes_by_session(&facts), facts: &facts };
-            let mut sessions: Vec<Session> =
-                session_uris(&builder).into_iter().map(|uri| builder.session(uri)).collect();
+            let builder = Builder {
+                nodes: nodes_by_session(&facts),
+                facts: &facts,
+            };
+            let mut sessions: Vec<Session> = session_uris(&builder)
+                .into_iter()
+                .map(|uri| builder.session(uri))
+                .collect();
             link_goals(&mut sessions);
             as_trees(sessions)
         };
@@ -60,7 +65,10 @@ impl Kind {
     ];
 
     fn of(facts: &Facts<'_>, uri: &str) -> Option<Self> {
-        Self::BY_CLASS.iter().find(|(class, _)| facts.is_a(uri, class)).map(|(_, kind)| *kind)
+        Self::BY_CLASS
+            .iter()
+            .find(|(class, _)| facts.is_a(uri, class))
+            .map(|(_, kind)| *kind)
     }
 }
 
@@ -68,7 +76,9 @@ impl Kind {
 fn nodes_by_session<'a>(facts: &Facts<'a>) -> BTreeMap<String, Vec<(&'a str, Kind)>> {
     let mut nodes: BTreeMap<String, Vec<(&str, Kind)>> = BTreeMap::new();
     for subject in facts.subjects() {
-        let Some(kind) = Kind::of(facts, subject) else { continue };
+        let Some(kind) = Kind::of(facts, subject) else {
+            continue;
+        };
         let session = facts
             .link(subject, prov::WAS_GENERATED_BY)
             .or_else(|| uris::session_of(subject).map(|id| uris::session(&id)));
@@ -87,8 +97,14 @@ fn session_uris(builder: &Builder<'_>) -> BTreeSet<String> {
             || facts.has(subject, tg::ROOT_SESSION_ID)
             || (facts.has(subject, tg::QUERY) && Kind::of(facts, subject).is_none())
     });
-    let missed = facts.subjects().flat_map(|subject| facts.links(subject, tg::MISSING));
-    described.chain(missed).map(str::to_owned).chain(builder.nodes.keys().cloned()).collect()
+    let missed = facts
+        .subjects()
+        .flat_map(|subject| facts.links(subject, tg::MISSING));
+    described
+        .chain(missed)
+        .map(str::to_owned)
+        .chain(builder.nodes.keys().cloned())
+        .collect()
 }
 
 fn session_id(uri: &str) -> SessionId {
@@ -105,13 +121,20 @@ impl Builder<'_> {
         let facts = self.facts;
         let nodes = self.nodes.get(&uri).map(Vec::as_slice).unwrap_or_default();
         let of = |wanted: Kind| {
-            nodes.iter().filter(move |(_, kind)| *kind == wanted).map(|(uri, _)| *uri)
+            nodes
+                .iter()
+                .filter(move |(_, kind)| *kind == wanted)
+                .map(|(uri, _)| *uri)
         };
         let mut session = Session {
             id: session_id(&uri),
             parent: facts.text(&uri, tg::PARENT_SESSION_ID).map(SessionId::from),
-            correlation: facts.text(&uri, tg::PARENT_CORRELATION_ID).map(CorrelationId::from),
-            index: facts.number(&uri, tg::SIBLING_INDEX).and_then(|n| n.try_into().ok()),
+            correlation: facts
+                .text(&uri, tg::PARENT_CORRELATION_ID)
+                .map(CorrelationId::from),
+            index: facts
+                .number(&uri, tg::SIBLING_INDEX)
+                .and_then(|n| n.try_into().ok()),
             question: self.question(&uri),
             goal: facts.text(&uri, tg::SUBAGENT_GOAL),
             collection: facts.text(&uri, tg::COLLECTION),
@@ -120,13 +143,16 @@ impl Builder<'_> {
             ended_at: self.instant(&uri, prov::ENDED_AT_TIME),
             ..Session::default()
         };
-        session.config_version =
-            nodes.iter().find_map(|(node, _)| facts.number(node, tg::CONFIG_VERSION));
+        session.config_version = nodes
+            .iter()
+            .find_map(|(node, _)| facts.number(node, tg::CONFIG_VERSION));
         let routing_decisions: BTreeSet<&str> = of(Kind::Routing)
             .flat_map(|routing| facts.links(routing, prov::WAS_DERIVED_FROM))
             .filter(|from| facts.is_a(from, tg::DECISION))
             .collect();
-        session.routing = of(Kind::Routing).next().map(|uri| self.routing(uri, &routing_decisions));
+        session.routing = of(Kind::Routing)
+            .next()
+            .map(|uri| self.routing(uri, &routing_decisions));
         session.steps = self.steps(nodes, &routing_decisions);
         session.conclusion = of(Kind::Conclusion).next().map(|uri| self.conclusion(uri));
         session.completion = of(Kind::Completion).next().map(|uri| self.completion(uri));
@@ -150,9 +176,14 @@ impl Builder<'_> {
     fn question(&self, session: &str) -> String {
         let facts = self.facts;
         let used = || {
-            facts.links(session, prov::USED).find_map(|question| facts.text(question, prov::VALUE))
+            facts
+                .links(session, prov::USED)
+                .find_map(|question| facts.text(question, prov::VALUE))
         };
-        facts.text(session, tg::QUERY).or_else(used).unwrap_or_default()
+        facts
+            .text(session, tg::QUERY)
+            .or_else(used)
+            .unwrap_or_default()
     }
 
     fn instant(&self, uri: &str, predicate: &str) -> Option<Instant> {
@@ -179,7 +210,10 @@ impl Builder<'_> {
             .map(|decision| self.decision(decision))
             .collect();
         let selected = |subject: &str| {
-            decisions.iter().find(|d| d.subject == subject).map(|d| d.selected.clone())
+            decisions
+                .iter()
+                .find(|d| d.subject == subject)
+                .map(|d| d.selected.clone())
         };
         Routing {
             uri: uri.to_owned(),
@@ -225,7 +259,11 @@ impl Builder<'_> {
         // An iteration derives from the observation before it, so from the iteration before that.
         let through: Vec<(&str, &str)> = kinds
             .keys()
-            .flat_map(|uri| facts.links(uri, tg::OBSERVATION).map(move |seen| (seen, *uri)))
+            .flat_map(|uri| {
+                facts
+                    .links(uri, tg::OBSERVATION)
+                    .map(move |seen| (seen, *uri))
+            })
             .collect();
         in_order(facts, kinds.keys().copied(), &through)
             .into_iter()
@@ -249,7 +287,9 @@ impl Builder<'_> {
             arguments: read_arguments(&arguments),
             candidates: facts.texts(uri, tg::TOOL_CANDIDATE),
             thought: self.thought(uri),
-            observation: facts.link(uri, tg::OBSERVATION).map(|seen| self.observation(&seen)),
+            observation: facts
+                .link(uri, tg::OBSERVATION)
+                .map(|seen| self.observation(&seen)),
             work: self.work(uri),
         }
     }
@@ -309,15 +349,20 @@ impl Builder<'_> {
     }
 
     fn correlation(&self, uri: &str) -> CorrelationId {
-        self.facts.text(uri, tg::CORRELATION_ID).unwrap_or_default().into()
+        self.facts
+            .text(uri, tg::CORRELATION_ID)
+            .unwrap_or_default()
+            .into()
     }
 
     fn synthesis(&self, uri: &str) -> Synthesis {
         let facts = self.facts;
         let subagents = facts.links(uri, prov::WAS_DERIVED_FROM).filter(|from| {
-            matches!(Kind::of(facts, from), Some(Kind::Conclusion | Kind::Completion))
-                || (!facts.has(from, prov::WAS_GENERATED_BY)
-                    && (from.ends_with("/answer") || from.ends_with("/completion")))
+            matches!(
+                Kind::of(facts, from),
+                Some(Kind::Conclusion | Kind::Completion)
+            ) || (!facts.has(from, prov::WAS_GENERATED_BY)
+                && (from.ends_with("/answer") || from.ends_with("/completion")))
         });
         Synthesis {
             uri: uri.to_owned(),
@@ -331,8 +376,11 @@ impl Builder<'_> {
 
     fn conclusion(&self, uri: &str) -> Conclusion {
         let facts = self.facts;
-        let mut confidence: Vec<Confidence> =
-            facts.texts(uri, tg::CONFIDENCE).iter().map(|text| read_confidence(text)).collect();
+        let mut confidence: Vec<Confidence> = facts
+            .texts(uri, tg::CONFIDENCE)
+            .iter()
+            .map(|text| read_confidence(text))
+            .collect();
         confidence.sort_by(|a, b| a.part.cmp(&b.part));
         Conclusion {
             uri: uri.to_owned(),
@@ -381,13 +429,20 @@ fn read_arguments(text: &str) -> BTreeMap<String, String> {
 fn read_confidence(text: &str) -> Confidence {
     let value = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
     if let Some(value) = value(text) {
-        return Confidence { part: String::new(), value: Some(value) };
+        return Confidence {
+            part: String::new(),
+            value: Some(value),
+        };
     }
     match text.rsplit_once(':') {
-        Some((part, number)) if value(number).is_some() => {
-            Confidence { part: part.trim().to_owned(), value: value(number) }
-        }
-        _ => Confidence { part: text.to_owned(), value: None },
+        Some((part, number)) if value(number).is_some() => Confidence {
+            part: part.trim().to_owned(),
+            value: value(number),
+        },
+        _ => Confidence {
+            part: text.to_owned(),
+            value: None,
+        },
     }
 }
 
@@ -395,8 +450,12 @@ fn read_confidence(text: &str) -> Confidence {
 fn spent(session: &Session) -> Spent {
     let mut total = Spent::default();
     let mut add = |work: &Work| {
-        total.input_tokens = total.input_tokens.saturating_add(work.input_tokens.unwrap_or(0));
-        total.output_tokens = total.output_tokens.saturating_add(work.output_tokens.unwrap_or(0));
+        total.input_tokens = total
+            .input_tokens
+            .saturating_add(work.input_tokens.unwrap_or(0));
+        total.output_tokens = total
+            .output_tokens
+            .saturating_add(work.output_tokens.unwrap_or(0));
         total.cost += work.cost.unwrap_or(0.0);
         total.model_ms = total.model_ms.saturating_add(work.model_ms.unwrap_or(0));
     };
@@ -415,7 +474,9 @@ fn spent(session: &Session) -> Spent {
                 steps += 1;
                 let seen = step.observation.as_ref();
                 tools.0 += u64::from(seen.is_some());
-                tools.1 = tools.1.saturating_add(seen.and_then(|o| o.tool_ms).unwrap_or(0));
+                tools.1 = tools
+                    .1
+                    .saturating_add(seen.and_then(|o| o.tool_ms).unwrap_or(0));
             }
         }
     }
@@ -435,7 +496,9 @@ fn spent(session: &Session) -> Spent {
 /// Takes usage off the routing where it is that of the step the routing was committed with: a run
 /// whose pattern was given is routed and worked in one step, and both nodes state the step's usage.
 fn tell_usage_once(session: &mut Session) {
-    let Some(routing) = &session.routing else { return };
+    let Some(routing) = &session.routing else {
+        return;
+    };
     let same = |work: &Work| {
         work.at == routing.work.at
             && work.input_tokens == routing.work.input_tokens
@@ -462,10 +525,15 @@ fn link_goals(sessions: &mut [Session]) {
         .collect();
     for session in sessions {
         for step in &mut session.steps {
-            let Step::FanOut(fan_out) = step else { continue };
+            let Step::FanOut(fan_out) = step else {
+                continue;
+            };
             for goal in &mut fan_out.goals {
                 let place = (fan_out.correlation.clone(), goal.index);
-                goal.session = by_place.get(&place).filter(|id| **id != session.id).cloned();
+                goal.session = by_place
+                    .get(&place)
+                    .filter(|id| **id != session.id)
+                    .cloned();
             }
         }
     }
@@ -478,7 +546,11 @@ fn as_trees(sessions: Vec<Session>) -> Vec<Session> {
         all.entry(session.id.clone()).or_insert(session);
     }
     let below = children(&all);
-    let is_root = |s: &&Session| s.parent.as_ref().is_none_or(|parent| !all.contains_key(parent));
+    let is_root = |s: &&Session| {
+        s.parent
+            .as_ref()
+            .is_none_or(|parent| !all.contains_key(parent))
+    };
     let mut roots: Vec<SessionId> = all.values().filter(is_root).map(|s| s.id.clone()).collect();
     roots.sort_by_key(|id| (all[id].started_at.is_none(), all[id].started_at, id.clone()));
     // Sessions that are above themselves, or lie too deep, are reached from none of the roots.
@@ -489,11 +561,16 @@ fn as_trees(sessions: Vec<Session>) -> Vec<Session> {
         let mut todo = vec![(root, 0)];
         while let Some((id, depth)) = todo.pop() {
             // Taken out once, so placed once.
-            let Some(mut session) = all.remove(&id) else { continue };
+            let Some(mut session) = all.remove(&id) else {
+                continue;
+            };
             session.depth = depth;
             if depth < MAX_DEPTH {
                 let known = below.get(&id).into_iter().flatten();
-                session.children = known.filter(|child| all.contains_key(*child)).cloned().collect();
+                session.children = known
+                    .filter(|child| all.contains_key(*child))
+                    .cloned()
+                    .collect();
                 let next = session.children.iter().rev();
                 todo.extend(next.map(|child| (child.clone(), depth + 1)));
             }
@@ -508,19 +585,31 @@ fn as_trees(sessions: Vec<Session>) -> Vec<Session> {
 fn children(all: &BTreeMap<SessionId, Session>) -> BTreeMap<SessionId, Vec<SessionId>> {
     let mut below: BTreeMap<SessionId, Vec<SessionId>> = BTreeMap::new();
     for session in all.values() {
-        if let Some(parent) = session.parent.clone().filter(|parent| *parent != session.id) {
+        if let Some(parent) = session
+            .parent
+            .clone()
+            .filter(|parent| *parent != session.id)
+        {
             below.entry(parent).or_default().push(session.id.clone());
         }
     }
     for (parent, ids) in &mut below {
-        let fan_outs: Vec<&CorrelationId> =
-            all.get(parent).into_iter().flat_map(Session::fan_outs).map(|f| &f.correlation).collect();
+        let fan_outs: Vec<&CorrelationId> = all
+            .get(parent)
+            .into_iter()
+            .flat_map(Session::fan_outs)
+            .map(|f| &f.correlation)
+            .collect();
         let round = |session: &Session| {
             let correlation = session.correlation.as_ref();
-            fan_outs.iter().position(|known| Some(*known) == correlation).unwrap_or(usize::MAX)
+            fan_outs
+                .iter()
+                .position(|known| Some(*known) == correlation)
+                .unwrap_or(usize::MAX)
         };
         ids.sort_by_cached_key(|id| {
-            all.get(id).map(|s| (round(s), s.correlation.clone(), s.index, id.clone()))
+            all.get(id)
+                .map(|s| (round(s), s.correlation.clone(), s.index, id.clone()))
         });
     }
     below

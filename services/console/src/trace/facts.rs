@@ -10,8 +10,11 @@ use std::collections::{BTreeMap, HashSet};
 /// Distinct triples, sorted, with the graph they came from left out of the comparison.
 pub(super) fn distinct(triples: &[Triple]) -> Vec<Triple> {
     let mut seen = HashSet::new();
-    let mut kept: Vec<Triple> =
-        triples.iter().filter(|t| seen.insert((&t.s, &t.p, &t.o))).cloned().collect();
+    let mut kept: Vec<Triple> = triples
+        .iter()
+        .filter(|t| seen.insert((&t.s, &t.p, &t.o)))
+        .cloned()
+        .collect();
     kept.sort_by_cached_key(|t| (key(&t.s), key(&t.p), key(&t.o)));
     kept
 }
@@ -24,7 +27,10 @@ fn key(term: &Term) -> (u8, String, String) {
         TermType::Triple => 3,
     };
     // Quoted triples take no part in a trace; any stable order of them will do.
-    let quoted = term.triple.as_ref().map(|t| serde_json::to_string(t).unwrap_or_default());
+    let quoted = term
+        .triple
+        .as_ref()
+        .map(|t| serde_json::to_string(t).unwrap_or_default());
     let text = quoted.unwrap_or_else(|| text_of(term).to_owned());
     (kind, text, format!("{}@{}", term.datatype, term.language))
 }
@@ -47,7 +53,10 @@ impl<'a> Facts<'a> {
     pub(super) fn new(triples: &'a [Triple]) -> Self {
         let mut by_subject: BTreeMap<&str, Vec<(&str, &Term)>> = BTreeMap::new();
         for triple in triples.iter().filter(|t| t.s.kind == TermType::Iri) {
-            by_subject.entry(&triple.s.iri).or_default().push((&triple.p.iri, &triple.o));
+            by_subject
+                .entry(&triple.s.iri)
+                .or_default()
+                .push((&triple.p.iri, &triple.o));
         }
         Self { by_subject }
     }
@@ -61,11 +70,7 @@ impl<'a> Facts<'a> {
         self.by_subject.get(subject).into_iter().flatten().copied()
     }
 
-    pub(super) fn objects(
-        &self,
-        subject: &str,
-        predicate: &str,
-    ) -> impl Iterator<Item = &'a Term> {
+    pub(super) fn objects(&self, subject: &str, predicate: &str) -> impl Iterator<Item = &'a Term> {
         self.by_subject
             .get(subject)
             .into_iter()
@@ -95,15 +100,22 @@ impl<'a> Facts<'a> {
 
     /// The text of a literal, or of an IRI where a peer wrote one instead.
     pub(super) fn text(&self, subject: &str, predicate: &str) -> Option<String> {
-        self.objects(subject, predicate).map(text_of).find(|t| !t.is_empty()).map(str::to_owned)
+        self.objects(subject, predicate)
+            .map(text_of)
+            .find(|t| !t.is_empty())
+            .map(str::to_owned)
     }
 
     pub(super) fn texts(&self, subject: &str, predicate: &str) -> Vec<String> {
-        self.objects(subject, predicate).map(text_of).map(str::to_owned).collect()
+        self.objects(subject, predicate)
+            .map(text_of)
+            .map(str::to_owned)
+            .collect()
     }
 
     pub(super) fn number(&self, subject: &str, predicate: &str) -> Option<u64> {
-        self.objects(subject, predicate).find_map(|o| o.value.trim().parse().ok())
+        self.objects(subject, predicate)
+            .find_map(|o| o.value.trim().parse().ok())
     }
 
     pub(super) fn decimal(&self, subject: &str, predicate: &str) -> Option<f64> {
@@ -112,11 +124,13 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn flag(&self, subject: &str, predicate: &str) -> bool {
-        self.objects(subject, predicate).any(|o| matches!(o.value.trim(), "true" | "1"))
+        self.objects(subject, predicate)
+            .any(|o| matches!(o.value.trim(), "true" | "1"))
     }
 
     pub(super) fn instant(&self, subject: &str, predicate: &str) -> Option<Millis> {
-        self.objects(subject, predicate).find_map(|o| millis(&o.value))
+        self.objects(subject, predicate)
+            .find_map(|o| millis(&o.value))
     }
 }
 
@@ -151,8 +165,14 @@ mod tests {
 
     #[test]
     fn names_and_instants_are_read_back_from_what_the_graph_says() {
-        assert_eq!(name_in(&uris::pattern("plan then/execute")), "plan then/execute");
-        assert_eq!(name_in("https://peer.example/pattern"), "https://peer.example/pattern");
+        assert_eq!(
+            name_in(&uris::pattern("plan then/execute")),
+            "plan then/execute"
+        );
+        assert_eq!(
+            name_in("https://peer.example/pattern"),
+            "https://peer.example/pattern"
+        );
         for (text, expected) in [
             ("1970-01-01T00:00:01.500Z", Some(1_500)),
             ("1970-01-01T00:00:01Z", Some(1_000)),
@@ -168,7 +188,10 @@ mod tests {
     fn the_same_statement_in_two_graphs_counts_once_and_order_does_not_matter() {
         let a = Triple::new("urn:a", "urn:p", Term::text("1"));
         let b = Triple::new("urn:b", "urn:p", Term::text("2"));
-        let elsewhere = Triple { g: None, ..a.clone() };
+        let elsewhere = Triple {
+            g: None,
+            ..a.clone()
+        };
         let one = distinct(&[a.clone(), b.clone(), elsewhere.clone()]);
         assert_eq!(one.len(), 2);
         let subjects = |list: &[Triple]| list.iter().map(|t| t.s.iri.clone()).collect::<Vec<_>>();

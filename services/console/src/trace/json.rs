@@ -13,8 +13,8 @@
 //! Every field is always there; what is unknown is `null`. Instants are RFC 3339 in UTC, durations
 //! milliseconds. Texts are named by the URI of their document.
 
-use super::model::{Session, Source, Spent};
 use super::Trace;
+use super::model::{Session, Source, Spent};
 use agentfleet_schema::SessionId;
 use serde::Serialize;
 

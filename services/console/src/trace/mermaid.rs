@@ -6,8 +6,8 @@
 //! Texts go in as entity codes wherever a character could mean something to Mermaid: its directives,
 //! comments and style lines are looked for even inside quotes.
 
-use super::model::{FanOut, Session, State, Step};
 use super::Trace;
+use super::model::{FanOut, Session, State, Step};
 use crate::text;
 use agentfleet_schema::SessionId;
 use std::collections::{HashMap, HashSet};
@@ -27,10 +27,22 @@ struct Detail {
 }
 
 const DETAILS: [Detail; 4] = [
-    Detail { steps: true, siblings: usize::MAX },
-    Detail { steps: false, siblings: usize::MAX },
-    Detail { steps: false, siblings: 40 },
-    Detail { steps: false, siblings: 3 },
+    Detail {
+        steps: true,
+        siblings: usize::MAX,
+    },
+    Detail {
+        steps: false,
+        siblings: usize::MAX,
+    },
+    Detail {
+        steps: false,
+        siblings: 40,
+    },
+    Detail {
+        steps: false,
+        siblings: 3,
+    },
 ];
 
 pub(super) fn render(trace: &Trace) -> String {
@@ -105,7 +117,11 @@ impl<'a> Chart<'a> {
             .map(|line| escape(&text::preview(line, LABEL)))
             .filter(|line| !line.is_empty())
             .collect();
-        let label = if lines.is_empty() { "-".to_owned() } else { lines.join("<br/>") };
+        let label = if lines.is_empty() {
+            "-".to_owned()
+        } else {
+            lines.join("<br/>")
+        };
         let _ = writeln!(self.out, "n{id}{open}\"{label}\"{close}");
         if !class.is_empty() {
             self.classes.push((id, class));
@@ -143,7 +159,11 @@ impl<'a> Chart<'a> {
                 label = format!("{task_type}: {label}");
             }
             for decision in &routing.decisions {
-                let _ = write!(label, "\n{}", of_options(&decision.options, &decision.selected));
+                let _ = write!(
+                    label,
+                    "\n{}",
+                    of_options(&decision.options, &decision.selected)
+                );
             }
             self.indent(level + 1);
             let node = self.node(&format!("routing\n{label}"), "{{", "}}", "decision");
@@ -159,10 +179,18 @@ impl<'a> Chart<'a> {
                 (true, true) => "partial answer".to_owned(),
                 (false, _) => format!(
                     "no answer\n{}",
-                    conclusion.error_code.as_deref().or(conclusion.termination.as_deref()).unwrap_or("error")
+                    conclusion
+                        .error_code
+                        .as_deref()
+                        .or(conclusion.termination.as_deref())
+                        .unwrap_or("error")
                 ),
             };
-            let class = if conclusion.answered { "answer" } else { "error" };
+            let class = if conclusion.answered {
+                "answer"
+            } else {
+                "error"
+            };
             self.indent(level + 1);
             let node = self.node(&label, "([", "])", class);
             self.edge(last, node, "", false);
@@ -208,8 +236,10 @@ impl<'a> Chart<'a> {
                 node
             }
             Step::Iteration(iteration) => {
-                let failed =
-                    iteration.observation.as_ref().is_some_and(|seen| seen.error.is_some());
+                let failed = iteration
+                    .observation
+                    .as_ref()
+                    .is_some_and(|seen| seen.error.is_some());
                 let class = if failed { "error" } else { "" };
                 let label = format!("{}\n{}", iteration.action, iteration.arguments_in_brief());
                 self.indent(level + 1);
@@ -255,7 +285,10 @@ impl<'a> Chart<'a> {
     ) -> Vec<usize> {
         let mut ends = Vec::new();
         for goal in &fan_out.goals {
-            let child = goal.session.as_ref().and_then(|id| self.by_id.get(id).copied());
+            let child = goal
+                .session
+                .as_ref()
+                .and_then(|id| self.by_id.get(id).copied());
             let child = child.filter(|child| session.children.contains(&child.id));
             match child.filter(|child| !self.drawn.contains(&child.id)) {
                 Some(child) => {
@@ -278,8 +311,13 @@ impl<'a> Chart<'a> {
     }
 
     fn undrawn(&self, session: &'a Session) -> Vec<&'a Session> {
-        let children = session.children.iter().filter_map(|id| self.by_id.get(id).copied());
-        children.filter(|child| !self.drawn.contains(&child.id)).collect()
+        let children = session
+            .children
+            .iter()
+            .filter_map(|id| self.by_id.get(id).copied());
+        children
+            .filter(|child| !self.drawn.contains(&child.id))
+            .collect()
     }
 
     /// A session as one node, and those below it.
@@ -322,7 +360,10 @@ impl<'a> Chart<'a> {
             ("fan", "fill:#ede9fe,stroke:#7c3aed,color:#111827"),
             ("answer", "fill:#dcfce7,stroke:#15803d,color:#111827"),
             ("error", "fill:#fee2e2,stroke:#b91c1c,color:#111827"),
-            ("open", "fill:#f3f4f6,stroke:#6b7280,color:#111827,stroke-dasharray:4 3"),
+            (
+                "open",
+                "fill:#f3f4f6,stroke:#6b7280,color:#111827,stroke-dasharray:4 3",
+            ),
         ] {
             let members: Vec<String> = self
                 .classes
@@ -339,9 +380,16 @@ impl<'a> Chart<'a> {
 }
 
 fn of_options(options: &[String], selected: &str) -> String {
-    let others: Vec<&str> =
-        options.iter().map(String::as_str).filter(|option| *option != selected).collect();
-    if others.is_empty() { String::new() } else { format!("not: {}", others.join(", ")) }
+    let others: Vec<&str> = options
+        .iter()
+        .map(String::as_str)
+        .filter(|option| *option != selected)
+        .collect();
+    if others.is_empty() {
+        String::new()
+    } else {
+        format!("not: {}", others.join(", "))
+    }
 }
 
 /// Everything but plain words as numeric entity codes. Labels are read as Markdown before the codes
@@ -350,7 +398,10 @@ fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut leading = true;
     for c in text.chars() {
-        let punctuation = matches!(c, ' ' | '.' | ',' | '-' | '(' | ')' | '/' | '+' | '=' | '!' | '?');
+        let punctuation = matches!(
+            c,
+            ' ' | '.' | ',' | '-' | '(' | ')' | '/' | '+' | '=' | '!' | '?'
+        );
         let plain = c.is_alphanumeric() || (!c.is_ascii() && !c.is_control());
         if plain || (punctuation && !leading) {
             out.push(c);

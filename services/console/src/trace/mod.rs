@@ -20,9 +20,10 @@ mod tree;
 mod turtle;
 
 pub use json::FORMAT as JSON_FORMAT;
+pub(crate) use tree::sureness;
 
 use crate::style::Look;
-use agentfleet_schema::{uris, SessionId, Triple};
+use agentfleet_schema::{SessionId, Triple, uris};
 use model::{Session, Source, Spent, State, Step};
 use std::collections::{BTreeSet, HashMap};
 use std::str::FromStr;
@@ -52,8 +53,14 @@ pub enum Format {
 }
 
 impl Format {
-    pub const ALL: [Self; 6] =
-        [Self::Tree, Self::Mermaid, Self::Svg, Self::Turtle, Self::Json, Self::ProvJson];
+    pub const ALL: [Self; 6] = [
+        Self::Tree,
+        Self::Mermaid,
+        Self::Svg,
+        Self::Turtle,
+        Self::Json,
+        Self::ProvJson,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -82,7 +89,9 @@ impl FromStr for Format {
 pub struct UnknownFormat(String);
 
 fn available() -> String {
-    Format::ALL.map(|format| format!("`{}`", format.as_str())).join(", ")
+    Format::ALL
+        .map(|format| format!("`{}`", format.as_str()))
+        .join(", ")
 }
 
 impl Trace {
@@ -126,8 +135,7 @@ impl Trace {
 
     /// Everything results were taken from, each once, by URI.
     pub fn sources(&self) -> Vec<&Source> {
-        let mut sources: Vec<&Source> =
-            self.sessions.iter().flat_map(Session::sources).collect();
+        let mut sources: Vec<&Source> = self.sessions.iter().flat_map(Session::sources).collect();
         sources.sort_by(|a, b| a.uri.cmp(&b.uri));
         sources.dedup_by(|a, b| a.uri == b.uri);
         sources
@@ -163,7 +171,9 @@ impl Trace {
         let at = self.sessions.iter().position(|session| session.id == *id)?;
         let depth = self.sessions[at].depth;
         let mut sessions = vec![self.sessions[at].clone()];
-        let below = self.sessions[at + 1..].iter().take_while(|s| s.depth > depth);
+        let below = self.sessions[at + 1..]
+            .iter()
+            .take_while(|s| s.depth > depth);
         sessions.extend(below.cloned());
         for session in &mut sessions {
             session.depth -= depth;
@@ -179,6 +189,9 @@ impl Trace {
     }
 
     fn by_id(&self) -> HashMap<&SessionId, &Session> {
-        self.sessions.iter().map(|session| (&session.id, session)).collect()
+        self.sessions
+            .iter()
+            .map(|session| (&session.id, session))
+            .collect()
     }
 }

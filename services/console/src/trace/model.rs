@@ -192,7 +192,11 @@ impl Iteration {
             .iter()
             .map(|(name, value)| {
                 let value = crate::text::preview(value, 60);
-                if named { format!("{name}: {value}") } else { value }
+                if named {
+                    format!("{name}: {value}")
+                } else {
+                    value
+                }
             })
             .collect();
         parts.join(", ")
@@ -327,7 +331,7 @@ impl Session {
         })
     }
 
-    pub fn fan_outs(&self) -> impl Iterator<Item = &FanOut> {
+    pub fn fan_outs(&self) -> impl Iterator<Item = &FanOut> + Clone {
         self.steps.iter().filter_map(|step| match step {
             Step::FanOut(fan_out) => Some(fan_out),
             Step::Decision(_) | Step::Iteration(_) | Step::Synthesis(_) => None,

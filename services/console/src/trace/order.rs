@@ -4,8 +4,8 @@
 //! name. Nodes that derive from each other in a circle come last, by time and name.
 
 use super::facts::Facts;
-use agentfleet_schema::vocabulary::prov;
 use agentfleet_schema::Millis;
+use agentfleet_schema::vocabulary::prov;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 type Rank<'a> = (bool, Option<Millis>, u64, &'a str);
@@ -23,7 +23,9 @@ pub(super) fn in_order<'a>(
     for uri in ranks.keys().copied() {
         for from in facts.links(uri, prov::WAS_DERIVED_FROM) {
             let from = stands_for.get(from).copied().unwrap_or(from);
-            let Some((from, _)) = ranks.get_key_value(from) else { continue };
+            let Some((from, _)) = ranks.get_key_value(from) else {
+                continue;
+            };
             if *from != uri && waits_for.entry(uri).or_default().insert(from) {
                 frees.entry(from).or_default().push(uri);
             }
@@ -49,8 +51,10 @@ pub(super) fn in_order<'a>(
     }
     if sorted.len() < ranks.len() {
         let done: BTreeSet<&str> = sorted.iter().copied().collect();
-        let mut circular: Vec<&Rank<'_>> =
-            ranks.values().filter(|rank| !done.contains(rank.3)).collect();
+        let mut circular: Vec<&Rank<'_>> = ranks
+            .values()
+            .filter(|rank| !done.contains(rank.3))
+            .collect();
         circular.sort();
         sorted.extend(circular.into_iter().map(|rank| rank.3));
     }
@@ -60,7 +64,12 @@ pub(super) fn in_order<'a>(
 fn rank<'a>(facts: &Facts<'_>, uri: &'a str) -> Rank<'a> {
     let at = facts.instant(uri, prov::GENERATED_AT_TIME);
     let digits = uri.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    (at.is_none(), at, uri[digits..].parse().unwrap_or(u64::MAX), uri)
+    (
+        at.is_none(),
+        at,
+        uri[digits..].parse().unwrap_or(u64::MAX),
+        uri,
+    )
 }
 
 #[cfg(test)]
@@ -71,32 +80,61 @@ mod tests {
 
     fn at(uri: &str, second: u32) -> Triple {
         let instant = format!("1970-01-01T00:00:{second:02}Z");
-        Triple::new(uri, prov::GENERATED_AT_TIME, Term::typed(instant, xsd::DATE_TIME))
+        Triple::new(
+            uri,
+            prov::GENERATED_AT_TIME,
+            Term::typed(instant, xsd::DATE_TIME),
+        )
     }
 
     fn from(uri: &str, of: &str) -> Triple {
         Triple::new(uri, prov::WAS_DERIVED_FROM, Term::iri(of))
     }
 
-    fn sorted(triples: &[Triple], nodes: &[&'static str], through: &[(&'static str, &'static str)]) -> Vec<&'static str> {
+    fn sorted(
+        triples: &[Triple],
+        nodes: &[&'static str],
+        through: &[(&'static str, &'static str)],
+    ) -> Vec<&'static str> {
         in_order(&Facts::new(triples), nodes.iter().copied(), through)
     }
 
     #[test]
     fn derivation_comes_before_time_and_time_before_names() {
         let nodes = ["urn:b", "urn:a", "urn:i10", "urn:i9"];
-        assert_eq!(sorted(&[], &nodes, &[]), ["urn:i9", "urn:i10", "urn:a", "urn:b"]);
-        let timed = [at("urn:b", 1), at("urn:a", 2), at("urn:i10", 3), at("urn:i9", 4)];
-        assert_eq!(sorted(&timed, &nodes, &[]), ["urn:b", "urn:a", "urn:i10", "urn:i9"]);
+        assert_eq!(
+            sorted(&[], &nodes, &[]),
+            ["urn:i9", "urn:i10", "urn:a", "urn:b"]
+        );
+        let timed = [
+            at("urn:b", 1),
+            at("urn:a", 2),
+            at("urn:i10", 3),
+            at("urn:i9", 4),
+        ];
+        assert_eq!(
+            sorted(&timed, &nodes, &[]),
+            ["urn:b", "urn:a", "urn:i10", "urn:i9"]
+        );
         let mut derived = timed.to_vec();
         derived.push(from("urn:b", "urn:seen"));
         let through = [("urn:seen", "urn:i9")];
-        assert_eq!(sorted(&derived, &nodes, &through), ["urn:a", "urn:i10", "urn:i9", "urn:b"]);
+        assert_eq!(
+            sorted(&derived, &nodes, &through),
+            ["urn:a", "urn:i10", "urn:i9", "urn:b"]
+        );
     }
 
     #[test]
     fn a_circle_does_not_hang_and_loses_nothing() {
-        let circle = [from("urn:a", "urn:b"), from("urn:b", "urn:a"), from("urn:c", "urn:c")];
-        assert_eq!(sorted(&circle, &["urn:a", "urn:b", "urn:c"], &[]), ["urn:c", "urn:a", "urn:b"]);
+        let circle = [
+            from("urn:a", "urn:b"),
+            from("urn:b", "urn:a"),
+            from("urn:c", "urn:c"),
+        ];
+        assert_eq!(
+            sorted(&circle, &["urn:a", "urn:b", "urn:c"], &[]),
+            ["urn:c", "urn:a", "urn:b"]
+        );
     }
 }

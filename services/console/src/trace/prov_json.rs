@@ -5,17 +5,21 @@
 //! between them. A resource that is only pointed to (a source, the answer of a subagent that still
 //! runs) is declared by the role it is pointed to in.
 
+use super::Trace;
 use super::facts::Facts;
 use super::model::Instant;
-use super::Trace;
-use agentfleet_schema::vocabulary::{prov, tg, RDFS_LABEL, RDF_TYPE};
+use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg};
 use agentfleet_schema::{Term, TermType};
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn render(trace: &Trace) -> String {
     let facts = Facts::new(&trace.triples);
-    let mut document = Document { facts: &facts, names: Names::default(), out: BTreeMap::new() };
+    let mut document = Document {
+        facts: &facts,
+        names: Names::default(),
+        out: BTreeMap::new(),
+    };
     document.relations(trace);
     document.resources(trace);
     let mut object = Map::new();
@@ -66,7 +70,12 @@ struct Relation {
 }
 
 const RELATIONS: [Relation; 8] = [
-    relation(prov::USED, "used", ("prov:activity", Role::Activity), ("prov:entity", Role::Entity)),
+    relation(
+        prov::USED,
+        "used",
+        ("prov:activity", Role::Activity),
+        ("prov:entity", Role::Entity),
+    ),
     relation(
         prov::WAS_GENERATED_BY,
         "wasGeneratedBy",
@@ -117,7 +126,12 @@ const fn relation(
     subject: (&'static str, Role),
     object: (&'static str, Role),
 ) -> Relation {
-    Relation { predicate, section, subject, object }
+    Relation {
+        predicate,
+        section,
+        subject,
+        object,
+    }
 }
 
 struct Document<'a> {
@@ -135,9 +149,10 @@ impl Document<'_> {
             if triple.s.kind != TermType::Iri || triple.o.kind != TermType::Iri {
                 continue;
             }
-            let (Some(subject), Some(object)) =
-                (self.names.qualified(&triple.s.iri), self.names.qualified(&triple.o.iri))
-            else {
+            let (Some(subject), Some(object)) = (
+                self.names.qualified(&triple.s.iri),
+                self.names.qualified(&triple.o.iri),
+            ) else {
                 continue;
             };
             let mut entry = Map::new();
@@ -174,9 +189,10 @@ impl Document<'_> {
                 continue;
             }
             if let Some(relation) = RELATIONS.iter().find(|r| r.predicate == triple.p.iri) {
-                for (end, role) in
-                    [(&triple.s.iri, relation.subject.1), (&triple.o.iri, relation.object.1)]
-                {
+                for (end, role) in [
+                    (&triple.s.iri, relation.subject.1),
+                    (&triple.o.iri, relation.object.1),
+                ] {
                     if !roles.contains_key(end.as_str()) {
                         implied.entry(end).or_default().insert(role);
                     }
@@ -185,10 +201,15 @@ impl Document<'_> {
         }
         roles.extend(implied);
         for (uri, roles) in roles {
-            let Some(name) = self.names.qualified(uri) else { continue };
+            let Some(name) = self.names.qualified(uri) else {
+                continue;
+            };
             for role in roles {
                 let attributes = self.attributes(uri, role);
-                self.out.entry(role.section()).or_default().insert(name.clone(), attributes);
+                self.out
+                    .entry(role.section())
+                    .or_default()
+                    .insert(name.clone(), attributes);
             }
         }
     }
@@ -196,8 +217,10 @@ impl Document<'_> {
     fn attributes(&mut self, uri: &str, role: Role) -> Value {
         let mut attributes: Map<String, Value> = Map::new();
         if role == Role::Activity {
-            let times =
-                [("prov:startTime", prov::STARTED_AT_TIME), ("prov:endTime", prov::ENDED_AT_TIME)];
+            let times = [
+                ("prov:startTime", prov::STARTED_AT_TIME),
+                ("prov:endTime", prov::ENDED_AT_TIME),
+            ];
             for (name, predicate) in times {
                 if let Some(at) = self.facts.instant(uri, predicate) {
                     attributes.insert(name.to_owned(), Instant(at).to_string().into());
@@ -218,7 +241,9 @@ impl Document<'_> {
                 },
                 _ => continue,
             };
-            let Some(value) = self.value(object) else { continue };
+            let Some(value) = self.value(object) else {
+                continue;
+            };
             match attributes.get_mut(&name) {
                 None => {
                     attributes.insert(name, value);
@@ -294,9 +319,12 @@ impl Names {
         }
         if !self.used.contains_key(space) {
             self.invented += 1;
-            self.used.insert(space.to_owned(), format!("ns{}", self.invented));
+            self.used
+                .insert(space.to_owned(), format!("ns{}", self.invented));
         }
-        self.used.get(space).map(|prefix| format!("{prefix}:{local}"))
+        self.used
+            .get(space)
+            .map(|prefix| format!("{prefix}:{local}"))
     }
 
     fn prefixes(&self) -> Value {

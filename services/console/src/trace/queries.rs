@@ -5,7 +5,7 @@
 //! with `prov:wasGeneratedBy`, and the rest hangs on those nodes. The values are bindings, never
 //! pasted in. The prefixes `prov:`, `tg:`, `rdf:` and `rdfs:` are the graph's own.
 
-use agentfleet_schema::{uris, CorrelationId, SessionId, Term};
+use agentfleet_schema::{CorrelationId, SessionId, Term, uris};
 
 /// A query and its constants, as the graph takes them.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,10 +67,22 @@ const PARTS: [(&str, bool); 8] = [
     ("?session prov:used ?node .", true),
     ("?session prov:wasAssociatedWith ?node .", true),
     ("?node prov:wasGeneratedBy ?session .", true),
-    ("?part prov:wasGeneratedBy ?session . ?part tg:thought ?node .", true),
-    ("?part prov:wasGeneratedBy ?session . ?part tg:subagentGoals ?node .", true),
-    ("?part prov:wasGeneratedBy ?session . ?part prov:wasAttributedTo ?node .", false),
-    ("?part prov:wasGeneratedBy ?session . ?part tg:source ?node .", false),
+    (
+        "?part prov:wasGeneratedBy ?session . ?part tg:thought ?node .",
+        true,
+    ),
+    (
+        "?part prov:wasGeneratedBy ?session . ?part tg:subagentGoals ?node .",
+        true,
+    ),
+    (
+        "?part prov:wasGeneratedBy ?session . ?part prov:wasAttributedTo ?node .",
+        false,
+    ),
+    (
+        "?part prov:wasGeneratedBy ?session . ?part tg:source ?node .",
+        false,
+    ),
 ];
 
 fn construct(start: &str) -> String {

@@ -9,7 +9,7 @@ use super::model::{
 };
 use super::{Texts, Trace};
 use crate::markdown;
-use crate::style::{paint_all, Line, Look, BAD, BOLD, DIM, GOOD, ITALIC, NAME, PLAIN, WARN};
+use crate::style::{BAD, BOLD, DIM, GOOD, ITALIC, Line, Look, NAME, PLAIN, WARN, paint_all};
 use crate::text;
 use agentfleet_schema::SessionId;
 use anstyle::Style;
@@ -25,8 +25,16 @@ const WIDEST: usize = 500;
 const TITLE_LINES: usize = 3;
 
 pub(super) fn render(trace: &Trace, look: Look, texts: Texts<'_>) -> String {
-    let look = Look { width: look.width.max(40), ..look };
-    let view = View { trace, by_id: trace.by_id(), texts, look };
+    let look = Look {
+        width: look.width.max(40),
+        ..look
+    };
+    let view = View {
+        trace,
+        by_id: trace.by_id(),
+        texts,
+        look,
+    };
     let mut lines = Vec::new();
     if trace.is_empty() {
         lines.push(Line::of("The graph knows nothing of this run.", PLAIN));
@@ -61,7 +69,10 @@ enum Detail {
 
 impl Branch {
     fn new(title: Line) -> Self {
-        Self { title, ..Self::default() }
+        Self {
+            title,
+            ..Self::default()
+        }
     }
 
     fn whole(&mut self, line: Line) {
@@ -71,7 +82,8 @@ impl Branch {
     fn glimpse(&mut self, label: &str, text: &str, style: Style) {
         let text = text::preview(text, WIDEST);
         if !text.is_empty() {
-            self.details.push(Detail::Glimpse(Line::of(label, DIM).with(&text, style)));
+            self.details
+                .push(Detail::Glimpse(Line::of(label, DIM).with(&text, style)));
         }
     }
 
@@ -84,13 +96,25 @@ impl Branch {
     fn draw_below(&self, first: &Line, rest: &Line, width: usize, out: &mut Vec<Line>) {
         let room = width.saturating_sub(first.width());
         let beside = self.title.width() + 2 + self.remarks.width() <= room;
-        for (position, line) in self.title.wrapped(room).iter().take(TITLE_LINES).enumerate() {
-            let prefix = if position == 0 { first.clone() } else { self.detail_prefix(rest) };
+        for (position, line) in self
+            .title
+            .wrapped(room)
+            .iter()
+            .take(TITLE_LINES)
+            .enumerate()
+        {
+            let prefix = if position == 0 {
+                first.clone()
+            } else {
+                self.detail_prefix(rest)
+            };
             out.push(prefix.with_line(line));
         }
         if !self.remarks.is_empty() {
             match out.last_mut() {
-                Some(head) if beside => *head = head.clone().with("  ", PLAIN).with_line(&self.remarks),
+                Some(head) if beside => {
+                    *head = head.clone().with("  ", PLAIN).with_line(&self.remarks);
+                }
                 Some(_) | None => {
                     let prefix = self.detail_prefix(rest);
                     let room = width.saturating_sub(prefix.width());
@@ -110,7 +134,11 @@ impl Branch {
         }
         for (position, branch) in self.branches.iter().enumerate() {
             let last = position + 1 == self.branches.len();
-            let (turn, pass) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            let (turn, pass) = if last {
+                ("└─ ", "   ")
+            } else {
+                ("├─ ", "│  ")
+            };
             branch.draw_below(
                 &rest.clone().with(turn, DIM),
                 &rest.clone().with(pass, DIM),
@@ -122,7 +150,14 @@ impl Branch {
 
     /// Before a line below the title: the trunk goes on if branches follow.
     fn detail_prefix(&self, rest: &Line) -> Line {
-        rest.clone().with(if self.branches.is_empty() { "   " } else { "│  " }, DIM)
+        rest.clone().with(
+            if self.branches.is_empty() {
+                "   "
+            } else {
+                "│  "
+            },
+            DIM,
+        )
     }
 }
 
@@ -138,7 +173,9 @@ impl<'a> View<'a> {
         let mut first = Line::of("Run ", BOLD).with(root.id.as_str(), BOLD);
         let facts = [
             root.collection.as_ref().map(|c| format!("collection {c}")),
-            root.conversation.as_ref().map(|c| format!("conversation {c}")),
+            root.conversation
+                .as_ref()
+                .map(|c| format!("conversation {c}")),
             root.started_at.map(|at| clock(at.0)),
         ];
         for fact in facts.into_iter().flatten() {
@@ -148,8 +185,14 @@ impl<'a> View<'a> {
         let spent = &root.spent_in_tree;
         let mut second = Line::of(&text::counted(sessions, "session"), PLAIN);
         second.push(&format!(" · {}", text::counted(spent.steps, "step")), PLAIN);
-        second.push(&format!(" · {}", text::counted(spent.tool_calls, "tool call")), PLAIN);
-        second.push(&format!(" · {}", text::counted(spent.tokens(), "token")), PLAIN);
+        second.push(
+            &format!(" · {}", text::counted(spent.tool_calls, "tool call")),
+            PLAIN,
+        );
+        second.push(
+            &format!(" · {}", text::counted(spent.tokens(), "token")),
+            PLAIN,
+        );
         if spent.cost > 0.0 {
             second.push(&format!(" · cost {:.4}", spent.cost), PLAIN);
         }
@@ -195,7 +238,9 @@ impl<'a> View<'a> {
         }
         // Subagents no fan-out accounts for: the graph is partial.
         for child in session.children.iter().filter(|id| !shown.contains(id)) {
-            branch.branches.extend(self.by_id.get(child).map(|child| self.session(child)));
+            branch
+                .branches
+                .extend(self.by_id.get(child).map(|child| self.session(child)));
         }
         if let Some(conclusion) = &session.conclusion {
             branch.branches.push(self.conclusion(session, conclusion));
@@ -260,7 +305,10 @@ impl<'a> View<'a> {
             title.push(&format!("{number} "), DIM);
         }
         title.push(&text::one_line(&iteration.action), NAME);
-        title.push("(", PLAIN).push(&arguments(iteration), PLAIN).push(")", PLAIN);
+        title
+            .push("(", PLAIN)
+            .push(&arguments(iteration), PLAIN)
+            .push(")", PLAIN);
         let mut branch = Branch::new(title);
         let mut worked = worked(&iteration.work);
         let seen = iteration.observation.as_ref();
@@ -273,12 +321,18 @@ impl<'a> View<'a> {
         }
         let Some(seen) = seen else { return branch };
         if let Some(error) = &seen.error {
-            let error = if error.is_empty() { "the tool failed" } else { error };
+            let error = if error.is_empty() {
+                "the tool failed"
+            } else {
+                error
+            };
             branch.whole(Line::of("✖ ", BAD).with(&text::preview(error, WIDEST), BAD));
         } else if let Some(observation) = self.text(seen.document.as_ref()) {
             branch.glimpse("→ ", &observation, PLAIN);
         }
-        branch.details.extend(sources(&seen.sources.iter().collect::<Vec<_>>()));
+        branch
+            .details
+            .extend(sources(&seen.sources.iter().collect::<Vec<_>>()));
         branch
     }
 
@@ -299,9 +353,15 @@ impl<'a> View<'a> {
             remarks.push(" · ", DIM);
         }
         branch.remarks = remarks.append(&worked(&fan_out.work)).clone();
-        branch.whole(Line::of(&format!("correlation {}", fan_out.correlation), DIM));
+        branch.whole(Line::of(
+            &format!("correlation {}", fan_out.correlation),
+            DIM,
+        ));
         for goal in &fan_out.goals {
-            let child = goal.session.as_ref().filter(|id| session.children.contains(id));
+            let child = goal
+                .session
+                .as_ref()
+                .filter(|id| session.children.contains(id));
             match child.and_then(|id| self.by_id.get(id)) {
                 Some(child) if shown.insert(&child.id) => {
                     branch.branches.push(self.session(child));
@@ -313,7 +373,11 @@ impl<'a> View<'a> {
     }
 
     fn synthesis(&self, synthesis: &Synthesis) -> Branch {
-        let results = synthesis.derived_from.iter().filter(|uri| uri.ends_with("/answer")).count();
+        let results = synthesis
+            .derived_from
+            .iter()
+            .filter(|uri| uri.ends_with("/answer"))
+            .count();
         let title = format!("synthesis of {}", text::counted(results as u64, "result"));
         let mut branch = Branch::new(Line::of(&title, NAME));
         branch.remarks = match synthesis.cause.as_deref() {
@@ -324,10 +388,17 @@ impl<'a> View<'a> {
             None => Line::new(),
         };
         for missing in &synthesis.missing {
-            let name = self.by_id.get(missing).map_or(missing.as_str(), |s| s.title());
+            let name = self
+                .by_id
+                .get(missing)
+                .map_or(missing.as_str(), |s| s.title());
             branch.whole(Line::of("missing: ", WARN).with(&text::one_line(name), PLAIN));
         }
-        for failed in synthesis.derived_from.iter().filter(|uri| !uri.ends_with("/answer")) {
+        for failed in synthesis
+            .derived_from
+            .iter()
+            .filter(|uri| !uri.ends_with("/answer"))
+        {
             let name = agentfleet_schema::uris::session_of(failed)
                 .and_then(|id| self.by_id.get(&id))
                 .map_or(failed.as_str(), |s| s.title());
@@ -343,7 +414,10 @@ impl<'a> View<'a> {
             (false, _) => Line::of("ended without an answer", BAD),
         };
         let expected = ["final-answer", "subagents-complete"];
-        let reason = conclusion.error_code.as_deref().or(conclusion.termination.as_deref());
+        let reason = conclusion
+            .error_code
+            .as_deref()
+            .or(conclusion.termination.as_deref());
         if let Some(reason) = reason.filter(|reason| !expected.contains(reason)) {
             title.push(&format!(" ({reason})"), PLAIN);
         }
@@ -354,7 +428,9 @@ impl<'a> View<'a> {
         }
         if let Some(answer) = self.text(conclusion.document.as_ref()) {
             let stated = !conclusion.confidence.is_empty();
-            branch.details.extend(self.beginning(&answer, session, stated));
+            branch
+                .details
+                .extend(self.beginning(&answer, session, stated));
         }
         branch.details.extend(confidence(&conclusion.confidence));
         if session.depth == 0 {
@@ -373,16 +449,24 @@ impl<'a> View<'a> {
             end -= 1;
         }
         let indent = 3 * (session.depth as usize + 2);
-        let look = Look { width: self.look.width.saturating_sub(indent).max(30), ..self.look };
+        let look = Look {
+            width: self.look.width.saturating_sub(indent).max(30),
+            ..self.look
+        };
         let confidence = |line: &Line| {
             let line = line.plain();
-            line.trim_start().get(..11).is_some_and(|s| s.eq_ignore_ascii_case("confidence:"))
+            line.trim_start()
+                .get(..11)
+                .is_some_and(|s| s.eq_ignore_ascii_case("confidence:"))
         };
         let mut said = markdown::lines(&answer[..end], look)
             .into_iter()
             .filter(|line| !line.plain().trim().is_empty() && !(stated && confidence(line)));
-        let mut lines: Vec<Detail> =
-            said.by_ref().take(ANSWER_LINES).map(Detail::Glimpse).collect();
+        let mut lines: Vec<Detail> = said
+            .by_ref()
+            .take(ANSWER_LINES)
+            .map(Detail::Glimpse)
+            .collect();
         if said.next().is_some() {
             lines.push(Detail::Glimpse(Line::of(text::ELLIPSIS, DIM)));
         }
@@ -390,10 +474,19 @@ impl<'a> View<'a> {
     }
 
     fn sources_below(&self, root: &Session) -> Vec<&Source> {
-        let at = self.trace.sessions.iter().position(|s| s.id == root.id).unwrap_or_default();
+        let at = self
+            .trace
+            .sessions
+            .iter()
+            .position(|s| s.id == root.id)
+            .unwrap_or_default();
         let mut sessions = self.trace.sessions[at..].iter();
         let mut all: Vec<&Source> = sessions.next().map(Session::sources).unwrap_or_default();
-        all.extend(sessions.take_while(|s| s.depth > root.depth).flat_map(Session::sources));
+        all.extend(
+            sessions
+                .take_while(|s| s.depth > root.depth)
+                .flat_map(Session::sources),
+        );
         all.sort();
         all.dedup_by(|a, b| a.uri == b.uri);
         all
@@ -438,7 +531,10 @@ fn remarks(session: &Session) -> Line {
 
 fn not_started(goal: &Goal) -> Branch {
     let title = Line::of("○ ", DIM).with(&text::one_line(&goal.text), PLAIN);
-    Branch { remarks: Line::of("not started", DIM), ..Branch::new(title) }
+    Branch {
+        remarks: Line::of("not started", DIM),
+        ..Branch::new(title)
+    }
 }
 
 /// What the end of a subagent meant to its parent, where it was not simply an answer in time.
@@ -449,7 +545,9 @@ fn completed(completion: &Completion) -> Option<Branch> {
     }
     match completion.status.as_str() {
         "answered" | "" => None,
-        status => Some(Branch::new(Line::of("told its parent: ", DIM).with(status, BAD))),
+        status => Some(Branch::new(
+            Line::of("told its parent: ", DIM).with(status, BAD),
+        )),
     }
 }
 
@@ -485,7 +583,11 @@ fn arguments(iteration: &Iteration) -> String {
         .iter()
         .map(|(name, value)| {
             let value = text::preview(value, 60);
-            if name.is_empty() { value } else { format!("{name}: \"{value}\"") }
+            if name.is_empty() {
+                value
+            } else {
+                format!("{name}: \"{value}\"")
+            }
         })
         .collect();
     shown.join(", ")
@@ -501,7 +603,10 @@ fn push_part(line: &mut Line, part: &str) {
 /// Tokens, time, and the attempt if it was not the first.
 fn worked(work: &Work) -> Line {
     let mut line = Line::new();
-    let tokens = work.input_tokens.unwrap_or(0).saturating_add(work.output_tokens.unwrap_or(0));
+    let tokens = work
+        .input_tokens
+        .unwrap_or(0)
+        .saturating_add(work.output_tokens.unwrap_or(0));
     if tokens > 0 {
         push_part(&mut line, &text::counted(tokens, "token"));
     }
@@ -548,8 +653,11 @@ fn sources(sources: &[&Source]) -> Option<Detail> {
     if sources.is_empty() {
         return None;
     }
-    let names: Vec<String> =
-        sources.iter().take(SOURCES).map(|s| text::preview(s.name(), 80)).collect();
+    let names: Vec<String> = sources
+        .iter()
+        .take(SOURCES)
+        .map(|s| text::preview(s.name(), 80))
+        .collect();
     let mut line = Line::of("sources: ", DIM).with(&names.join(", "), PLAIN);
     if sources.len() > SOURCES {
         line.push(&format!(" and {} more", sources.len() - SOURCES), DIM);
@@ -559,6 +667,8 @@ fn sources(sources: &[&Source]) -> Option<Detail> {
 
 /// An instant as people read it.
 fn clock(at: i64) -> String {
-    chrono::DateTime::from_timestamp_millis(at)
-        .map_or_else(|| at.to_string(), |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string())
+    chrono::DateTime::from_timestamp_millis(at).map_or_else(
+        || at.to_string(),
+        |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
 }

@@ -5,7 +5,7 @@
 
 use super::Trace;
 use agentfleet_schema::vocabulary::{prov, tg};
-use agentfleet_schema::{uris, Term, TermType, Triple};
+use agentfleet_schema::{Term, TermType, Triple, uris};
 use oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode};
 use oxrdfio::{RdfFormat, RdfSerializer};
 
@@ -38,7 +38,9 @@ pub(super) fn render(trace: &Trace) -> String {
     let bytes = writer.finish().unwrap_or_default();
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
     if left_out > 0 {
-        text.push_str(&format!("# {left_out} statements are no RDF and were left out.\n"));
+        text.push_str(&format!(
+            "# {left_out} statements are no RDF and were left out.\n"
+        ));
     }
     text
 }
@@ -49,7 +51,9 @@ fn rdf(triple: &Triple) -> Option<oxrdf::Triple> {
         oxrdf::Term::BlankNode(node) => node.into(),
         oxrdf::Term::Literal(_) | oxrdf::Term::Triple(_) => return None,
     };
-    let oxrdf::Term::NamedNode(predicate) = term(&triple.p)? else { return None };
+    let oxrdf::Term::NamedNode(predicate) = term(&triple.p)? else {
+        return None;
+    };
     Some(oxrdf::Triple::new(subject, predicate, term(&triple.o)?))
 }
 
@@ -63,7 +67,9 @@ fn term(term: &Term) -> Option<oxrdf::Term> {
 }
 
 fn iri(text: &str) -> Option<NamedNode> {
-    NamedNode::new(text).ok().or_else(|| NamedNode::new(uris::as_iri(text)?).ok())
+    NamedNode::new(text)
+        .ok()
+        .or_else(|| NamedNode::new(uris::as_iri(text)?).ok())
 }
 
 fn literal(term: &Term) -> Option<Literal> {

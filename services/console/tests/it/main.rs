@@ -1,5 +1,11 @@
 //! What the console shows of runs that the core itself made.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod expected;
+mod lanes;
+mod painter;
+mod queries;
 mod sample;
+mod trace_formats;
 mod trace_model;
+mod trace_properties;

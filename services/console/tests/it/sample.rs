@@ -1,12 +1,12 @@
 //! Runs to look at: the real core, driven by a queue in memory, a written model and a clock that
 //! only counts. Everything a console sees (triples, texts, responses) comes from assembled records.
 
-use agentfleet_core::commit::{assemble, Streamed};
-use agentfleet_core::fan_in::{decide, Completion};
+use agentfleet_core::commit::{Streamed, assemble};
+use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::provenance::completion_status;
 use agentfleet_core::{
-    routing, Commit, FactsQuery, FleetLimits, Input, Limits, ModelAsk, Outcome, Reply, Situation,
-    Step, StreamAs, ToolOutcome, ToolUse, Turn,
+    Commit, FactsQuery, FleetLimits, Input, Limits, ModelAsk, Outcome, Reply, Situation, Step,
+    StreamAs, ToolOutcome, ToolUse, Turn, routing,
 };
 use agentfleet_runtime::client::{Assembler, Event};
 use agentfleet_schema::config::{AgentPattern, AgentTaskType, JoinPolicy, Snapshot, ToolItem};
@@ -14,8 +14,8 @@ use agentfleet_schema::records::{Call, FanInRecord, FanOutRecord, OutcomeKind, S
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{prov, tg, xsd};
 use agentfleet_schema::{
-    uris, AgentRequest, AgentResponse, CorrelationId, Digest, MessageId, MessageType, Millis,
-    Operation, SessionId, Term, Triple, Triples,
+    AgentRequest, AgentResponse, CorrelationId, Digest, MessageId, MessageType, Millis, Operation,
+    SessionId, Term, Triple, Triples, uris,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -47,7 +47,11 @@ impl Run {
         self.responses
             .iter()
             .flat_map(|(at, response)| {
-                assembler.take(response).into_iter().map(|event| (*at, event)).collect::<Vec<_>>()
+                assembler
+                    .take(response)
+                    .into_iter()
+                    .map(|event| (*at, event))
+                    .collect::<Vec<_>>()
             })
             .collect()
     }
@@ -63,7 +67,11 @@ pub fn risk() -> Run {
 
 /// The same, seen while it is going on.
 pub fn running() -> Run {
-    Fleet { until: START + 2_200, ..Fleet::new(risk_script) }.run(request(QUESTION))
+    Fleet {
+        until: START + 2_200,
+        ..Fleet::new(risk_script)
+    }
+    .run(request(QUESTION))
 }
 
 /// One agent, two tools, no fan-out.
@@ -84,7 +92,11 @@ pub fn hostile() -> Run {
 pub fn failed() -> Run {
     let mut request = request("Anything?");
     request.pattern = "react".into();
-    Fleet { model_fails: true, ..Fleet::new(single_script) }.run(request)
+    Fleet {
+        model_fails: true,
+        ..Fleet::new(single_script)
+    }
+    .run(request)
 }
 
 fn request(question: &str) -> AgentRequest {
@@ -101,9 +113,7 @@ fn request(question: &str) -> AgentRequest {
 fn goals(list: &[(&str, &str)], thought: &str) -> String {
     let goals: Vec<_> = list
         .iter()
-        .map(|(goal, pattern)| {
-            serde_json::json!({"goal": goal, "pattern": pattern, "context": ""})
-        })
+        .map(|(goal, pattern)| serde_json::json!({"goal": goal, "pattern": pattern, "context": ""}))
         .collect();
     serde_json::json!({"thought": thought, "goals": goals}).to_string()
 }
@@ -146,7 +156,11 @@ Confidence: 0.55
 
 fn risk_script(request: &AgentRequest, ask: &ModelAsk) -> (String, u64) {
     let goal = &request.subagent_goal;
-    let nth = request.history.iter().filter(|s| s.step_type == "react").count();
+    let nth = request
+        .history
+        .iter()
+        .filter(|s| s.step_type == "react")
+        .count();
     let text = match ask.operation {
         Operation::ClassifyTaskType => {
             r#"{"choice":"risk-assessment","signal":"\"assess the risk profile\"","rationale":"The task asks for a risk profile across several dimensions."}"#.into()
@@ -196,15 +210,30 @@ fn risk_script(request: &AgentRequest, ask: &ModelAsk) -> (String, u64) {
             _ => format!("Thought: Done.\nFinal Answer: What was found on \"{goal}\".\n\nConfidence: 0.50"),
         },
     };
-    let slow = if goal.starts_with("Assess supply") { 5_500 } else { 0 };
+    let slow = if goal.starts_with("Assess supply") {
+        5_500
+    } else {
+        0
+    };
     (text, 300 + slow + (goal.len() as u64 * 7) % 400)
 }
 
 fn single_script(request: &AgentRequest, _: &ModelAsk) -> (String, u64) {
     let text = match request.history.len() {
-        0 => act("Find the contract.", "search", r#"{"query": "supplier contract"}"#),
-        1 => act("Read it.", "fetch", r#"{"uri": "https://dossier.example/contract.md"}"#),
-        _ => "Thought: It is in section 9.\nFinal Answer: It ends on **31 March 2027** (section 9).".into(),
+        0 => act(
+            "Find the contract.",
+            "search",
+            r#"{"query": "supplier contract"}"#,
+        ),
+        1 => act(
+            "Read it.",
+            "fetch",
+            r#"{"uri": "https://dossier.example/contract.md"}"#,
+        ),
+        _ => {
+            "Thought: It is in section 9.\nFinal Answer: It ends on **31 March 2027** (section 9)."
+                .into()
+        }
     };
     (text, 420)
 }
@@ -237,16 +266,28 @@ fn hostile_script(request: &AgentRequest, ask: &ModelAsk) -> (String, u64) {
 }
 
 fn snapshot() -> Arc<Snapshot> {
-    let mut snapshot = Snapshot { version: 7, ..Snapshot::default() };
+    let mut snapshot = Snapshot {
+        version: 7,
+        ..Snapshot::default()
+    };
     for name in ["react", "supervisor", "plan-then-execute"] {
-        let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+        let pattern = AgentPattern {
+            name: name.into(),
+            ..AgentPattern::default()
+        };
         snapshot.patterns.insert(name.into(), pattern);
     }
     for name in ["general", "research", "risk-assessment", "summarisation"] {
-        let mut task = AgentTaskType { name: name.into(), ..AgentTaskType::default() };
+        let mut task = AgentTaskType {
+            name: name.into(),
+            ..AgentTaskType::default()
+        };
         if name == "risk-assessment" {
-            task.framing_prompt = "Analyse across financial, reputational, legal and operational dimensions.".into();
-            task.valid_patterns = ["supervisor", "plan-then-execute", "react"].map(Into::into).into();
+            task.framing_prompt =
+                "Analyse across financial, reputational, legal and operational dimensions.".into();
+            task.valid_patterns = ["supervisor", "plan-then-execute", "react"]
+                .map(Into::into)
+                .into();
             task.limits.subagent_timeout_ms = Some(9_000);
             task.limits.max_iterations = Some(2);
         }
@@ -333,9 +374,11 @@ impl Fleet {
         let place = (parent, step);
         let fan_out = self.fan_outs[&place].clone();
         if let Some(verdict) = self.verdicts.get(&place) {
-            for late in verdict.missing.iter().filter(|child| {
-                self.completions.iter().any(|c| c.session == child.session)
-            }) {
+            for late in verdict
+                .missing
+                .iter()
+                .filter(|child| self.completions.iter().any(|c| c.session == child.session))
+            {
                 let uri = uris::completion(&late.session);
                 let mark = Triple::new(&uri, tg::LATE, Term::typed("true", xsd::BOOLEAN));
                 self.run.triples.push(mark);
@@ -345,19 +388,33 @@ impl Fleet {
         if let Some(verdict) = decide(&fan_out, &self.completions, now) {
             let request = serde_json::from_str(&fan_out.synthesis.body).unwrap();
             self.verdicts.insert(place, verdict.clone());
-            self.at(now + 2, Happening::Work(Box::new(request), Some(Box::new(verdict))));
+            self.at(
+                now + 2,
+                Happening::Work(Box::new(request), Some(Box::new(verdict))),
+            );
         }
     }
 
     fn work(&mut self, began: Millis, request: AgentRequest, fan_in: Option<FanInRecord>) {
-        let fleet = Arc::new(FleetLimits { max_rounds: 2, max_retries: 2, ..FleetLimits::default() });
+        let fleet = Arc::new(FleetLimits {
+            max_rounds: 2,
+            max_retries: 2,
+            ..FleetLimits::default()
+        });
         let mut snapshot = snapshot();
         if request.subagent_goal.is_empty() {
             // The round limit is a supervisor's; iterations are not what this sample is about.
-            Arc::make_mut(&mut snapshot).patterns.get_mut("supervisor").unwrap().limits.max_iterations =
-                Some(2);
+            Arc::make_mut(&mut snapshot)
+                .patterns
+                .get_mut("supervisor")
+                .unwrap()
+                .limits
+                .max_iterations = Some(2);
         }
-        let task = Arc::make_mut(&mut snapshot).task_types.get_mut("risk-assessment").unwrap();
+        let task = Arc::make_mut(&mut snapshot)
+            .task_types
+            .get_mut("risk-assessment")
+            .unwrap();
         if request.pattern == "react" {
             task.limits.max_iterations = Some(5);
         }
@@ -399,7 +456,12 @@ impl Fleet {
                         usage,
                         ms,
                     });
-                    Input::ModelReplied(Reply { text, usage, ms, ..Reply::default() })
+                    Input::ModelReplied(Reply {
+                        text,
+                        usage,
+                        ms,
+                        ..Reply::default()
+                    })
                 }
                 Step::CallTool(call) => {
                     let outcome = tool(&call);
@@ -410,12 +472,24 @@ impl Fleet {
                     Input::FactsFound(self.sources(&correlation))
                 }
                 Step::ReadDocuments(uris) => Input::DocumentsRead(
-                    uris.iter().map(|uri| self.run.texts.get(uri).cloned()).collect(),
+                    uris.iter()
+                        .map(|uri| self.run.texts.get(uri).cloned())
+                        .collect(),
                 ),
                 Step::Finish(finish) => break *finish,
             };
         };
-        self.commit(request, snapshot, &fleet, nonce, began, now + 3, calls, streamed, finish);
+        self.commit(
+            request,
+            snapshot,
+            &fleet,
+            nonce,
+            began,
+            now + 3,
+            calls,
+            streamed,
+            finish,
+        );
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -441,13 +515,20 @@ impl Fleet {
         let limits = Limits::of(&request, &snapshot, fleet);
         let first = request.step == 0 && !request.pattern.is_empty();
         let preset = first.then(|| routing::preset(&request, &snapshot));
-        let started_at =
-            if request.control.started_at == 0 { began } else { request.control.started_at };
-        let assembled = assemble(Commit {
+        let started_at = if request.control.started_at == 0 {
+            began
+        } else {
+            request.control.started_at
+        };
+        let assembled = assemble(&Commit {
             request_digest: Digest::of(b"request"),
             properties: [(property::ID.to_owned(), "caller-1".to_owned())].into(),
             nonce,
-            attempt: if request.subagent_goal.starts_with("Review") { 2 } else { 1 },
+            attempt: if request.subagent_goal.starts_with("Review") {
+                2
+            } else {
+                1
+            },
             config_version: 7,
             limits,
             policy: JoinPolicy::All,
@@ -477,15 +558,23 @@ impl Fleet {
                 }
                 "agent-deadline" if publication.properties["kind"] == "join" => {
                     let place = (record.session.clone(), record.step);
-                    self.at(publication.deliver_at.unwrap(), Happening::Deadline(place.0, place.1));
+                    self.at(
+                        publication.deliver_at.unwrap(),
+                        Happening::Deadline(place.0, place.1),
+                    );
                 }
                 _ => {}
             }
         }
         if let Some(fan_out) = assembled.fan_out {
-            self.fan_outs.insert((fan_out.session.clone(), fan_out.step), fan_out);
+            self.fan_outs
+                .insert((fan_out.session.clone(), fan_out.step), fan_out);
         }
-        if let Some(parent) = record.parent.as_ref().filter(|_| record.outcome.is_terminal()) {
+        if let Some(parent) = record
+            .parent
+            .as_ref()
+            .filter(|_| record.outcome.is_terminal())
+        {
             let completion = Completion {
                 session: record.session.clone(),
                 status: completion_status(record),
@@ -563,18 +652,23 @@ impl Fleet {
     fn sources(&self, correlation: &CorrelationId) -> Vec<(String, Source)> {
         let triples = &self.run.triples;
         let mut found = Vec::new();
-        for session in triples.iter().filter(|t| {
-            t.p.iri == tg::PARENT_CORRELATION_ID && t.o.value == correlation.as_str()
-        }) {
+        for session in triples
+            .iter()
+            .filter(|t| t.p.iri == tg::PARENT_CORRELATION_ID && t.o.value == correlation.as_str())
+        {
             for node in triples
                 .iter()
                 .filter(|t| t.p.iri == prov::WAS_GENERATED_BY && t.o.iri == session.s.iri)
             {
-                for source in
-                    triples.iter().filter(|t| t.s == node.s && t.p.iri == tg::SOURCE)
+                for source in triples
+                    .iter()
+                    .filter(|t| t.s == node.s && t.p.iri == tg::SOURCE)
                 {
                     let id = uris::session_of(&session.s.iri).unwrap();
-                    let source = Source { uri: source.o.iri.clone(), title: String::new() };
+                    let source = Source {
+                        uri: source.o.iri.clone(),
+                        title: String::new(),
+                    };
                     found.push((id.to_string(), source));
                 }
             }
@@ -587,11 +681,18 @@ fn tool(call: &ToolUse) -> ToolOutcome {
     let argument = |name: &str| call.arguments.get(name).cloned().unwrap_or_default();
     let (content, source, title) = match call.tool.name.as_str() {
         "search" => (
-            format!("3 passages match \"{}\".\n\n1. The annual report 2025 says ...", argument("query")),
+            format!(
+                "3 passages match \"{}\".\n\n1. The annual report 2025 says ...",
+                argument("query")
+            ),
             "https://dossier.example/company-x/annual-report-2025.md".to_owned(),
             "Annual report 2025".to_owned(),
         ),
-        _ => ("year;revenue\n2024;41.2\n2025;46.1\n".repeat(40), argument("uri"), String::new()),
+        _ => (
+            "year;revenue\n2024;41.2\n2025;46.1\n".repeat(40),
+            argument("uri"),
+            String::new(),
+        ),
     };
     ToolOutcome {
         content,

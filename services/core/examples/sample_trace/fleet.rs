@@ -272,7 +272,7 @@ impl Fleet {
             record,
             documents,
             fan_out,
-        } = assemble(Commit {
+        } = assemble(&Commit {
             request_digest: Digest::of(delivery.body.as_bytes()),
             properties: delivery.properties.clone(),
             nonce: format!("{}/{}", request.session_id, request.step),

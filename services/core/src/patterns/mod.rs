@@ -25,7 +25,9 @@ impl Implemented {
     }
 
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|pattern| pattern.as_str() == name)
+        Self::ALL
+            .into_iter()
+            .find(|pattern| pattern.as_str() == name)
     }
 
     /// Whether it needs subagents, and so room below it.

@@ -5,7 +5,7 @@
 //! partial answer is given and marked as such. It never ends in silence.
 
 use crate::limits::Limits;
-use crate::react_format::{parse, Said as Format};
+use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::step::{
     Answer, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse,
@@ -14,7 +14,7 @@ use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{Activity, Concluded, Iterated, PartConfidence, Termination};
-use agentfleet_schema::{uris, AgentRequest, AgentStep, MessageType, Operation};
+use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -38,8 +38,10 @@ pub struct React {
 impl React {
     pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
         let n = iterations(&request) + 1;
-        let tools =
-            tools::visible(&request, &situation.snapshot).into_iter().cloned().collect();
+        let tools = tools::visible(&request, &situation.snapshot)
+            .into_iter()
+            .cloned()
+            .collect();
         Self {
             request,
             situation,
@@ -72,7 +74,10 @@ impl React {
         if self.n > self.limits.max_iterations {
             return self.partial(Termination::MaxIterations);
         }
-        if self.limits.tokens_exhausted(self.request.control.tokens_spent) {
+        if self
+            .limits
+            .tokens_exhausted(self.request.control.tokens_spent)
+        {
             return self.partial(Termination::BudgetExhausted);
         }
         let native = self.situation.native_tools;
@@ -102,8 +107,16 @@ impl React {
                 "native": native,
                 "last": last,
             }),
-            transcript: if native { self.request.history.clone() } else { Vec::new() },
-            tools: if native && !last { self.tools.clone() } else { Vec::new() },
+            transcript: if native {
+                self.request.history.clone()
+            } else {
+                Vec::new()
+            },
+            tools: if native && !last {
+                self.tools.clone()
+            } else {
+                Vec::new()
+            },
             schema: None,
             stream: StreamAs::React,
         }))
@@ -121,8 +134,12 @@ impl React {
             if self.thought.is_empty() {
                 reply.text.trim().clone_into(&mut self.thought);
             }
-            self.not_run =
-                reply.tool_calls.iter().skip(1).map(|(name, _)| name.clone()).collect();
+            self.not_run = reply
+                .tool_calls
+                .iter()
+                .skip(1)
+                .map(|(name, _)| name.clone())
+                .collect();
             return self.act(name.clone(), arguments.clone());
         }
         match parsed.said {
@@ -185,7 +202,11 @@ impl React {
                 Termination::Error
             });
         }
-        let outcome = ToolOutcome { content: text, is_error: true, ..ToolOutcome::default() };
+        let outcome = ToolOutcome {
+            content: text,
+            is_error: true,
+            ..ToolOutcome::default()
+        };
         self.next(action, arguments, outcome, None, retries)
     }
 
@@ -199,8 +220,10 @@ impl React {
                 self.not_run.join(", ")
             ));
         }
-        let (name, arguments) =
-            outcome.instead.take().unwrap_or_else(|| (tool.name.clone(), arguments));
+        let (name, arguments) = outcome
+            .instead
+            .take()
+            .unwrap_or_else(|| (tool.name.clone(), arguments));
         self.next(name, arguments, outcome, tool.state, 0)
     }
 
@@ -214,8 +237,11 @@ impl React {
     ) -> Step {
         let session = &self.request.session_id;
         let document = uris::document_of(&uris::observation(session, self.n));
-        let observation =
-            preview(&outcome.content, self.limits.max_observation_bytes, &document);
+        let observation = preview(
+            &outcome.content,
+            self.limits.max_observation_bytes,
+            &document,
+        );
         let mut request = self.request.clone();
         if let Some(state) = state {
             request.state = state;
@@ -232,7 +258,11 @@ impl React {
             subagent_results: None,
         });
         let mut said = self.thoughts();
-        said.push(say::message(MessageType::Observation, outcome.content, document));
+        said.push(say::message(
+            MessageType::Observation,
+            outcome.content,
+            document,
+        ));
         Step::Finish(Box::new(Finish {
             outcome: Outcome::Continue(Box::new(request)),
             activity: Activity::Iterated(Iterated {
@@ -258,7 +288,10 @@ impl React {
             return Vec::new();
         }
         let uri = uris::document_of(&uris::thought(&self.request.session_id, self.n));
-        vec![Said { streamed: true, ..say::message(MessageType::Thought, &*self.thought, uri) }]
+        vec![Said {
+            streamed: true,
+            ..say::message(MessageType::Thought, &*self.thought, uri)
+        }]
     }
 
     fn answer(&self, text: String, termination: Termination, streamed: bool) -> Step {
@@ -303,7 +336,10 @@ impl React {
     ) -> Step {
         let mut said = self.thoughts();
         let uri = uris::answer_document(&self.request.session_id);
-        said.push(Said { streamed, ..say::message(MessageType::Answer, &*text, uri) });
+        said.push(Said {
+            streamed,
+            ..say::message(MessageType::Answer, &*text, uri)
+        });
         Step::Finish(Box::new(Finish {
             activity: Activity::Concluded(Concluded {
                 termination,
@@ -315,7 +351,11 @@ impl React {
                 error: None,
                 model_ms: self.model_ms,
             }),
-            outcome: Outcome::Answer(Answer { text, termination, partial }),
+            outcome: Outcome::Answer(Answer {
+                text,
+                termination,
+                partial,
+            }),
             routed: None,
             decisions: Vec::new(),
             said,
@@ -325,7 +365,11 @@ impl React {
 
 /// Iterations done so far: a plan's or a synthesis's steps do not count.
 fn iterations(request: &AgentRequest) -> u32 {
-    request.history.iter().filter(|s| matches!(s.step_type.as_str(), "" | "react")).count() as u32
+    request
+        .history
+        .iter()
+        .filter(|s| matches!(s.step_type.as_str(), "" | "react"))
+        .count() as u32
 }
 
 /// An error text if the arguments do not fit a tool that declares them.
@@ -334,7 +378,11 @@ fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<Stri
         // Kinds with fixed arguments check them themselves.
         return None;
     }
-    let expected: Vec<_> = tool.arguments.iter().map(|a| format!("`{}`", a.name)).collect();
+    let expected: Vec<_> = tool
+        .arguments
+        .iter()
+        .map(|a| format!("`{}`", a.name))
+        .collect();
     let expected = expected.join(", ");
     let tool_name = &tool.name;
     for name in arguments.keys() {
@@ -344,7 +392,10 @@ fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<Stri
             ));
         }
     }
-    let missing = tool.arguments.iter().find(|a| a.required && !arguments.contains_key(&a.name))?;
+    let missing = tool
+        .arguments
+        .iter()
+        .find(|a| a.required && !arguments.contains_key(&a.name))?;
     Some(format!(
         "Error: missing argument `{}` of tool `{tool_name}` (expected: {expected})",
         missing.name
@@ -360,7 +411,11 @@ fn preview(text: &str, max_bytes: usize, document: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}\n[cut: the whole has {} bytes, {document}]", &text[..end], text.len())
+    format!(
+        "{}\n[cut: the whole has {} bytes, {document}]",
+        &text[..end],
+        text.len()
+    )
 }
 
 /// Confidence by part, as an answer states it: a `## ` heading, and below it a line with
@@ -375,16 +430,28 @@ pub(crate) fn confidence_in(text: &str) -> Vec<PartConfidence> {
             continue;
         }
         let plain = line.replace(['*', '_', '`'], "");
-        let Some(at) = plain.to_ascii_lowercase().find("confidence:") else { continue };
-        let rest = plain.get(at + "confidence:".len()..).unwrap_or_default().trim_start();
-        let number: String =
-            rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-        let Ok(mut value) = number.trim_end_matches('.').parse::<f64>() else { continue };
+        let Some(at) = plain.to_ascii_lowercase().find("confidence:") else {
+            continue;
+        };
+        let rest = plain
+            .get(at + "confidence:".len()..)
+            .unwrap_or_default()
+            .trim_start();
+        let number: String = rest
+            .chars()
+            .take_while(|c| c.is_ascii_digit() || *c == '.')
+            .collect();
+        let Ok(mut value) = number.trim_end_matches('.').parse::<f64>() else {
+            continue;
+        };
         if rest[number.len()..].trim_start().starts_with('%') {
             value /= 100.0;
         }
         if (0.0..=1.0).contains(&value) && found.iter().all(|known| known.part != part) {
-            found.push(PartConfidence { part: part.clone(), confidence: value });
+            found.push(PartConfidence {
+                part: part.clone(),
+                confidence: value,
+            });
         }
     }
     found
@@ -426,7 +493,10 @@ mod tests {
         let situation = Situation {
             now: 0,
             snapshot: Arc::new(snapshot()),
-            fleet: Arc::new(FleetLimits { max_observation_bytes: 400, ..FleetLimits::default() }),
+            fleet: Arc::new(FleetLimits {
+                max_observation_bytes: 400,
+                ..FleetLimits::default()
+            }),
             native_tools: native,
             fan_in: None,
         };
@@ -443,22 +513,30 @@ mod tests {
     }
 
     fn reply(text: &str) -> Input {
-        Input::ModelReplied(Reply { text: text.into(), ms: 5, ..Reply::default() })
+        Input::ModelReplied(Reply {
+            text: text.into(),
+            ms: 5,
+            ..Reply::default()
+        })
     }
 
     fn finished(step: Step) -> Finish {
-        let Step::Finish(finish) = step else { panic!("not finished: {step:?}") };
+        let Step::Finish(finish) = step else {
+            panic!("not finished: {step:?}")
+        };
         *finish
     }
 
     #[test]
     fn a_cycle_adds_one_step_to_the_history() {
         let mut turn = turn_with(request(), false);
-        let Step::AskModel(ask) = turn.resume(Input::Begin) else { panic!() };
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+            panic!()
+        };
         assert_eq!(ask.stream, StreamAs::React);
-        let Step::CallTool(call) =
-            turn.resume(reply("Thought: t\nAction: Search\nArgs: {\"query\": \"x\"}"))
-        else {
+        let Step::CallTool(call) = turn.resume(reply(
+            "Thought: t\nAction: Search\nArgs: {\"query\": \"x\"}",
+        )) else {
             panic!()
         };
         assert_eq!(call.tool.name, "search");
@@ -466,11 +544,15 @@ mod tests {
             content: "found".into(),
             ..ToolOutcome::default()
         })));
-        let Outcome::Continue(next) = finish.outcome else { panic!() };
+        let Outcome::Continue(next) = finish.outcome else {
+            panic!()
+        };
         assert_eq!(next.history.len(), 1);
         assert_eq!(next.history[0].observation, "found");
         assert_eq!(next.state, "searched");
-        let Activity::Iterated(iterated) = finish.activity else { panic!() };
+        let Activity::Iterated(iterated) = finish.activity else {
+            panic!()
+        };
         assert_eq!(iterated.candidates, ["search"]);
         assert_eq!(finish.said.len(), 2);
     }
@@ -478,24 +560,47 @@ mod tests {
     #[test]
     fn mistakes_become_observations_and_end_after_a_bounded_number() {
         for (text, expected) in [
-            ("no format at all but no text either\nAction:", "could not be read"),
-            ("Thought: t\nAction: serch\nArgs: {}", "unknown tool `serch` (available: `search`)"),
-            ("Thought: t\nAction: search\nArgs: {\"qery\": \"x\"}", "unknown argument `qery`"),
-            ("Thought: t\nAction: search\nArgs: {}", "missing argument `query`"),
-            ("Thought: t\nAction: search\nArgs: nope", "could not be read"),
+            (
+                "no format at all but no text either\nAction:",
+                "could not be read",
+            ),
+            (
+                "Thought: t\nAction: serch\nArgs: {}",
+                "unknown tool `serch` (available: `search`)",
+            ),
+            (
+                "Thought: t\nAction: search\nArgs: {\"qery\": \"x\"}",
+                "unknown argument `qery`",
+            ),
+            (
+                "Thought: t\nAction: search\nArgs: {}",
+                "missing argument `query`",
+            ),
+            (
+                "Thought: t\nAction: search\nArgs: nope",
+                "could not be read",
+            ),
         ] {
             let mut turn = turn_with(request(), false);
             turn.resume(Input::Begin);
             let finish = finished(turn.resume(reply(text)));
-            let Outcome::Continue(next) = finish.outcome else { panic!("{text}") };
-            assert!(next.history[0].observation.contains(expected), "{:?}", next.history[0]);
+            let Outcome::Continue(next) = finish.outcome else {
+                panic!("{text}")
+            };
+            assert!(
+                next.history[0].observation.contains(expected),
+                "{:?}",
+                next.history[0]
+            );
             assert_eq!(next.control.retries, 1);
             let mut tired = *next;
             tired.control.retries = 2;
             let mut turn = turn_with(tired, false);
             turn.resume(Input::Begin);
             let finish = finished(turn.resume(reply(text)));
-            let Outcome::Answer(answer) = finish.outcome else { panic!("{text}") };
+            let Outcome::Answer(answer) = finish.outcome else {
+                panic!("{text}")
+            };
             assert!(answer.partial);
         }
     }
@@ -510,12 +615,21 @@ mod tests {
             ..AgentStep::default()
         });
         let mut turn = turn_with(last, false);
-        let Step::AskModel(ask) = turn.resume(Input::Begin) else { panic!() };
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+            panic!()
+        };
         assert_eq!(ask.variables["last"], true);
-        let finish =
-            finished(turn.resume(reply("Thought: more\nAction: search\nArgs: {\"query\":\"y\"}")));
-        let Outcome::Answer(answer) = finish.outcome else { panic!() };
-        assert!(answer.partial && answer.text.contains("the fact"), "{}", answer.text);
+        let finish = finished(turn.resume(reply(
+            "Thought: more\nAction: search\nArgs: {\"query\":\"y\"}",
+        )));
+        let Outcome::Answer(answer) = finish.outcome else {
+            panic!()
+        };
+        assert!(
+            answer.partial && answer.text.contains("the fact"),
+            "{}",
+            answer.text
+        );
         assert_eq!(answer.termination, Termination::MaxIterations);
     }
 
@@ -525,14 +639,18 @@ mod tests {
         poor.limits.max_tokens = Some(10);
         poor.control.tokens_spent = 10;
         let mut turn = turn_with(poor, false);
-        let Outcome::Answer(answer) = finished(turn.resume(Input::Begin)).outcome else { panic!() };
+        let Outcome::Answer(answer) = finished(turn.resume(Input::Begin)).outcome else {
+            panic!()
+        };
         assert_eq!(answer.termination, Termination::BudgetExhausted);
     }
 
     #[test]
     fn native_calls_run_one_and_return_the_rest_as_not_run() {
         let mut turn = turn_with(request(), true);
-        let Step::AskModel(ask) = turn.resume(Input::Begin) else { panic!() };
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+            panic!()
+        };
         assert_eq!(ask.tools.len(), 1);
         let args: BTreeMap<_, _> = [("query".to_owned(), "x".to_owned())].into();
         let step = turn.resume(Input::ModelReplied(Reply {
@@ -545,13 +663,25 @@ mod tests {
             content: "r".repeat(900),
             ..ToolOutcome::default()
         })));
-        let Activity::Iterated(iterated) = finish.activity else { panic!() };
+        let Activity::Iterated(iterated) = finish.activity else {
+            panic!()
+        };
         assert_eq!(iterated.thought, "let me see");
-        let Outcome::Continue(next) = finish.outcome else { panic!() };
+        let Outcome::Continue(next) = finish.outcome else {
+            panic!()
+        };
         // The preview is cut at the bound; the document has the whole.
         assert!(next.history[0].observation.contains("[cut: the whole has"));
-        let whole = finish.said.iter().find(|s| s.message_type == MessageType::Observation);
-        assert!(whole.unwrap().text.contains("Not run, because one call is made a turn: fetch"));
+        let whole = finish
+            .said
+            .iter()
+            .find(|s| s.message_type == MessageType::Observation);
+        assert!(
+            whole
+                .unwrap()
+                .text
+                .contains("Not run, because one call is made a turn: fetch")
+        );
     }
 
     #[test]
@@ -559,7 +689,9 @@ mod tests {
         let mut turn = turn_with(request(), true);
         turn.resume(Input::Begin);
         let finish = finished(turn.resume(reply("It is 4.\n\nBecause 2 + 2.")));
-        let Outcome::Answer(answer) = finish.outcome else { panic!() };
+        let Outcome::Answer(answer) = finish.outcome else {
+            panic!()
+        };
         assert_eq!(answer.text, "It is 4.\n\nBecause 2 + 2.");
         assert!(!answer.partial);
     }
@@ -579,7 +711,10 @@ mod tests {
     fn confidence_is_read_by_part() {
         let text = "# T\n## Financial\n**Confidence:** 0.7 (good)\ntext\n## Legal\nConfidence: 40%\n## X\nconfidence: high";
         let parts = confidence_in(text);
-        let read: Vec<_> = parts.iter().map(|p| (p.part.as_str(), p.confidence)).collect();
+        let read: Vec<_> = parts
+            .iter()
+            .map(|p| (p.part.as_str(), p.confidence))
+            .collect();
         assert_eq!(read, [("Financial", 0.7), ("Legal", 0.4)]);
     }
 }

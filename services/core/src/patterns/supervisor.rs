@@ -3,11 +3,11 @@
 //! Decomposing and synthesising are steps of the same session; between them the session has no
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
-use super::react::confidence_in;
 use super::Implemented;
+use super::react::confidence_in;
 use crate::json;
 use crate::limits::Limits;
-use crate::routing::{pattern_options, read_choice, GENERAL};
+use crate::routing::{GENERAL, pattern_options, read_choice};
 use crate::say;
 use crate::step::{
     Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Outcome, Reply, Said, Step,
@@ -21,9 +21,9 @@ use agentfleet_schema::records::{
     FannedOut, Source, Termination,
 };
 use agentfleet_schema::{
-    uris, AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Operation, SessionId,
+    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Operation, SessionId, uris,
 };
-use serde_json::{json, Value};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Longest text of one subagent that a synthesis reads, in bytes; less where there are many.
@@ -52,7 +52,13 @@ pub struct Decompose {
 
 impl Decompose {
     pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
-        Self { request, situation, limits, retried: false, model_ms: 0 }
+        Self {
+            request,
+            situation,
+            limits,
+            retried: false,
+            model_ms: 0,
+        }
     }
 
     pub(crate) fn resume(&mut self, input: Input) -> Step {
@@ -67,16 +73,29 @@ impl Decompose {
 
     fn begin(&self) -> Step {
         if self.limits.max_depth == 0 {
-            return self.alone(None, "no depth is left for subagents", DecidedBy::OnlyOption);
+            return self.alone(
+                None,
+                "no depth is left for subagents",
+                DecidedBy::OnlyOption,
+            );
         }
-        if self.limits.tokens_exhausted(self.request.control.tokens_spent) {
+        if self
+            .limits
+            .tokens_exhausted(self.request.control.tokens_spent)
+        {
             return self.alone(None, "the token budget is used up", DecidedBy::OnlyOption);
         }
         let visible = tools::visible(&self.request, &self.situation.snapshot);
         let patterns = child_patterns(&self.request, &self.situation, &self.limits);
         let described: Vec<_> = patterns
             .iter()
-            .filter_map(|name| self.situation.snapshot.patterns.get(name).map(|p| (name, p)))
+            .filter_map(|name| {
+                self.situation
+                    .snapshot
+                    .patterns
+                    .get(name)
+                    .map(|p| (name, p))
+            })
             .map(|(name, p)| json!({"name": name, "description": p.description}))
             .collect();
         Step::AskModel(Box::new(ModelAsk {
@@ -109,7 +128,10 @@ impl Decompose {
                 DecidedBy::Fallback,
             );
         };
-        let goals = merged(goals, self.limits.max_subagents.min(self.limits.max_sessions));
+        let goals = merged(
+            goals,
+            self.limits.max_subagents.min(self.limits.max_sessions),
+        );
         if goals.len() < 2 {
             return self.alone(
                 goals.into_iter().next(),
@@ -137,7 +159,11 @@ impl Decompose {
         let mut next = self.request.clone();
         "react".clone_into(&mut next.pattern);
         let goal_text = goal.map(|g| g.text).unwrap_or_default();
-        let thought = if goal_text.is_empty() { signal.to_owned() } else { goal_text };
+        let thought = if goal_text.is_empty() {
+            signal.to_owned()
+        } else {
+            goal_text
+        };
         next.history.push(AgentStep {
             thought,
             action: "decompose".into(),
@@ -183,15 +209,19 @@ impl Round<'_> {
         let Some(allotment) = self.limits.allot(count, request.control.tokens_spent) else {
             return Err("the limits leave no room for subagents");
         };
-        let Some(join_deadline) =
-            self.limits.join_deadline(self.situation.now, request.control.hard_deadline)
+        let Some(join_deadline) = self
+            .limits
+            .join_deadline(self.situation.now, request.control.hard_deadline)
         else {
             return Err("no time is left to wait for subagents");
         };
         let correlation = CorrelationId::of_fan_out(&request.session_id, request.step);
         let patterns = child_patterns(request, self.situation, self.limits);
         let mut ancestors = request.control.ancestors.clone();
-        ancestors.push(Ancestor { session: request.session_id.clone(), step: request.step });
+        ancestors.push(Ancestor {
+            session: request.session_id.clone(),
+            step: request.step,
+        });
         let children: Vec<(Child, AgentRequest)> = goals
             .into_iter()
             .zip(0u32..)
@@ -248,8 +278,7 @@ impl Round<'_> {
         let mut synthesis = request.clone();
         synthesis.control.rounds = round;
         synthesis.control.fan_in_step = Some(request.step);
-        synthesis.control.derives_from =
-            uris::fan_out(&request.session_id, &correlation);
+        synthesis.control.derives_from = uris::fan_out(&request.session_id, &correlation);
         synthesis.history.push(AgentStep {
             thought: self.thought.clone(),
             action: "decompose".into(),
@@ -345,7 +374,9 @@ impl Synthesise {
 
     pub(crate) fn resume(&mut self, input: Input) -> Step {
         match input {
-            Input::Begin => Step::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone())),
+            Input::Begin => {
+                Step::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone()))
+            }
             Input::FactsFound(found) => {
                 for (session, source) in found {
                     let known = self.sources.entry(session).or_default();
@@ -353,7 +384,12 @@ impl Synthesise {
                         known.push(source);
                     }
                 }
-                let uris = self.verdict.members.iter().map(|m| m.document.clone()).collect();
+                let uris = self
+                    .verdict
+                    .members
+                    .iter()
+                    .map(|m| m.document.clone())
+                    .collect();
                 Step::ReadDocuments(uris)
             }
             Input::DocumentsRead(texts) => {
@@ -441,7 +477,10 @@ impl Synthesise {
             rationale: String::new(),
         };
         let object = json::extract(&reply.text);
-        let named = object.as_ref().and_then(|o| o.get("decision")).and_then(Value::as_str);
+        let named = object
+            .as_ref()
+            .and_then(|o| o.get("decision"))
+            .and_then(Value::as_str);
         let as_choice = json!({
             "choice": named.unwrap_or_default(),
             "signal": object.as_ref().and_then(|o| o.get("signal")).cloned().unwrap_or_default(),
@@ -455,8 +494,13 @@ impl Synthesise {
             decision.decided_by = DecidedBy::Model;
         }
         if decision.chosen == "investigate" {
-            let goals = read_goals(&reply.text).map(|(_, goals)| goals).unwrap_or_default();
-            let goals = merged(goals, self.limits.max_subagents.min(self.limits.max_sessions));
+            let goals = read_goals(&reply.text)
+                .map(|(_, goals)| goals)
+                .unwrap_or_default();
+            let goals = merged(
+                goals,
+                self.limits.max_subagents.min(self.limits.max_sessions),
+            );
             let count = goals.len();
             let mut request = self.request.clone();
             self.remember_results(&mut request);
@@ -507,7 +551,8 @@ impl Synthesise {
 
     fn answered(&self, text: String) -> Step {
         if text.is_empty() {
-            let mut plain = "**The model returned no text.** The subagents' own answers:\n".to_owned();
+            let mut plain =
+                "**The model returned no text.** The subagents' own answers:\n".to_owned();
             for result in self.results() {
                 plain.push_str(&format!(
                     "\n## {}\n\n{}\n",
@@ -536,7 +581,10 @@ impl Synthesise {
         }
         let uri = uris::answer_document(&self.request.session_id);
         let termination = Termination::SubagentsComplete;
-        let said = Said { streamed, ..say::message(MessageType::Answer, &*text, uri) };
+        let said = Said {
+            streamed,
+            ..say::message(MessageType::Answer, &*text, uri)
+        };
         Step::Finish(Box::new(Finish {
             activity: Activity::Concluded(Concluded {
                 termination,
@@ -554,7 +602,11 @@ impl Synthesise {
                 error: None,
                 model_ms: self.model_ms,
             }),
-            outcome: Outcome::Answer(Answer { text, termination, partial }),
+            outcome: Outcome::Answer(Answer {
+                text,
+                termination,
+                partial,
+            }),
             routed: None,
             decisions: self.decisions.clone(),
             said: vec![said],
@@ -651,7 +703,11 @@ fn bounded(text: &str, max: usize) -> String {
 
 /// Patterns a child may have: valid for the task type, and without fan-out where the depth ends.
 fn child_patterns(request: &AgentRequest, situation: &Situation, limits: &Limits) -> Vec<String> {
-    let task_type = if request.task_type.is_empty() { GENERAL } else { &request.task_type };
+    let task_type = if request.task_type.is_empty() {
+        GENERAL
+    } else {
+        &request.task_type
+    };
     let depth = limits.max_depth.saturating_sub(1);
     let (mut options, _) = pattern_options(&situation.snapshot, task_type, depth);
     if !options.iter().any(|name| name == "react") {
@@ -712,7 +768,10 @@ fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
     let (thought, list) = match &value {
         Value::Array(list) => (String::new(), list),
         Value::Object(map) => {
-            let thought = map.get("thought").and_then(Value::as_str).unwrap_or_default();
+            let thought = map
+                .get("thought")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             (thought.to_owned(), map.get("goals")?.as_array()?)
         }
         _ => return None,
@@ -720,11 +779,17 @@ fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
     let goals = list
         .iter()
         .filter_map(|entry| match entry {
-            Value::String(text) => Some(Goal { text: text.clone(), ..Goal::default() }),
+            Value::String(text) => Some(Goal {
+                text: text.clone(),
+                ..Goal::default()
+            }),
             Value::Object(map) => {
                 let field = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
                 let group = map.get("group").and_then(Value::as_array).map(|list| {
-                    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+                    list.iter()
+                        .filter_map(Value::as_str)
+                        .map(str::to_owned)
+                        .collect()
                 });
                 Some(Goal {
                     text: field("goal").to_owned(),
@@ -743,14 +808,14 @@ fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
 /// Merges goals that say the same, and keeps at most `max`.
 fn merged(goals: Vec<Goal>, max: u32) -> Vec<Goal> {
     let plain = |text: &str| {
-        text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).fold(
-            String::new(),
-            |mut all, word| {
+        text.to_lowercase()
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|w| !w.is_empty())
+            .fold(String::new(), |mut all, word| {
                 all.push_str(word);
                 all.push(' ');
                 all
-            },
-        )
+            })
     };
     let mut seen = Vec::new();
     let mut kept: Vec<Goal> = Vec::new();

@@ -9,7 +9,10 @@ use std::sync::Arc;
 fn situation(fan_in: Option<FanInRecord>) -> Situation {
     let mut snapshot = Snapshot::default();
     for name in ["react", "supervisor"] {
-        let pattern = AgentPattern { name: name.into(), ..AgentPattern::default() };
+        let pattern = AgentPattern {
+            name: name.into(),
+            ..AgentPattern::default()
+        };
         snapshot.patterns.insert(name.into(), pattern);
     }
     Situation {
@@ -37,16 +40,23 @@ fn request() -> AgentRequest {
 }
 
 fn reply(text: &str) -> Input {
-    Input::ModelReplied(Reply { text: text.into(), ..Reply::default() })
+    Input::ModelReplied(Reply {
+        text: text.into(),
+        ..Reply::default()
+    })
 }
 
 fn finished(step: Step) -> Finish {
-    let Step::Finish(finish) = step else { panic!("not finished: {step:?}") };
+    let Step::Finish(finish) = step else {
+        panic!("not finished: {step:?}")
+    };
     *finish
 }
 
 fn fanned_out(step: Step) -> FanOut {
-    let Outcome::FanOut(fan_out) = finished(step).outcome else { panic!("no fan-out") };
+    let Outcome::FanOut(fan_out) = finished(step).outcome else {
+        panic!("no fan-out")
+    };
     *fan_out
 }
 
@@ -75,7 +85,10 @@ fn goals_are_merged_and_each_child_inherits_what_is_not_narrowed() {
     assert_eq!(law.group, request().group);
     for (index, (child, request)) in fan_out.children.iter().enumerate() {
         assert_eq!(child.index as usize, index);
-        assert_eq!(request.session_id, SessionId::child(&"parent".into(), 1, child.index));
+        assert_eq!(
+            request.session_id,
+            SessionId::child(&"parent".into(), 1, child.index)
+        );
         assert_eq!(request.expected_siblings, 2);
         assert_eq!(request.correlation_id, fan_out.correlation);
         assert_eq!(request.collection.as_str(), "c");
@@ -88,13 +101,18 @@ fn goals_are_merged_and_each_child_inherits_what_is_not_narrowed() {
         assert_eq!(request.control.hard_deadline, fan_out.join_deadline);
     }
     assert_eq!(fan_out.synthesis.control.fan_in_step, Some(1));
-    assert_eq!(fan_out.synthesis.history.last().unwrap().step_type, "synthesise");
+    assert_eq!(
+        fan_out.synthesis.history.last().unwrap().step_type,
+        "synthesise"
+    );
 }
 
 #[test]
 fn the_same_request_fans_out_to_the_same_ids() {
-    let (a, b) =
-        (fanned_out(decompose(request(), TWO)), fanned_out(decompose(request(), TWO)));
+    let (a, b) = (
+        fanned_out(decompose(request(), TWO)),
+        fanned_out(decompose(request(), TWO)),
+    );
     assert_eq!(a, b);
 }
 
@@ -102,7 +120,9 @@ fn the_same_request_fans_out_to_the_same_ids() {
 fn one_goal_no_goals_no_depth_or_no_list_needs_no_fan_out() {
     let mut shallow = request();
     shallow.limits.max_depth = Some(0);
-    let turn = Turn::parse(shallow, situation(None)).unwrap().resume(Input::Begin);
+    let turn = Turn::parse(shallow, situation(None))
+        .unwrap()
+        .resume(Input::Begin);
     let mut again = Turn::parse(request(), situation(None)).unwrap();
     again.resume(Input::Begin);
     again.resume(reply("no list"));
@@ -113,7 +133,9 @@ fn one_goal_no_goals_no_depth_or_no_list_needs_no_fan_out() {
         again.resume(reply("still none")),
     ] {
         let finish = finished(step);
-        let Outcome::Continue(next) = &finish.outcome else { panic!("fanned out") };
+        let Outcome::Continue(next) = &finish.outcome else {
+            panic!("fanned out")
+        };
         assert_eq!(next.pattern, "react");
         assert_eq!(finish.decisions[0].chosen, "alone");
     }
@@ -158,7 +180,10 @@ fn synthesis_request() -> AgentRequest {
     request.step = 2;
     request.control.fan_in_step = Some(1);
     request.control.rounds = 1;
-    request.history.push(AgentStep { step_type: "synthesise".into(), ..AgentStep::default() });
+    request.history.push(AgentStep {
+        step_type: "synthesise".into(),
+        ..AgentStep::default()
+    });
     request
 }
 
@@ -166,9 +191,14 @@ fn synthesis_request() -> AgentRequest {
 fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Step) {
     let mut turn = Turn::parse(synthesis_request(), situation(Some(verdict))).unwrap();
     assert!(matches!(turn.resume(Input::Begin), Step::FindFacts(_)));
-    let source = Source { uri: "urn:src".into(), title: "Src".into() };
+    let source = Source {
+        uri: "urn:src".into(),
+        title: "Src".into(),
+    };
     let step = turn.resume(Input::FactsFound(vec![("child0".into(), source)]));
-    let Step::ReadDocuments(uris) = step else { panic!() };
+    let Step::ReadDocuments(uris) = step else {
+        panic!()
+    };
     assert_eq!(uris.len(), texts.len());
     let step = turn.resume(Input::DocumentsRead(texts));
     (turn, step)
@@ -178,15 +208,20 @@ fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Step) 
 fn a_synthesis_reads_the_verdict_decides_and_answers() {
     let verdict = verdict(
         JoinCause::Complete,
-        vec![member(0, CompletionStatus::Answered), member(1, CompletionStatus::Answered)],
+        vec![
+            member(0, CompletionStatus::Answered),
+            member(1, CompletionStatus::Answered),
+        ],
         vec![],
     );
     let (mut turn, step) = synthesise(verdict, vec![Some("a".into()), Some("b".into())]);
-    let Step::AskModel(review) = step else { panic!() };
+    let Step::AskModel(review) = step else {
+        panic!()
+    };
     assert_eq!(review.operation, Operation::Review);
-    let Step::AskModel(ask) =
-        turn.resume(reply(r#"{"decision":"answer","signal":"complete","rationale":"r"}"#))
-    else {
+    let Step::AskModel(ask) = turn.resume(reply(
+        r#"{"decision":"answer","signal":"complete","rationale":"r"}"#,
+    )) else {
         panic!()
     };
     assert_eq!(ask.operation, Operation::Synthesise);
@@ -194,48 +229,83 @@ fn a_synthesis_reads_the_verdict_decides_and_answers() {
     assert_eq!(ask.variables["results"][0]["sources"][0]["uri"], "urn:src");
     let finish = finished(turn.resume(reply("## Part\nConfidence: 0.8\ntext")));
     assert_eq!(finish.decisions[0].chosen, "answer");
-    let Activity::Concluded(concluded) = finish.activity else { panic!() };
+    let Activity::Concluded(concluded) = finish.activity else {
+        panic!()
+    };
     assert!(!concluded.partial);
     assert_eq!(concluded.confidence[0].part, "Part");
 }
 
 #[test]
 fn what_is_missing_is_named_whatever_the_model_writes() {
-    let missing = Child { index: 2, goal: "goal 2".into(), ..Child::default() };
+    let missing = Child {
+        index: 2,
+        goal: "goal 2".into(),
+        ..Child::default()
+    };
     let verdict = verdict(
         JoinCause::Deadline,
-        vec![member(0, CompletionStatus::Answered), member(1, CompletionStatus::Error)],
+        vec![
+            member(0, CompletionStatus::Answered),
+            member(1, CompletionStatus::Error),
+        ],
         vec![missing],
     );
-    let (mut turn, _) =
-        synthesise(verdict, vec![Some("a".into()), Some("the key was refused".into())]);
+    let (mut turn, _) = synthesise(
+        verdict,
+        vec![Some("a".into()), Some("the key was refused".into())],
+    );
     turn.resume(reply(r#"{"decision":"answer"}"#));
     let finish = finished(turn.resume(reply("All is well.")));
-    let Outcome::Answer(answer) = finish.outcome else { panic!() };
+    let Outcome::Answer(answer) = finish.outcome else {
+        panic!()
+    };
     assert!(answer.partial);
-    for expected in ["goal 1 (error: the key was refused)", "goal 2 (not finished"] {
+    for expected in [
+        "goal 1 (error: the key was refused)",
+        "goal 2 (not finished",
+    ] {
         assert!(answer.text.contains(expected), "{}", answer.text);
     }
 }
 
 #[test]
 fn with_no_result_at_all_no_model_is_asked() {
-    let verdict = verdict(JoinCause::Complete, vec![member(0, CompletionStatus::Error)], vec![]);
+    let verdict = verdict(
+        JoinCause::Complete,
+        vec![member(0, CompletionStatus::Error)],
+        vec![],
+    );
     let (_, step) = synthesise(verdict, vec![None]);
-    let Outcome::Answer(answer) = finished(step).outcome else { panic!() };
-    assert!(answer.partial && answer.text.contains("goal 0"), "{}", answer.text);
+    let Outcome::Answer(answer) = finished(step).outcome else {
+        panic!()
+    };
+    assert!(
+        answer.partial && answer.text.contains("goal 0"),
+        "{}",
+        answer.text
+    );
 }
 
 #[test]
 fn it_may_investigate_further_under_a_new_correlation_and_remembers_what_it_has() {
-    let first = verdict(JoinCause::Complete, vec![member(0, CompletionStatus::Answered)], vec![]);
+    let first = verdict(
+        JoinCause::Complete,
+        vec![member(0, CompletionStatus::Answered)],
+        vec![],
+    );
     let (mut turn, _) = synthesise(first, vec![Some("a".into())]);
     let finish = finished(turn.resume(reply(
         r#"{"decision":"investigate","signal":"gap","rationale":"need more",
             "goals":[{"goal":"dig","pattern":"react","context":""}]}"#,
     )));
-    let Outcome::FanOut(fan_out) = finish.outcome else { panic!() };
-    assert_eq!(fan_out.correlation, CorrelationId::of_fan_out(&"parent".into(), 2));
+    let Outcome::FanOut(fan_out) = finish.outcome else {
+        panic!()
+    };
+    assert_eq!(
+        fan_out.correlation,
+        CorrelationId::of_fan_out(&"parent".into(), 2)
+    );
     assert_eq!(fan_out.synthesis.control.rounds, 2);
     let remembered = fan_out
         .synthesis
@@ -249,7 +319,11 @@ fn it_may_investigate_further_under_a_new_correlation_and_remembers_what_it_has(
 
 #[test]
 fn the_last_round_answers_without_asking_whether_to_go_on() {
-    let verdict = verdict(JoinCause::Complete, vec![member(0, CompletionStatus::Answered)], vec![]);
+    let verdict = verdict(
+        JoinCause::Complete,
+        vec![member(0, CompletionStatus::Answered)],
+        vec![],
+    );
     let mut request = synthesis_request();
     request.control.rounds = 3;
     let mut turn = Turn::parse(request, situation(Some(verdict))).unwrap();

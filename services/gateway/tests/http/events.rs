@@ -198,7 +198,11 @@ async fn the_end_is_told_from_its_record_when_the_events_are_gone() {
     assert_eq!(last.id, "", "there is no position to resume from");
     let body = json!({ "question": "long ago?", "session_id": "old-1" });
     let again = fleet.client.listen(&body).await.rest().await;
-    assert_eq!(again.last().unwrap().data["text"], last.data["text"], "and who asks again hears it");
+    assert_eq!(
+        again.last().unwrap().data["text"],
+        last.data["text"],
+        "and who asks again hears it"
+    );
 }
 
 #[tokio::test]

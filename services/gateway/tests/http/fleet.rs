@@ -531,7 +531,7 @@ impl Worker {
             record,
             documents,
             fan_out,
-        } = assemble(Commit {
+        } = assemble(&Commit {
             limits: Limits::of(&request, &snapshot, &FleetLimits::default()),
             request_digest: Digest::of(&delivery.payload),
             properties: delivery.properties.clone(),

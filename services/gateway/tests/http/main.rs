@@ -8,6 +8,7 @@ mod documentation;
 mod errors;
 mod events;
 mod fleet;
+mod independent;
 mod requests;
 mod sessions;
 mod sparql;

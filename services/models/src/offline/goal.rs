@@ -58,9 +58,7 @@ impl Goal {
             if terms.iter().any(|known| known.term.stem == term.stem) {
                 continue;
             }
-            let named = subjects
-                .iter()
-                .any(|s| s.words.contains(&term.word.to_lowercase()));
+            let named = subjects.iter().any(|s| s.has_word(&term.word));
             let role = if named { Role::Name } else { Role::Body };
             terms.push(GoalTerm { term, role });
         }
@@ -196,6 +194,11 @@ impl Plain {
 }
 
 impl Subject {
+    /// Whether a word is part of the name.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        self.words.contains(&word.to_lowercase())
+    }
+
     /// The whole name, or a word of it that is rare enough to stand for it.
     fn is_in(&self, text: &Plain) -> bool {
         let phrase = Plain::of(&[&self.shown]).0;
@@ -278,7 +281,10 @@ fn is_distinctive(word: &str) -> bool {
 }
 
 /// Runs of capitalised words, and words with digits or inner capitals.
-fn subjects(question: &str) -> Vec<Subject> {
+pub(super) fn subjects(question: &str) -> Vec<Subject> {
+    if is_title_case(question) {
+        return Vec::new();
+    }
     let mut found: Vec<Subject> = Vec::new();
     let mut run: Vec<&str> = Vec::new();
     let mut starts_sentence = true;
@@ -331,6 +337,15 @@ fn subjects(question: &str) -> Vec<Subject> {
     }
     close(&mut run, run_starts_sentence, &mut found);
     found
+}
+
+/// Whether nearly every word has a capital, so that capitals tell nothing.
+fn is_title_case(text: &str) -> bool {
+    let words: Vec<&str> = words(text).collect();
+    let capitals = words
+        .iter()
+        .filter(|w| w.chars().next().is_some_and(char::is_uppercase));
+    words.len() >= 4 && capitals.count() * 10 >= words.len() * 7
 }
 
 /// A verb that opens an order, and has its capital from that.
@@ -408,6 +423,7 @@ mod tests {
                 vec!["Postgres", "MySQL", "SQLite"],
             ),
             ("what does iOS18 need", vec!["iOS18"]),
+            ("Assess The Risk Of The Harbour Wall", vec![]),
         ] {
             assert_eq!(names(question), expected, "{question}");
         }

@@ -30,8 +30,10 @@ pub(super) struct Ranked {
 pub(super) fn score(text: &str, options: &[Choosable]) -> Vec<Ranked> {
     let names = subjects(text);
     let is_name = |term: &Term| names.iter().any(|name| name.has_word(&term.word));
-    let asked: Vec<Term> =
-        distinct(terms(text)).into_iter().filter(|term| !is_name(term)).collect();
+    let asked: Vec<Term> = distinct(terms(text))
+        .into_iter()
+        .filter(|term| !is_name(term))
+        .collect();
     let weights: Vec<Vec<(String, f64)>> = options.iter().map(stems_of).collect();
     let using = |stem: &str| {
         weights
@@ -52,10 +54,11 @@ pub(super) fn score(text: &str, options: &[Choosable]) -> Vec<Ranked> {
                 })
                 .collect();
             shared.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-            let own: Vec<String> = terms(&format!("{} {}", options[at].name, options[at].description))
-                .into_iter()
-                .map(|term| term.stem)
-                .collect();
+            let own: Vec<String> =
+                terms(&format!("{} {}", options[at].name, options[at].description))
+                    .into_iter()
+                    .map(|term| term.stem)
+                    .collect();
             Ranked {
                 at,
                 is_telling: shared.len() > 1

@@ -19,7 +19,7 @@ const LONG: usize = 40;
 pub(super) fn task_type(inputs: &Value) -> Value {
     let options = options(inputs, "task_types");
     let ranked = rank::score(text(inputs, "question"), &options);
-    if let Some(best) = rank::best(&ranked).filter(|best| best.score > 0.0) {
+    if let Some(best) = rank::best(&ranked).filter(|best| best.is_telling) {
         let signal = format!(
             "shares {} with the option's own words",
             quoted(&best.matched, 5)
@@ -34,8 +34,9 @@ pub(super) fn task_type(inputs: &Value) -> Value {
         at,
         score: 0.0,
         matched: Vec::new(),
+        is_telling: false,
     };
-    let signal = "the question shares no word with any option";
+    let signal = "the question shares no telling word with any option";
     choice(
         &options,
         &none,
@@ -75,6 +76,7 @@ pub(super) fn pattern(inputs: &Value) -> Value {
         at: 0,
         score: 0.0,
         matched: Vec::new(),
+        is_telling: false,
     };
     let best = rank::best(&ranked).unwrap_or(&none);
     let reasons = reasons

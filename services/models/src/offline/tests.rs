@@ -70,8 +70,11 @@ fn the_task_type_follows_the_words_of_the_question() {
             "research",
             "`explore`",
         ),
-        ("How tall is the tower?", "general", "no word"),
-        ("", "general", "no word"),
+        ("How tall is the tower?", "general", "no telling word"),
+        // One word of the fine print, or a word of a name, is no sign.
+        ("Where does the plan hang?", "general", "no telling word"),
+        ("How tall is Risk Tower?", "general", "no telling word"),
+        ("", "general", "no telling word"),
     ] {
         let inputs = json!({"question": question, "task_types": task_types()});
         let reply = json_of(Operation::ClassifyTaskType, inputs);

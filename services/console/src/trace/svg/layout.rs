@@ -41,18 +41,53 @@ pub(super) enum Class {
 impl Class {
     /// Name, and fill, stroke in light, fill, stroke in dark.
     const LOOKS: [(Self, &'static str, [&'static str; 4]); 8] = [
-        (Self::Question, "question", ["#dbeafe", "#2563eb", "#1e3a5f", "#60a5fa"]),
-        (Self::Decision, "decision", ["#fef3c7", "#b45309", "#4a3410", "#f59e0b"]),
-        (Self::Tool, "tool", ["#f3f4f6", "#6b7280", "#2d333b", "#9ca3af"]),
-        (Self::Fan, "fan", ["#ede9fe", "#7c3aed", "#3b2a63", "#a78bfa"]),
-        (Self::Answer, "answer", ["#dcfce7", "#15803d", "#14432a", "#4ade80"]),
-        (Self::Partial, "partial", ["#ffedd5", "#c2410c", "#54290f", "#fb923c"]),
-        (Self::Error, "error", ["#fee2e2", "#b91c1c", "#551a1a", "#f87171"]),
-        (Self::Open, "open", ["#ffffff", "#9ca3af", "#161b22", "#6b7280"]),
+        (
+            Self::Question,
+            "question",
+            ["#dbeafe", "#2563eb", "#1e3a5f", "#60a5fa"],
+        ),
+        (
+            Self::Decision,
+            "decision",
+            ["#fef3c7", "#b45309", "#4a3410", "#f59e0b"],
+        ),
+        (
+            Self::Tool,
+            "tool",
+            ["#f3f4f6", "#6b7280", "#2d333b", "#9ca3af"],
+        ),
+        (
+            Self::Fan,
+            "fan",
+            ["#ede9fe", "#7c3aed", "#3b2a63", "#a78bfa"],
+        ),
+        (
+            Self::Answer,
+            "answer",
+            ["#dcfce7", "#15803d", "#14432a", "#4ade80"],
+        ),
+        (
+            Self::Partial,
+            "partial",
+            ["#ffedd5", "#c2410c", "#54290f", "#fb923c"],
+        ),
+        (
+            Self::Error,
+            "error",
+            ["#fee2e2", "#b91c1c", "#551a1a", "#f87171"],
+        ),
+        (
+            Self::Open,
+            "open",
+            ["#ffffff", "#9ca3af", "#161b22", "#6b7280"],
+        ),
     ];
 
     fn name(self) -> &'static str {
-        Self::LOOKS.iter().find(|(class, ..)| *class == self).map_or("tool", |(_, name, _)| name)
+        Self::LOOKS
+            .iter()
+            .find(|(class, ..)| *class == self)
+            .map_or("tool", |(_, name, _)| name)
     }
 }
 
@@ -75,14 +110,23 @@ pub(super) struct Leaf {
 impl Leaf {
     pub(super) fn new(class: Class, title: &str) -> Self {
         let title = text::one_line(title);
-        Self { class, shape: Shape::Square, title, lines: Vec::new(), tooltip: Vec::new() }
+        Self {
+            class,
+            shape: Shape::Square,
+            title,
+            lines: Vec::new(),
+            tooltip: Vec::new(),
+        }
     }
 
     /// The title in lines that fit.
     fn titles(&self) -> Vec<String> {
         let line = crate::style::Line::of(&self.title, crate::style::PLAIN);
-        let mut lines: Vec<String> =
-            line.wrapped(TITLE_COLUMNS).iter().map(crate::style::Line::plain).collect();
+        let mut lines: Vec<String> = line
+            .wrapped(TITLE_COLUMNS)
+            .iter()
+            .map(crate::style::Line::plain)
+            .collect();
         if lines.len() > TITLE_LINES {
             lines.truncate(TITLE_LINES);
             if let Some(last) = lines.last_mut() {
@@ -113,7 +157,11 @@ impl Leaf {
 pub(super) enum Block {
     Leaf(Leaf),
     /// One below the other. `joins`: whether what follows its fan-out rests on it.
-    Stack { items: Vec<Block>, framed: bool, joins: bool },
+    Stack {
+        items: Vec<Block>,
+        framed: bool,
+        joins: bool,
+    },
     /// Subagents of a fan-out.
     Rows(Vec<Block>),
     /// Subagents whose fan-out is not known.
@@ -138,12 +186,17 @@ impl Block {
                 let (mut width, mut height) = (0.0_f64, 0.0);
                 for (position, row) in rows(blocks).enumerate() {
                     let sizes: Vec<_> = row.iter().map(Self::size).collect();
-                    let row_width: f64 = sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
+                    let row_width: f64 =
+                        sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
                     let row_height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max);
                     width = width.max(row_width);
                     height += row_height + if position > 0 { MARGIN } else { 0.0 };
                 }
-                let frame = if blocks.len() > ONE_ROW { 2.0 * MARGIN } else { 0.0 };
+                let frame = if blocks.len() > ONE_ROW {
+                    2.0 * MARGIN
+                } else {
+                    0.0
+                };
                 // Room for the lines that branch off above and come together below.
                 (width + frame, height + frame + 2.0 * MARGIN)
             }
@@ -196,14 +249,21 @@ pub(super) fn draw(title: &str, about: &str, blocks: Vec<Block>) -> String {
          markerHeight=\"7\" orient=\"auto\"><path class=\"head\" d=\"M0,0 L8,4 L0,8 z\"/></marker>\
          </defs>\n",
     );
-    let _ = writeln!(out, "<rect class=\"page\" width=\"{width:.0}\" height=\"{height:.0}\"/>");
+    let _ = writeln!(
+        out,
+        "<rect class=\"page\" width=\"{width:.0}\" height=\"{height:.0}\"/>"
+    );
     let columns = ((width - 2.0 * MARGIN) / 9.0) as usize;
     let _ = writeln!(
         out,
         "<text class=\"heading\" x=\"{MARGIN}\" y=\"26\">{}</text>",
         escape(&text::preview(title, columns))
     );
-    let _ = writeln!(out, "<text class=\"small\" x=\"{MARGIN}\" y=\"44\">{}</text>", escape(about));
+    let _ = writeln!(
+        out,
+        "<text class=\"small\" x=\"{MARGIN}\" y=\"44\">{}</text>",
+        escape(about)
+    );
     out.push_str(&canvas.frames);
     out.push_str(&canvas.lines);
     out.push_str(&canvas.boxes);
@@ -286,7 +346,11 @@ impl Canvas {
             self.path(&format!("M{x:.1},{y:.1} V{:.1}", y + GAP), false, false);
         } else {
             let dotted = !above.joins();
-            self.path(&format!("M{x:.1},{y:.1} V{:.1}", y + GAP - 2.0), dotted, true);
+            self.path(
+                &format!("M{x:.1},{y:.1} V{:.1}", y + GAP - 2.0),
+                dotted,
+                true,
+            );
         }
     }
 
@@ -294,7 +358,12 @@ impl Canvas {
         let grid = blocks.len() > ONE_ROW;
         let mut top = y + MARGIN;
         if grid {
-            self.frame(x - width / 2.0 + 4.0, top - 6.0, width - 8.0, height - 2.0 * MARGIN + 12.0);
+            self.frame(
+                x - width / 2.0 + 4.0,
+                top - 6.0,
+                width - 8.0,
+                height - 2.0 * MARGIN + 12.0,
+            );
             self.path(&format!("M{x:.1},{y:.1} V{:.1}", top - 8.0), false, true);
             top += MARGIN;
         }
@@ -334,7 +403,11 @@ impl Canvas {
 
     fn path(&mut self, d: &str, dotted: bool, arrow: bool) {
         let class = if dotted { "line dotted" } else { "line" };
-        let marker = if arrow { " marker-end=\"url(#arrow)\"" } else { "" };
+        let marker = if arrow {
+            " marker-end=\"url(#arrow)\""
+        } else {
+            ""
+        };
         let _ = writeln!(self.lines, "<path class=\"{class}\" d=\"{d}\"{marker}/>");
     }
 
@@ -396,7 +469,11 @@ fn shortened(part: &str) -> String {
     while !clean.is_char_boundary(end) {
         end -= 1;
     }
-    if end < clean.len() { format!("{}{}", &clean[..end], text::ELLIPSIS) } else { clean.to_owned() }
+    if end < clean.len() {
+        format!("{}{}", &clean[..end], text::ELLIPSIS)
+    } else {
+        clean.to_owned()
+    }
 }
 
 /// Text as XML may hold it.

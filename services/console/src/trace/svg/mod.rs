@@ -20,7 +20,11 @@ const MANY: usize = 48;
 const TOOLTIP: usize = 700;
 
 pub(super) fn render(trace: &Trace, texts: Texts<'_>) -> String {
-    let picture = Picture { by_id: trace.by_id(), texts, brief: trace.sessions.len() > MANY };
+    let picture = Picture {
+        by_id: trace.by_id(),
+        texts,
+        brief: trace.sessions.len() > MANY,
+    };
     let roots: Vec<&Session> = trace.roots().collect();
     let blocks: Vec<Block> = roots.iter().map(|root| picture.session(root)).collect();
     let title = match roots.first() {
@@ -53,8 +57,12 @@ impl Picture<'_> {
     fn session(&self, session: &Session) -> Block {
         let mut items = vec![Block::Leaf(self.question(session))];
         if let Some(routing) = &session.routing {
-            let mut leaf = Leaf::new(Class::Decision, routing.pattern.as_deref().unwrap_or("routing"));
-            leaf.lines.extend(routing.task_type.iter().map(|t| format!("task type {t}")));
+            let mut leaf = Leaf::new(
+                Class::Decision,
+                routing.pattern.as_deref().unwrap_or("routing"),
+            );
+            leaf.lines
+                .extend(routing.task_type.iter().map(|t| format!("task type {t}")));
             for decision in &routing.decisions {
                 leaf.lines.push(choice(decision));
                 leaf.tooltip.push(self.decided(decision));
@@ -94,7 +102,11 @@ impl Picture<'_> {
         }
         items.push(Block::Leaf(self.end(session)));
         let late = session.completion.as_ref().is_some_and(|c| c.late);
-        Block::Stack { items, framed: session.depth > 0, joins: !late && session.conclusion.is_some() }
+        Block::Stack {
+            items,
+            framed: session.depth > 0,
+            joins: !late && session.conclusion.is_some(),
+        }
     }
 
     fn question(&self, session: &Session) -> Leaf {
@@ -108,7 +120,8 @@ impl Picture<'_> {
         spent.extend(session.duration_ms.map(text::duration));
         leaf.lines.push(spent.join(" · "));
         leaf.tooltip.push(format!("session {}", session.id));
-        leaf.tooltip.extend(session.started_at.map(|at| format!("started {at}")));
+        leaf.tooltip
+            .extend(session.started_at.map(|at| format!("started {at}")));
         leaf.tooltip.push(session.question.clone());
         leaf
     }
@@ -122,7 +135,11 @@ impl Picture<'_> {
         leaf.tooltip.extend(end.tooltip);
         let late = session.completion.as_ref().is_some_and(|c| c.late);
         let items = vec![Block::Leaf(leaf)];
-        Block::Stack { items, framed: false, joins: !late && session.conclusion.is_some() }
+        Block::Stack {
+            items,
+            framed: false,
+            joins: !late && session.conclusion.is_some(),
+        }
     }
 
     fn decided(&self, decision: &Decision) -> String {
@@ -132,9 +149,24 @@ impl Picture<'_> {
             decision.selected,
             decision.options.join(", ")
         )];
-        parts.extend(decision.decided_by.as_ref().map(|by| format!("decided by: {by}")));
-        parts.extend(decision.signal.as_ref().map(|signal| format!("signal: {signal}")));
-        parts.extend(decision.narrowed_by.as_ref().map(|by| format!("options: {by}")));
+        parts.extend(
+            decision
+                .decided_by
+                .as_ref()
+                .map(|by| format!("decided by: {by}")),
+        );
+        parts.extend(
+            decision
+                .signal
+                .as_ref()
+                .map(|signal| format!("signal: {signal}")),
+        );
+        parts.extend(
+            decision
+                .narrowed_by
+                .as_ref()
+                .map(|by| format!("options: {by}")),
+        );
         parts.extend(self.text(decision.rationale.as_ref()));
         parts.join("\n")
     }
@@ -150,7 +182,12 @@ impl Picture<'_> {
         let mut leaf = Leaf::new(class, &iteration.action);
         leaf.lines.push(iteration.arguments_in_brief());
         let mut times: Vec<String> = Vec::new();
-        times.extend(iteration.work.model_ms.map(|ms| format!("model {}", text::duration(ms))));
+        times.extend(
+            iteration
+                .work
+                .model_ms
+                .map(|ms| format!("model {}", text::duration(ms))),
+        );
         let tool_ms = seen.and_then(|o| o.tool_ms).filter(|ms| *ms > 0);
         times.extend(tool_ms.map(|ms| format!("tool {}", text::duration(ms))));
         leaf.lines.push(times.join(" · "));
@@ -160,8 +197,10 @@ impl Picture<'_> {
         }
         if let Some(seen) = seen {
             let failure = seen.error.clone().filter(|error| !error.is_empty());
-            leaf.tooltip.extend(failure.or_else(|| self.text(seen.document.as_ref())));
-            leaf.tooltip.extend(seen.sources.iter().map(|s| format!("source: {}", s.name())));
+            leaf.tooltip
+                .extend(failure.or_else(|| self.text(seen.document.as_ref())));
+            leaf.tooltip
+                .extend(seen.sources.iter().map(|s| format!("source: {}", s.name())));
         }
         leaf
     }
@@ -177,7 +216,10 @@ impl Picture<'_> {
             .goals
             .iter()
             .map(|goal| {
-                let id = goal.session.as_ref().filter(|id| session.children.contains(id));
+                let id = goal
+                    .session
+                    .as_ref()
+                    .filter(|id| session.children.contains(id));
                 let child = id.and_then(|id| Some((id, self.by_id.get(id).copied()?)));
                 match child {
                     Some((id, child)) if shown.insert(id) && !brief => self.session(child),
@@ -191,19 +233,32 @@ impl Picture<'_> {
 
     fn synthesis(&self, synthesis: &Synthesis) -> Leaf {
         let mut leaf = Leaf::new(Class::Fan, "synthesis");
-        leaf.lines.extend(synthesis.cause.as_ref().map(|cause| format!("wait ended: {cause}")));
+        leaf.lines.extend(
+            synthesis
+                .cause
+                .as_ref()
+                .map(|cause| format!("wait ended: {cause}")),
+        );
         for missing in &synthesis.missing {
-            let name = self.by_id.get(missing).map_or(missing.as_str(), |s| s.title());
+            let name = self
+                .by_id
+                .get(missing)
+                .map_or(missing.as_str(), |s| s.title());
             leaf.lines.push(format!("missing: {name}"));
             leaf.tooltip.push(format!("missing: {name}"));
         }
-        leaf.tooltip.push(format!("correlation {}", synthesis.correlation));
+        leaf.tooltip
+            .push(format!("correlation {}", synthesis.correlation));
         leaf
     }
 
     fn end(&self, session: &Session) -> Leaf {
         let Some(end) = &session.conclusion else {
-            let title = if session.state == State::NotStarted { "not started" } else { "running" };
+            let title = if session.state == State::NotStarted {
+                "not started"
+            } else {
+                "running"
+            };
             let mut leaf = Leaf::new(Class::Open, title);
             leaf.shape = Shape::Round;
             return leaf;
@@ -216,15 +271,21 @@ impl Picture<'_> {
         let mut leaf = Leaf::new(class, title);
         leaf.shape = Shape::Round;
         if !end.answered {
-            leaf.lines.extend(end.error_code.clone().or_else(|| end.termination.clone()));
+            leaf.lines
+                .extend(end.error_code.clone().or_else(|| end.termination.clone()));
         }
         for part in end.confidence.iter().take(4) {
             let value = part.value.map(|v| format!("{v:.2}")).unwrap_or_default();
-            let part = if part.part.is_empty() { "confidence" } else { &part.part };
+            let part = if part.part.is_empty() {
+                "confidence"
+            } else {
+                &part.part
+            };
             leaf.lines.push(format!("{part} {value}"));
         }
         if session.completion.as_ref().is_some_and(|c| c.late) {
-            leaf.lines.push("late: after the synthesis began".to_owned());
+            leaf.lines
+                .push("late: after the synthesis began".to_owned());
         }
         leaf.tooltip.extend(self.text(end.document.as_ref()));
         leaf.tooltip.extend(end.document.clone());
@@ -234,11 +295,20 @@ impl Picture<'_> {
 
 fn fan_out_leaf(fan_out: &FanOut) -> Leaf {
     let count = fan_out.expected.unwrap_or(fan_out.goals.len() as u64);
-    let mut leaf =
-        Leaf::new(Class::Fan, &format!("fan-out to {}", text::counted(count, "subagent")));
-    leaf.lines.extend(fan_out.round.filter(|r| *r > 1).map(|round| format!("round {round}")));
-    leaf.tooltip.push(format!("correlation {}", fan_out.correlation));
-    leaf.tooltip.extend(fan_out.goals.iter().map(|goal| goal.text.clone()));
+    let mut leaf = Leaf::new(
+        Class::Fan,
+        &format!("fan-out to {}", text::counted(count, "subagent")),
+    );
+    leaf.lines.extend(
+        fan_out
+            .round
+            .filter(|r| *r > 1)
+            .map(|round| format!("round {round}")),
+    );
+    leaf.tooltip
+        .push(format!("correlation {}", fan_out.correlation));
+    leaf.tooltip
+        .extend(fan_out.goals.iter().map(|goal| goal.text.clone()));
     leaf
 }
 
@@ -246,7 +316,11 @@ fn not_started(goal: &Goal) -> Block {
     let mut leaf = Leaf::new(Class::Open, &goal.text);
     leaf.shape = Shape::Round;
     leaf.lines.push("not started".to_owned());
-    Block::Stack { items: vec![Block::Leaf(leaf)], framed: false, joins: false }
+    Block::Stack {
+        items: vec![Block::Leaf(leaf)],
+        framed: false,
+        joins: false,
+    }
 }
 
 fn choice(decision: &Decision) -> String {

@@ -1,0 +1,191 @@
+//! What stands below an answer: how sure it is, what it rests on, what it cost, and where to go next.
+
+use super::view::heading;
+use crate::style::{BOLD, DIM, LINK, Line, Look, NAME, PLAIN, WARN};
+use crate::text;
+use crate::trace::model::{Confidence, Session, Source};
+use crate::trace::{Trace, sureness};
+use agentfleet_schema::SessionId;
+
+/// Columns of the bar that shows a confidence.
+const BAR: usize = 10;
+/// Sources listed; a trace has them all.
+const SOURCES: usize = 20;
+
+/// A command worth knowing next, and what it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    pub what: String,
+    pub command: String,
+}
+
+impl Hint {
+    pub fn new(what: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            command: command.into(),
+        }
+    }
+}
+
+/// What to say below an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Closing {
+    pub confidence: Vec<Confidence>,
+    pub sources: Vec<Source>,
+    /// The answer itself says what it lacks.
+    pub partial: bool,
+    /// Sessions, steps, tokens and time, in words.
+    pub spent: String,
+    pub hints: Vec<Hint>,
+}
+
+impl Closing {
+    /// Reads it from the trace of a run.
+    pub fn of(trace: &Trace, root: &SessionId, hints: Vec<Hint>) -> Self {
+        let Some(session) = trace.session(root) else {
+            return Self {
+                hints,
+                ..Self::default()
+            };
+        };
+        let whole = trace.subtree(root);
+        let whole = whole.as_ref().unwrap_or(trace);
+        let conclusion = session.conclusion.as_ref();
+        Self {
+            confidence: conclusion.map(|c| c.confidence.clone()).unwrap_or_default(),
+            sources: whole.sources().into_iter().cloned().collect(),
+            partial: conclusion.is_some_and(|c| c.partial),
+            spent: spent(whole, session),
+            hints,
+        }
+    }
+
+    pub fn lines(&self, look: Look) -> Vec<Line> {
+        let mut lines = Vec::new();
+        if !self.confidence.is_empty() {
+            section(&mut lines, "confidence", look);
+            lines.extend(self.confidence_lines(look));
+        }
+        if !self.sources.is_empty() {
+            section(&mut lines, "sources", look);
+            for (source, number) in self.sources.iter().zip(1_usize..).take(SOURCES) {
+                lines.push(source_line(source, number).shortened(look.width.max(20)));
+            }
+            if self.sources.len() > SOURCES {
+                let more = format!("  … and {} more", self.sources.len() - SOURCES);
+                lines.push(Line::of(&more, DIM));
+            }
+        }
+        if !self.spent.is_empty() {
+            if !lines.is_empty() {
+                lines.push(Line::new());
+            }
+            let mut line = Line::new();
+            if self.partial {
+                line.push("partial answer", WARN).push(" · ", DIM);
+            }
+            lines.extend(line.with(&self.spent, DIM).wrapped(look.width));
+        }
+        if !self.hints.is_empty() {
+            if !lines.is_empty() {
+                lines.push(Line::new());
+            }
+            lines.extend(
+                self.hints
+                    .iter()
+                    .flat_map(|hint| hint_lines(hint, &self.hints, look)),
+            );
+        }
+        lines
+    }
+
+    fn confidence_lines(&self, look: Look) -> Vec<Line> {
+        let names: Vec<String> = self
+            .confidence
+            .iter()
+            .map(|part| match part.part.as_str() {
+                "" => "overall".to_owned(),
+                name => text::preview(name, look.width.saturating_sub(BAR + 10).max(12)),
+            })
+            .collect();
+        let widest = names
+            .iter()
+            .map(|name| text::width(name))
+            .max()
+            .unwrap_or_default();
+        self.confidence
+            .iter()
+            .zip(&names)
+            .map(|(part, name)| {
+                let space = widest - text::width(name);
+                let mut line = Line::of(&format!("  {name}{}", " ".repeat(space)), PLAIN);
+                if let Some(value) = part.value {
+                    let style = sureness(value);
+                    let full = (value.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+                    line.push(&format!("  {value:.2}  "), style);
+                    line.push(&"█".repeat(full), style)
+                        .push(&"░".repeat(BAR - full), DIM);
+                }
+                line
+            })
+            .collect()
+    }
+}
+
+fn section(lines: &mut Vec<Line>, name: &str, look: Look) {
+    if !lines.is_empty() {
+        lines.push(Line::new());
+    }
+    lines.push(heading(name, look));
+}
+
+fn source_line(source: &Source, number: usize) -> Line {
+    let mut line = Line::of(&format!("  {number}. "), DIM);
+    if let Some(title) = source.title.as_deref().filter(|title| *title != source.uri) {
+        line.push(&text::one_line(title), PLAIN).push("  ", PLAIN);
+    }
+    line.push(&source.uri, LINK);
+    line
+}
+
+fn hint_lines(hint: &Hint, all: &[Hint], look: Look) -> Vec<Line> {
+    let widest = all
+        .iter()
+        .map(|hint| text::width(&hint.what))
+        .max()
+        .unwrap_or_default();
+    let longest = all
+        .iter()
+        .map(|hint| text::width(&hint.command))
+        .max()
+        .unwrap_or_default();
+    if widest + 2 + longest > look.width {
+        // A command is worth copying, so it stands whole on its own line.
+        return vec![
+            Line::of(&hint.what, DIM),
+            Line::of(&format!("  {}", hint.command), NAME),
+        ];
+    }
+    let space = " ".repeat(widest - text::width(&hint.what) + 2);
+    vec![
+        Line::of(&hint.what, DIM)
+            .with(&space, PLAIN)
+            .with(&hint.command, BOLD),
+    ]
+}
+
+fn spent(trace: &Trace, root: &Session) -> String {
+    let spent = &root.spent_in_tree;
+    let mut parts = vec![
+        text::counted(trace.sessions.len() as u64, "session"),
+        text::counted(spent.steps, "step"),
+        text::counted(spent.tool_calls, "tool call"),
+        text::counted(spent.tokens(), "token"),
+    ];
+    if spent.cost > 0.0 {
+        parts.push(format!("cost {:.4}", spent.cost));
+    }
+    parts.extend(root.duration_ms.map(text::duration));
+    parts.join(" · ")
+}

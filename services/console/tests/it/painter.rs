@@ -1,0 +1,299 @@
+//! The live view on a terminal, looked at through a terminal emulator, and away from one.
+
+use crate::sample::{self, QUESTION, Run, START};
+use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter, Screen, Settings};
+use agentfleet_console::trace::Trace;
+use agentfleet_runtime::client::Event;
+use agentfleet_schema::{AgentResponse, MessageType, SessionId};
+use std::cell::RefCell;
+use std::io::Write;
+use std::rc::Rc;
+
+const LIVE: Settings = Settings {
+    live: true,
+    progress_color: false,
+    render_answer: true,
+    answer_color: false,
+};
+const AWAY: Settings = Settings {
+    live: false,
+    render_answer: false,
+    ..LIVE
+};
+
+/// Both writers of one terminal.
+#[derive(Clone)]
+struct Terminal(Rc<RefCell<vt100::Parser>>);
+
+impl Terminal {
+    fn new(screen: Screen) -> Self {
+        Self(Rc::new(RefCell::new(vt100::Parser::new(
+            screen.height as u16,
+            screen.width as u16,
+            10_000,
+        ))))
+    }
+
+    fn resize(&self, screen: Screen) {
+        self.0
+            .borrow_mut()
+            .screen_mut()
+            .set_size(screen.height as u16, screen.width as u16);
+    }
+
+    /// Everything from the first row ever written, without trailing blanks.
+    fn text(&self) -> String {
+        let mut parser = self.0.borrow_mut();
+        let (height, width) = parser.screen().size();
+        let mut lines = Vec::new();
+        parser.screen_mut().set_scrollback(usize::MAX);
+        let above = parser.screen().scrollback();
+        for offset in (1..=above).rev() {
+            parser.screen_mut().set_scrollback(offset);
+            lines.extend(parser.screen().rows(0, width).next());
+        }
+        parser.screen_mut().set_scrollback(0);
+        lines.extend(parser.screen().rows(0, width).take(height as usize));
+        lines.join("\n").trim_end().to_owned()
+    }
+}
+
+impl Write for Terminal {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // What the line discipline of a terminal does.
+        let text = String::from_utf8_lossy(bytes)
+            .replace("\r\n", "\n")
+            .replace('\n', "\r\n");
+        self.0.borrow_mut().process(text.as_bytes());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn closing(run: &Run) -> Closing {
+    let trace = Trace::from_triples(&run.triples);
+    Closing::of(
+        &trace,
+        &run.root,
+        vec![Hint::new("See it:", "agentfleet trace x")],
+    )
+}
+
+/// Plays a run, with a redraw every 50 ms, on screens that change as told.
+fn played(run: &Run, screens: &[Screen]) -> (Terminal, Screen) {
+    let terminal = Terminal::new(screens[0]);
+    let board = LaneBoard::new(run.root.clone(), QUESTION, START);
+    let mut painter = Painter::new(board, LIVE, terminal.clone(), terminal.clone());
+    let mut now = START;
+    let mut screen = screens[0];
+    let events = run.events();
+    let count = events.len();
+    for (position, (when, event)) in events.iter().enumerate() {
+        while now + 50 <= *when {
+            now += 50;
+            painter.tick(now, screen).unwrap();
+        }
+        let next = screens[position * screens.len() / count];
+        if next != screen {
+            screen = next;
+            terminal.resize(screen);
+        }
+        painter.event(event, *when, screen).unwrap();
+    }
+    painter.finish(&closing(run), screen).unwrap();
+    (terminal, screen)
+}
+
+fn occurrences(text: &str, what: &str) -> usize {
+    text.matches(what).count()
+}
+
+#[test]
+fn after_a_run_lanes_answer_and_closing_stand_there_once() {
+    for height in [6, 10, 24, 60] {
+        let (terminal, _) = played(&sample::risk(), &[Screen { width: 90, height }]);
+        let text = terminal.text();
+        for once in [
+            "Analyse financial health",
+            "not waited for",
+            "── answer ──",
+            "Risk profile of Company X",
+            "revenue, m EUR",
+            "Two outlets repeat the same complaint.",
+            "── confidence ──",
+            "Financial health  0.80  ████████░░",
+            "annual-report-2025.md",
+            "See it:  agentfleet trace x",
+        ] {
+            assert_eq!(
+                occurrences(&text, once),
+                1,
+                "{once} on {height} rows:\n{text}"
+            );
+        }
+        let place = |what: &str| text.find(what).unwrap();
+        assert!(place("Analyse financial") < place("── answer"), "{text}");
+        assert!(place("Two outlets") < place("── confidence"), "{text}");
+        assert!(
+            !text.contains("answering ·"),
+            "the live part is gone:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn a_thousand_lanes_on_a_small_screen_do_not_garble_it() {
+    let screen = Screen {
+        width: 40,
+        height: 8,
+    };
+    let terminal = Terminal::new(screen);
+    let mut shell = terminal.clone();
+    shell.write_all(b"$ agentfleet ask\n").unwrap();
+    let root = SessionId::new("root");
+    let board = LaneBoard::new(root.clone(), "many", 0);
+    let mut painter = Painter::new(board, LIVE, terminal.clone(), terminal.clone());
+    let status = |content: &str, session: &SessionId| {
+        Event::Note(Box::new(AgentResponse {
+            message_type: MessageType::Status,
+            content: content.into(),
+            session_id: session.clone(),
+            step: Some(0),
+            ..AgentResponse::default()
+        }))
+    };
+    painter
+        .event(&status("Fanned out to 1000 subagents", &root), 0, screen)
+        .unwrap();
+    for index in 0..300 {
+        let child = SessionId::child(&root, 0, index);
+        painter
+            .event(
+                &status("Completed: answered", &child),
+                i64::from(index) * 70,
+                screen,
+            )
+            .unwrap();
+    }
+    let text = terminal.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 8, "the prompt and seven rows:\n{text}");
+    assert_eq!(lines[0], "$ agentfleet ask");
+    assert_eq!(occurrences(&text, "many"), 1, "{text}");
+    assert!(lines[7].contains("more"), "{text}");
+}
+
+#[test]
+fn a_narrower_or_lower_screen_is_noticed() {
+    let wide = Screen {
+        width: 100,
+        height: 30,
+    };
+    let narrow = Screen {
+        width: 50,
+        height: 30,
+    };
+    let (terminal, _) = played(
+        &sample::risk(),
+        &[wide, narrow, wide, Screen { height: 12, ..wide }],
+    );
+    let text = terminal.text();
+    assert_eq!(occurrences(&text, "── answer ──"), 1, "{text}");
+    assert_eq!(occurrences(&text, "Two outlets repeat"), 1, "{text}");
+}
+
+#[test]
+fn away_from_a_terminal_the_answer_is_markdown_and_progress_is_lines() {
+    let run = sample::risk();
+    let (mut progress, mut answer) = (Vec::new(), Vec::new());
+    {
+        let board = LaneBoard::new(run.root.clone(), QUESTION, START);
+        let mut painter = Painter::new(board, AWAY, &mut progress, &mut answer);
+        let screen = Screen {
+            width: 100,
+            height: 24,
+        };
+        for (when, event) in run.events() {
+            painter.event(&event, when, screen).unwrap();
+            painter.tick(when, screen).unwrap();
+        }
+        painter.finish(&closing(&run), screen).unwrap();
+    }
+    let answer = String::from_utf8(answer).unwrap();
+    let document = Trace::from_triples(&run.triples)
+        .session(&run.root)
+        .unwrap()
+        .conclusion
+        .clone();
+    let text = run.text(&document.unwrap().document.unwrap()).unwrap();
+    assert_eq!(answer, format!("{text}\n"), "exactly the committed text");
+    let progress = String::from_utf8(progress).unwrap();
+    assert!(!progress.contains('\u{1b}'), "{progress}");
+    for line in [
+        "   0.6 s  Routed: task type `risk-assessment` of 4, pattern `supervisor` of 2",
+        "   0.9 s  1 Analyse financial health and stability of Company X",
+        "   0.9 s  Fanned out to 4 subagents",
+        "[3.1] Collect press coverage of Company X: Look it up.",
+        "answers: Coverage is mixed",
+        "── sources",
+    ] {
+        assert!(progress.contains(line), "{line}\n{progress}");
+    }
+}
+
+#[test]
+fn an_error_says_what_to_do() {
+    let (terminal, _) = played(
+        &sample::failed(),
+        &[Screen {
+            width: 80,
+            height: 20,
+        }],
+    );
+    let text = terminal.text();
+    assert!(
+        text.contains("✖ the key was refused\n  set another key"),
+        "{text}"
+    );
+    assert!(!text.contains("── answer"), "{text}");
+    let mut progress = Vec::new();
+    let run = sample::failed();
+    let board = LaneBoard::new(run.root.clone(), QUESTION, START);
+    let mut painter = Painter::new(board, AWAY, &mut progress, std::io::sink());
+    for (when, event) in run.events() {
+        painter
+            .event(
+                &event,
+                when,
+                Screen {
+                    width: 80,
+                    height: 20,
+                },
+            )
+            .unwrap();
+    }
+    drop(painter);
+    let progress = String::from_utf8(progress).unwrap();
+    assert!(progress.contains("✖ the key was refused"), "{progress}");
+}
+
+#[test]
+fn what_another_part_of_the_program_prints_stands_above_the_lanes() {
+    let screen = Screen {
+        width: 60,
+        height: 10,
+    };
+    let terminal = Terminal::new(screen);
+    let board = LaneBoard::new("root".into(), "question", 0);
+    let mut painter = Painter::new(board, LIVE, terminal.clone(), terminal.clone());
+    painter.tick(1, screen).unwrap();
+    painter.clear(screen).unwrap();
+    terminal.clone().write_all(b"a warning\n").unwrap();
+    painter.tick(2, screen).unwrap();
+    let text = terminal.text();
+    assert_eq!(text.lines().next(), Some("a warning"), "{text}");
+    assert_eq!(occurrences(&text, "question"), 1, "{text}");
+}

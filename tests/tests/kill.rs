@@ -1,0 +1,255 @@
+//! `up` under load is killed with SIGKILL and started again, from a printed seed. Afterwards every
+//! request has one end, every fan-out one synthesis, and no side-effecting call was started twice.
+//!
+//! `AGENTFLEET_KILL_SECONDS` sets how long (default 15), `AGENTFLEET_SEED` repeats a run.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Starts of side-effecting calls, by idempotency key.
+type Starts = Arc<Mutex<HashMap<String, u32>>>;
+
+/// The binary, built beside the tests: `make test` builds it first.
+fn binary() -> PathBuf {
+    let target = std::env::current_exe().unwrap();
+    let binary = target
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("agentfleet");
+    assert!(
+        binary.exists(),
+        "build the binary first: cargo build --workspace --bin agentfleet"
+    );
+    binary
+}
+
+/// A service whose every call has an effect. It takes its time, so that kills find it at work.
+fn service(starts: Starts) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let starts = Arc::clone(&starts);
+            std::thread::spawn(move || drop(serve(stream.unwrap(), &starts)));
+        }
+    });
+    port
+}
+
+fn serve(mut stream: TcpStream, starts: &Starts) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let (mut key, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+        match name.to_ascii_lowercase().as_str() {
+            "idempotency-key" => value.trim().clone_into(&mut key),
+            "content-length" => length = value.trim().parse().unwrap_or(0),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    *starts.lock().unwrap().entry(key).or_default() += 1;
+    std::thread::sleep(Duration::from_millis(15));
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nsent")
+}
+
+fn script(dir: &Path) -> PathBuf {
+    let path = dir.join("script.json");
+    let react = |steps: usize, text: &str| json!({"operation": "agent-react", "steps": steps, "text": text, "pause-ms": 3});
+    let rules = json!({"rules": [
+        {"operation": "task-type-classify", "text": "{\"choice\":\"general\",\"signal\":\"s\"}"},
+        {"operation": "pattern-select", "contains": "parts",
+         "text": "{\"choice\":\"supervisor\",\"signal\":\"s\"}"},
+        {"operation": "pattern-select", "text": "{\"choice\":\"react\",\"signal\":\"s\"}"},
+        {"operation": "supervisor-decompose", "pause-ms": 3,
+         "text": "{\"thought\":\"t\",\"goals\":[\"send one\",\"send two\",\"send three\"]}"},
+        {"operation": "supervisor-review", "text": "{\"decision\":\"answer\",\"signal\":\"s\"}"},
+        {"operation": "supervisor-synthesise", "text": "## All\nConfidence: 0.9\ndone", "pause-ms": 3},
+        react(0, "Thought: look\nAction: notify\nArgs: {\"text\": \"a\"}"),
+        react(1, "Thought: again\nAction: notify\nArgs: {\"text\": \"b\"}"),
+        {"operation": "agent-react", "text": "Thought: done\nFinal Answer: it is sent"}
+    ]});
+    std::fs::write(&path, rules.to_string()).unwrap();
+    path
+}
+
+struct Fleet {
+    child: Child,
+}
+
+fn start(data: &Path, script: &Path) -> Fleet {
+    let mut child = Command::new(binary())
+        .args(["up", "--json"])
+        .env("AGENTFLEET_DATA", data)
+        .env("AGENTFLEET_MODEL", format!("scripted:{}", script.display()))
+        .env("AGENTFLEET_LISTEN", "127.0.0.1:0")
+        .env("AGENTFLEET_LOG", "error")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.contains("url"), "the fleet did not start: {line}");
+    Fleet { child }
+}
+
+fn cli(data: &Path, arguments: &[&str]) -> Value {
+    let output = Command::new(binary())
+        .args(arguments)
+        .env("AGENTFLEET_DATA", data)
+        .env("AGENTFLEET_MODEL", "offline")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+}
+
+/// What the kill interrupted, read from the database it left.
+fn window(data: &Path) -> &'static str {
+    let database = Connection::open(data.join("agentfleet.db")).unwrap();
+    let count = |sql: &str| -> i64 { database.query_row(sql, [], |row| row.get(0)).unwrap() };
+    let intents = count("SELECT count(*) FROM objects WHERE key LIKE '%/intent'");
+    let results = count("SELECT count(*) FROM objects WHERE key LIKE '%/result'");
+    let fan_outs = count("SELECT count(*) FROM objects WHERE key LIKE '%/fanout'");
+    let verdicts = count("SELECT count(*) FROM objects WHERE key LIKE '%/fanin'");
+    if intents > results {
+        "between a call's intent and its result"
+    } else if fan_outs > verdicts {
+        "between a fan-out and its verdict"
+    } else {
+        "between steps"
+    }
+}
+
+#[test]
+fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
+    let seed = std::env::var("AGENTFLEET_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or_else(|| SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1);
+    let seconds = std::env::var("AGENTFLEET_KILL_SECONDS")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(15);
+    println!("seed {seed} (AGENTFLEET_SEED), {seconds} s (AGENTFLEET_KILL_SECONDS)");
+    let mut state = seed;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let starts: Starts = Arc::default();
+    let port = service(Arc::clone(&starts));
+    let script = script(dir.path());
+    let tool = dir.path().join("tool.json");
+    let notify = json!({
+        "name": "notify", "type": "http", "method": "POST", "side-effects": true,
+        "description": "sends", "url": format!("http://127.0.0.1:{port}/notify"), "timeout-ms": 1500,
+        "arguments": [{"name": "text", "type": "string", "description": "what", "required": true}]
+    });
+    std::fs::write(&tool, notify.to_string()).unwrap();
+    cli(
+        &data,
+        &["config", "put", "tool", "notify", tool.to_str().unwrap()],
+    );
+
+    let mut sessions = Vec::new();
+    let mut kills: BTreeMap<&'static str, u32> = BTreeMap::new();
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let mut asked = 0;
+    while Instant::now() < deadline {
+        let mut fleet = start(&data, &script);
+        for _ in 0..=random(3) {
+            asked += 1;
+            let question = if random(2) == 0 {
+                format!("send number {asked}")
+            } else {
+                format!("send the parts of number {asked}")
+            };
+            let answer = cli(&data, &["ask", "--detach", "--json", &question]);
+            sessions.push(answer["session_id"].as_str().unwrap().to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(random(120)));
+        // `kill` is SIGKILL.
+        fleet.child.kill().unwrap();
+        fleet.child.wait().unwrap();
+        *kills.entry(window(&data)).or_default() += 1;
+    }
+    println!("{} requests, kills by window: {kills:?}", sessions.len());
+
+    // Left alone, every run ends.
+    let mut fleet = start(&data, &script);
+    for session in &sessions {
+        let output = Command::new(binary())
+            .args(["attach", "--json", session])
+            .env("AGENTFLEET_DATA", &data)
+            .env("AGENTFLEET_MODEL", "offline")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let ends = text
+            .lines()
+            .filter(|line| line.contains("\"event\":\"end\""))
+            .count();
+        assert_eq!(
+            ends, 1,
+            "OR-3: session {session} ended {ends} times\n{text}"
+        );
+    }
+    fleet.child.kill().unwrap();
+    fleet.child.wait().unwrap();
+
+    for (key, count) in starts.lock().unwrap().iter() {
+        assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
+    }
+    let database = Connection::open(data.join("agentfleet.db")).unwrap();
+    let ids = |sql: &str| -> Vec<String> {
+        let mut statement = database.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    };
+    let fan_outs = ids("SELECT key FROM objects WHERE key LIKE '%/fanout'");
+    for key in &fan_outs {
+        let verdict = key.replace("/fanout", "/fanin");
+        let there = ids(&format!("SELECT key FROM objects WHERE key = '{verdict}'"));
+        assert_eq!(there.len(), 1, "LV-1: {key} has no verdict");
+    }
+    let problems: i64 = database
+        .query_row(
+            "SELECT count(*) FROM objects WHERE key LIKE 'parked/%'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(problems, 0, "something was dead-lettered");
+    assert!(kills.values().sum::<u32>() > 0);
+    println!(
+        "{} calls started once each, {} fan-outs with one verdict each",
+        starts.lock().unwrap().len(),
+        fan_outs.len()
+    );
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs the worked example as a user does, on an empty data directory, and has independent validators
+# read its trace.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+bin="$root/target/debug/agentfleet"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export AGENTFLEET_DATA="$work/data" AGENTFLEET_MODEL=offline
+
+fail() { echo "worked example: $*" >&2; exit 1; }
+
+"$bin" demo >"$work/answer.txt" 2>"$work/lanes.txt" || fail "the demo failed: $(cat "$work/lanes.txt")"
+for part in Financial Reputational Legal Operational; do
+  grep -q "^## .*$part\|^$part\|$part" "$work/answer.txt" || fail "no part \`$part\` in the answer"
+done
+grep -q "Confidence" "$work/answer.txt" || fail "no confidence in the answer"
+grep -q "urn:agentfleet:document:" "$work/answer.txt" || fail "no source in the answer"
+[ "$(grep -c 'Completed: answered' "$work/lanes.txt")" -eq 4 ] || fail "not four subagents"
+
+session=$("$bin" sessions list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["session"])')
+for format in tree mermaid svg turtle json prov-json; do
+  "$bin" trace "$session" --format "$format" >"$work/trace.$format"
+  [ -s "$work/trace.$format" ] || fail "the $format trace is empty"
+done
+correlation=$(python3 - "$work/trace.turtle" <<'PY'
+import re, sys
+print(re.search(r'tg:correlationId "([^"]+)"', open(sys.argv[1]).read()).group(1))
+PY
+)
+"$bin" trace "$correlation" >"$work/by-correlation.tree"
+cmp -s "$work/trace.tree" "$work/by-correlation.tree" || fail "a correlation id does not lead to the whole tree"
+mv "$work/trace.turtle" "$work/trace.ttl"
+"$root/.venv/bin/python" "$root/tests/validators/validate.py" "$work/trace.ttl"
+# A changed question changes the answer.
+"$bin" ask "Which sanctions were screened?" --collection dossier >"$work/other.txt" 2>/dev/null
+cmp -s "$work/answer.txt" "$work/other.txt" && fail "another question got the same answer"
+"$bin" doctor >/dev/null || fail "doctor found something"
+echo "worked example: 4 subagents, an answer with sources, 6 trace formats, valid provenance"

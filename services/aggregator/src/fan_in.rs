@@ -9,7 +9,7 @@ use crate::error::Error;
 use agentfleet_broker::Delivery;
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_graph::{Answer, Batch, QueryOptions};
-use agentfleet_runtime::{BatchHandler, Disposition, StepCommit};
+use agentfleet_runtime::{BatchHandler, Committed, Disposition, StepCommit};
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
@@ -90,20 +90,20 @@ impl FanIn {
         (session, step): &Place,
         delivery: Option<&Delivery>,
     ) -> Result<(), Error> {
-        let verdict_key = keys::fan_in(session, *step);
-        let marker = keys::fan_in_published(session, *step);
-        let there = self
-            .parts
-            .documents
-            .get_many(&[verdict_key.clone(), marker.clone()])
-            .await?;
-        let (verdict, published) = match &there[..] {
-            [verdict, marker] => (verdict.as_ref(), marker.is_some()),
-            _ => (None, false),
-        };
         let Some(fan_out) = self.fan_out(session, *step).await? else {
             return Ok(());
         };
+        let verdict_key = keys::fan_in(session, *step);
+        let marker = keys::fan_in_published(session, *step);
+        let tombstone = keys::tombstone(&fan_out.root);
+        let wanted = [verdict_key.clone(), marker.clone(), tombstone];
+        let there = self.parts.documents.get_many(&wanted).await?;
+        let found = |at: usize| there.get(at).and_then(Option::as_ref);
+        if found(2).is_some() {
+            // Erased: what still comes of it has no effect.
+            return Ok(());
+        }
+        let (verdict, published) = (found(0), found(1).is_some());
         if let Some(body) = verdict {
             let verdict: FanInRecord = decode(&verdict_key, body)?;
             if !published {
@@ -127,9 +127,9 @@ impl FanIn {
             missing = verdict.missing.len(), "fan-in concluded"
         );
         let body = serde_json::to_vec(&verdict).unwrap_or_default();
-        // Lost means another aggregator's verdict is there, and it publishes. If it dies before it
-        // does, its own delivery comes again.
-        self.parts
+        let lost_marker = marker.clone();
+        let committed = self
+            .parts
             .committer
             .commit(
                 StepCommit {
@@ -142,6 +142,18 @@ impl FanIn {
                 delivery,
             )
             .await?;
+        if committed == Committed::Lost {
+            // Another aggregator's verdict is there. It may be dead by now, so whoever comes second
+            // publishes too; the marker and the synthesis step's record keep that harmless.
+            let done = self.parts.documents.get(&lost_marker).await?.is_some();
+            if !done {
+                let publications = vec![fan_out.synthesis.clone()];
+                self.parts
+                    .committer
+                    .adopt(publications, lost_marker, delivery)
+                    .await?;
+            }
+        }
         if verdict.missing.is_empty() {
             return Ok(());
         }

@@ -1,5 +1,10 @@
 //! What the console shows of runs that the core itself made.
-#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
 
 mod expected;
 mod lanes;

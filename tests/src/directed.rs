@@ -526,7 +526,7 @@ impl Stage {
             Arc::new(seam),
             self.sim.options().subscription(),
             self.sim.orchestrator(),
-            1,
+            2,
             drain,
         );
         let shared = self.sim.shared.clone();

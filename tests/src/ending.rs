@@ -35,11 +35,8 @@ impl World {
             let Activity::FannedOut(fan_out) = &record.activity else {
                 continue;
             };
-            let marked = self
-                .documents
-                .contains_key(&keys::fan_in_published(&place.0, place.1));
             if self.facts.verdicts.contains_key(place) {
-                if !marked {
+                if !self.is_released(place) {
                     return Err(format!("the verdict on {place:?} was never published"));
                 }
                 continue;
@@ -48,10 +45,7 @@ impl World {
                 .children
                 .iter()
                 .filter_map(|child| self.end_of(&child.session))
-                .filter(|end| {
-                    self.documents
-                        .contains_key(&keys::published(&end.session, end.step))
-                })
+                .filter(|end| self.is_published(end))
                 .map(|end| completion_status(end))
                 .collect();
             let answered = ends
@@ -92,10 +86,7 @@ impl World {
             let Some(end) = self.end_of(session) else {
                 return Err(format!("session {session} never ended"));
             };
-            if !self
-                .documents
-                .contains_key(&keys::published(session, end.step))
-            {
+            if !self.is_published(end) {
                 return Err(format!("the end of session {session} was never published"));
             }
         }

@@ -9,8 +9,8 @@ use agentfleet_broker::{Durability, MAX_PAYLOAD, Outgoing};
 use agentfleet_core::provenance::completion_status;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
-    Activity, Call, CompletionStatus, FanInRecord, FanOutRecord, JoinCause, OutcomeKind,
-    Publication, StepRecord,
+    Activity, Call, CallStatus, CompletionStatus, FanInRecord, FanOutRecord, IntentRecord,
+    JoinCause, OutcomeKind, Publication, ResultRecord, StepRecord,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
 use agentfleet_schema::{
@@ -30,6 +30,10 @@ pub struct Facts {
     pub verdicts: BTreeMap<Place, FanInRecord>,
     /// Publications that a committed record allows.
     allowed: HashSet<u64>,
+    /// Publications that were made.
+    made: HashSet<u64>,
+    /// Calls whose end nobody knows, by the step that made them: tool and arguments.
+    unknown: BTreeMap<Place, (String, BTreeMap<String, String>)>,
     /// Which step answered a correlation.
     syntheses: BTreeMap<CorrelationId, Place>,
     /// Ids of the messages that ended a dialog, by root.
@@ -77,12 +81,34 @@ impl World {
                 Ok(verdict) => self.on_verdict(key, verdict),
                 Err(error) => self.violate(format!("`{key}` is no verdict: {error}")),
             }
+        } else if let Some(call) = key.strip_suffix("/result") {
+            self.on_result(call, body);
         } else if key.starts_with("parked/") {
             self.facts.count("parked");
         } else if key.contains("/unknown/") {
             self.facts.count("unknown calls");
         } else if key.ends_with("/closed") {
             self.facts.count("closed trees");
+        }
+    }
+
+    /// Nobody knows how a call ended: an equal one must not follow in its session.
+    fn on_result(&mut self, call: &str, body: &[u8]) {
+        let intent = self.documents.get(&format!("{call}/intent"));
+        let (Some(Ok(intent)), Ok(result)) = (
+            intent.map(|body| serde_json::from_slice::<IntentRecord>(body)),
+            serde_json::from_slice::<ResultRecord>(body),
+        ) else {
+            return;
+        };
+        let request = self.task().and_then(|task| task.request.clone());
+        if result.status == CallStatus::Unknown
+            && let Some(request) = request
+        {
+            let place = (request.session_id, request.step);
+            self.facts
+                .unknown
+                .insert(place, (intent.tool, intent.arguments));
         }
     }
 
@@ -351,6 +377,21 @@ impl World {
         Ok(())
     }
 
+    /// Whether everything that a step says was published.
+    pub(crate) fn is_published(&self, record: &StepRecord) -> bool {
+        record
+            .publications
+            .iter()
+            .all(|one| self.facts.made.contains(&allows(one)))
+    }
+
+    /// Whether the synthesis that a verdict releases was asked for.
+    pub(crate) fn is_released(&self, place: &Place) -> bool {
+        let body = self.documents.get(&keys::fan_out(&place.0, place.1));
+        let record = body.and_then(|body| serde_json::from_slice::<FanOutRecord>(body).ok());
+        record.is_some_and(|fan_out| self.facts.made.contains(&allows(&fan_out.synthesis)))
+    }
+
     /// The join policy of a fan-out, as its committed task type has it.
     pub(crate) fn policy(&self, place: &Place) -> JoinPolicy {
         let record = self.documents.get(&keys::fan_out(&place.0, place.1));
@@ -372,13 +413,17 @@ impl World {
     pub(crate) fn on_publish(&mut self, message: &Outgoing) {
         let topic = message.topic.as_str();
         let print = fingerprint(topic, &message.properties, &message.payload);
+        self.facts.made.insert(print);
         let Some(task) = self.current.and_then(|id| self.tasks.get(&id)) else {
             return;
         };
         let put_back = || {
-            task.deliveries
-                .iter()
-                .any(|d| fingerprint(d.topic.as_str(), &d.properties, &d.payload) == print)
+            task.deliveries.iter().any(|d| {
+                let kept = |(name, value)| message.properties.get(name) == Some(value);
+                d.topic == message.topic
+                    && *d.payload == *message.payload
+                    && d.properties.iter().all(kept)
+            })
         };
         let chunk = message.topic == AGENT_RESPONSE && message.durability == Durability::Process;
         if message.topic == AGENT_REQUEST {
@@ -482,12 +527,32 @@ impl World {
     }
 
     /// A call with side effects starts (TL-1).
-    pub(crate) fn on_side_effect(&mut self, key: &str) {
+    pub(crate) fn on_side_effect(
+        &mut self,
+        key: &str,
+        tool: &str,
+        arguments: &BTreeMap<String, String>,
+    ) {
         self.facts.count("side effects");
         let starts = self.starts.entry(key.to_owned()).or_default();
         *starts += 1;
         if *starts > 1 {
             self.violate(format!("TL-1: call `{key}` was started twice"));
+        }
+        let here = self.task().and_then(|task| task.request.as_ref());
+        let here = here.map(|request| (request.session_id.clone(), request.step));
+        let equal = here.and_then(|(session, step)| {
+            let before = (session.clone(), 0)..(session, step);
+            let mut unknown = self.facts.unknown.range(before);
+            unknown
+                .find(|(_, call)| call.0 == tool && call.1 == *arguments)
+                .map(|(p, _)| p.clone())
+        });
+        if let Some(place) = equal {
+            self.violate(format!(
+                "TL-1: call `{key}` of `{tool}` was started although the end of an equal one at \
+                 {place:?} is unknown"
+            ));
         }
         if self.task().is_some_and(|task| task.unknown_seen) {
             self.violate(format!(

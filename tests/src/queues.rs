@@ -296,6 +296,7 @@ impl Queues {
         let mut properties = message.properties.clone();
         properties.insert(property::REASON.to_owned(), reason.to_owned());
         properties.insert(property::ORIGIN.to_owned(), message.topic.to_string());
+        properties.insert("origin-message".to_owned(), message.id.clone());
         self.publish(
             &DEAD_LETTER,
             Arc::clone(&message.payload),

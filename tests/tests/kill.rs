@@ -183,7 +183,7 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
     let mut asked = 0;
     while Instant::now() < deadline {
         let mut fleet = start(&data, &script);
-        for _ in 0..=random(3) {
+        for _ in 0..1 + random(3) {
             asked += 1;
             let question = if random(2) == 0 {
                 format!("send number {asked}")

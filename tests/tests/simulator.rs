@@ -37,7 +37,6 @@ fn check(seed: u64) -> Report {
 }
 
 #[test]
-#[ignore = "known to fail: docs/known-issues.md"]
 fn fresh_seeds_keep_every_invariant() {
     let seed = number("AGENTFLEET_SEED");
     let runs = number("AGENTFLEET_SIM_RUNS").unwrap_or(if seed.is_some() { 1 } else { RUNS });
@@ -80,7 +79,6 @@ fn equal_seeds_make_equal_runs() {
 }
 
 #[test]
-#[ignore = "known to fail: docs/known-issues.md"]
 fn everything_that_can_go_wrong_does() {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for seed in 1..400 {

@@ -29,6 +29,13 @@ impl Look {
     pub const fn colored(width: usize) -> Self {
         Self { width, color: true }
     }
+
+    pub(crate) fn narrower(self, by: usize) -> Self {
+        Self {
+            width: self.width.saturating_sub(by),
+            ..self
+        }
+    }
 }
 
 /// `--color`.

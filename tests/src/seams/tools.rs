@@ -4,6 +4,7 @@ use super::{Seam, busy};
 use crate::effect::{Effect, Fault, Verb, When};
 use crate::world::Executed;
 use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::records::Source;
 use agentfleet_tools::{Error, ToolCall, ToolResult, Tools};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ impl Tools for Seam {
             world.log(&effect, fault);
             world.on_start(&effect);
             if fault != Some(Fault::Refused) && call.tool.side_effects {
-                world.on_side_effect(&key);
+                world.on_side_effect(&key, &tool, &call.arguments);
             }
             fault
         });
@@ -52,10 +53,19 @@ impl Tools for Seam {
                 is_error: true,
                 ..ToolResult::default()
             }),
-            _ => Ok(ToolResult {
-                content,
-                ..ToolResult::default()
-            }),
+            _ => {
+                // Sources as people name them.
+                let uri = format!("urn:dossier:100% of {content}");
+                let sources = vec![Source {
+                    uri,
+                    title: "A source".to_owned(),
+                }];
+                Ok(ToolResult {
+                    content,
+                    sources,
+                    ..ToolResult::default()
+                })
+            }
         }
     }
 }

@@ -51,8 +51,8 @@ pub struct Painter<P: Write, A: Write> {
     settings: Settings,
     progress: P,
     answer: A,
-    /// Columns of each line of the live part, as it was drawn.
-    drawn: Vec<usize>,
+    /// Rows of the live part, as it was drawn.
+    drawn: usize,
     drawn_at: Millis,
     stream: Option<MarkdownStream>,
     /// The lanes were left standing; nothing of them is drawn any more.
@@ -66,7 +66,7 @@ impl<P: Write, A: Write> Painter<P, A> {
             settings,
             progress,
             answer,
-            drawn: Vec::new(),
+            drawn: 0,
             drawn_at: Millis::MIN,
             stream: None,
             lanes_left: false,
@@ -98,7 +98,7 @@ impl<P: Write, A: Write> Painter<P, A> {
     /// Takes the live part off the screen, so that something else can be written.
     pub fn clear(&mut self, screen: Screen) -> io::Result<()> {
         let rows = self.rows(screen);
-        self.drawn.clear();
+        self.drawn = 0;
         if rows > 0 {
             // Row by row: told to clear the whole screen, some terminals keep a copy for scrolling.
             let text = format!("{}{}{}", up(rows), "\u{1b}[K\r\n".repeat(rows), up(rows));
@@ -262,21 +262,16 @@ impl<P: Write, A: Write> Painter<P, A> {
             out.push_str("\u{1b}[K\r\n");
         }
         out.push_str("\u{1b}[J\u{1b}[?2026l");
-        self.drawn = lines.iter().map(Line::width).collect();
+        self.drawn = lines.len();
         self.progress.write_all(out.as_bytes())?;
         self.progress.flush()
     }
 
-    /// Rows the live part takes. A line that was drawn on a wider screen takes several rows of a
-    /// narrower one.
+    /// Rows to go up to the top of the live part. A terminal that got narrower may have wrapped lines
+    /// that were drawn before, or cut them; which one cannot be known. So the rows are counted as they
+    /// were drawn: at worst a piece of an old drawing stays, but nothing that stands above is lost.
     fn rows(&self, screen: Screen) -> usize {
-        let width = screen.width.max(1);
-        let rows: usize = self
-            .drawn
-            .iter()
-            .map(|columns| columns.div_ceil(width).max(1))
-            .sum();
-        rows.min(screen.height.saturating_sub(1))
+        self.drawn.min(screen.height.saturating_sub(1))
     }
 }
 

@@ -89,7 +89,7 @@ fn nodes_by_session<'a>(facts: &Facts<'a>) -> BTreeMap<String, Vec<(&'a str, Kin
     nodes
 }
 
-/// Every session that is told of: described, at work, or missed by a synthesis.
+/// Every session that is told of: described, or at work.
 fn session_uris(builder: &Builder<'_>) -> BTreeSet<String> {
     let facts = builder.facts;
     let described = facts.subjects().filter(|subject| {
@@ -97,11 +97,7 @@ fn session_uris(builder: &Builder<'_>) -> BTreeSet<String> {
             || facts.has(subject, tg::ROOT_SESSION_ID)
             || (facts.has(subject, tg::QUERY) && Kind::of(facts, subject).is_none())
     });
-    let missed = facts
-        .subjects()
-        .flat_map(|subject| facts.links(subject, tg::MISSING));
     described
-        .chain(missed)
         .map(str::to_owned)
         .chain(builder.nodes.keys().cloned())
         .collect()

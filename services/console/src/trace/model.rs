@@ -331,7 +331,7 @@ impl Session {
         })
     }
 
-    pub fn fan_outs(&self) -> impl Iterator<Item = &FanOut> + Clone {
+    pub fn fan_outs(&self) -> impl Iterator<Item = &FanOut> {
         self.steps.iter().filter_map(|step| match step {
             Step::FanOut(fan_out) => Some(fan_out),
             Step::Decision(_) | Step::Iteration(_) | Step::Synthesis(_) => None,

@@ -37,6 +37,9 @@ pub(super) fn render(trace: &Trace) -> String {
     }
     let bytes = writer.finish().unwrap_or_default();
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if trace.triples.is_empty() {
+        text.push_str("# The graph knows nothing of this run.\n");
+    }
     if left_out > 0 {
         text.push_str(&format!(
             "# {left_out} statements are no RDF and were left out.\n"
@@ -60,7 +63,7 @@ fn rdf(triple: &Triple) -> Option<oxrdf::Triple> {
 fn term(term: &Term) -> Option<oxrdf::Term> {
     Some(match term.kind {
         TermType::Iri => iri(&term.iri)?.into(),
-        TermType::Blank => BlankNode::new(&*term.id).ok()?.into(),
+        TermType::Blank => blank(&term.id)?.into(),
         TermType::Literal => literal(term)?.into(),
         TermType::Triple => oxrdf::Term::Triple(Box::new(rdf(term.triple.as_deref()?)?)),
     })
@@ -70,6 +73,19 @@ fn iri(text: &str) -> Option<NamedNode> {
     NamedNode::new(text)
         .ok()
         .or_else(|| NamedNode::new(uris::as_iri(text)?).ok())
+}
+
+/// A blank node under a label that every Turtle reader takes: plain ones stay, others are encoded.
+fn blank(label: &str) -> Option<BlankNode> {
+    const ENCODED: &str = "enc_";
+    let plain = label.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && label.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && !label.starts_with(ENCODED);
+    if plain {
+        return BlankNode::new(label).ok();
+    }
+    let hex: String = label.bytes().map(|byte| format!("{byte:02x}")).collect();
+    BlankNode::new(format!("{ENCODED}{hex}")).ok()
 }
 
 fn literal(term: &Term) -> Option<Literal> {

@@ -35,7 +35,6 @@ fn shown(run: &Run, format: Format, look: Look) -> String {
 }
 
 #[test]
-#[ignore = "known to fail: docs/known-issues.md"]
 fn a_supervisor_run_looks_right_in_every_format() {
     let run = sample::risk();
     for (format, name) in [
@@ -55,7 +54,6 @@ fn a_supervisor_run_looks_right_in_every_format() {
 }
 
 #[test]
-#[ignore = "known to fail: docs/known-issues.md"]
 fn other_runs_look_right() {
     for (name, run) in [
         ("running", sample::running()),
@@ -80,7 +78,6 @@ fn other_runs_look_right() {
 }
 
 #[test]
-#[ignore = "known to fail: docs/known-issues.md"]
 fn the_closing_says_how_sure_what_from_and_where_to_go_next() {
     let run = sample::risk();
     let trace = Trace::from_triples(&run.triples);

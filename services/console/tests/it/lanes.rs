@@ -34,7 +34,7 @@ fn text(board: &LaneBoard, width: usize, height: usize, now: i64) -> String {
     board
         .render(width, height, START + now)
         .iter()
-        .map(|line| line.plain() + "\n")
+        .map(|line| format!("{}\n", line.plain().trim_end()))
         .collect()
 }
 
@@ -259,13 +259,14 @@ fn lanes_are_shown_with_state_time_and_words() {
     assert_eq!(
         text(&board, 96, 20, 2_000),
         "\
-○ Assess the risk profile of Company X as a…  waiting for 4      2.0 s  The framing names four
-  ⠋ Analyse financial health and stability…  thinking         1.0 s  The ratios are in the ba
+○ Assess the risk profile of Company X as a…   waiting for 4      2.0 s  The framing names four…
+  ⠋ Analyse financial health and stability o…  thinking          950 ms  The ratios are in the…
+  ⠋ Review regulatory filings, sanctions and…  answering         991 ms  No sanctions hit. One…
+  ○ Analyse news sentiment and public reputa…  waiting for 2     390 ms  Press and customers ar…
+    ⠋ Collect press coverage of Company X      thinking          243 ms  Look it up.
+    ⠋ Collect customer reviews of Company X    thinking          242 ms  Look it up.
+  ○ Assess supply chain dependencies and ope…  waiting
 "
-        .lines()
-        .map(|_| String::new())
-        .collect::<String>()
-            + &text(&board, 96, 20, 2_000)
     );
 }
 

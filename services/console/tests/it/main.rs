@@ -1,10 +1,5 @@
 //! What the console shows of runs that the core itself made.
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod expected;
 mod lanes;

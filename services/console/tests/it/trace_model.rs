@@ -176,7 +176,6 @@ fn rounds_come_in_their_order_with_their_own_subagents() {
 }
 
 #[test]
-#[ignore = "known to fail: docs/known-issues.md"]
 fn a_run_can_be_read_after_every_step_it_takes() {
     let run = sample::risk();
     let mut ended = 0;
@@ -209,7 +208,6 @@ fn a_run_can_be_read_after_every_step_it_takes() {
 }
 
 #[test]
-#[ignore = "known to fail: docs/known-issues.md"]
 fn a_goal_nobody_works_on_yet_is_there_and_says_so() {
     let run = sample::risk();
     let root = uris::session(&run.root);

@@ -154,7 +154,6 @@ fn triples() -> impl Strategy<Value = Vec<Triple>> {
 
 proptest! {
     #[test]
-    #[ignore = "known to fail: docs/known-issues.md"]
     fn no_graph_breaks_a_renderer(triples in triples()) {
         let trace = Trace::from_triples(&triples);
         let mut ids: Vec<_> = trace.sessions.iter().map(|s| s.id.clone()).collect();

@@ -12,7 +12,6 @@ fn document() -> String {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn every_example_of_the_document_works() {
     let examples = examples::extract(&document()).unwrap();
     assert!(
@@ -38,7 +37,6 @@ async fn every_example_of_the_document_works() {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn every_endpoint_is_served_and_documented() {
     let fleet = Fleet::start().await;
     let text = document();

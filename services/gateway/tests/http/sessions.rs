@@ -222,7 +222,6 @@ async fn a_request_nobody_has_taken_up_ends_when_it_is() {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn sessions_are_listed_newest_first_page_by_page() {
     let fleet = Fleet::start().await;
     let client = fleet.client;
@@ -297,7 +296,6 @@ async fn sessions_are_listed_newest_first_page_by_page() {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn a_trace_holds_the_whole_tree_in_every_format() {
     let fleet = Fleet::start().await;
     let client = fleet.client;

@@ -73,7 +73,6 @@ async fn a_wait_in_flight_is_answered_and_then_the_gateway_is_gone() {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn what_does_not_finish_within_the_grace_period_is_cut_off() {
     let limits = Options {
         grace: Duration::from_millis(100),

@@ -1,8 +1,9 @@
 //! Weighs the sentences of passages against a goal, and chooses among them.
 //!
 //! A sentence counts by the goal's words in it, and less by those in the title and headings above
-//! it. Where the goal has a head, only sentences that touch the head are on topic; beside them the
-//! opening sentences of sections may be chosen, from documents that say they are about the head.
+//! it. Where the goal has a head, only sentences that touch the head are on topic. A document whose
+//! title, opening or headings touch it is about it: its sentences count more, and the opening
+//! sentences of its other sections may be chosen too. Elsewhere the word may stand in passing.
 
 use super::goal::{Goal, Plain, Role, stems};
 use super::observation::{Form, Origin, Passage};
@@ -20,6 +21,11 @@ const FACT: f64 = 0.7;
 const FIGURES: f64 = 1.15;
 const MOST_QUOTES: usize = 6;
 const MOST_FROM_ONE_SOURCE: usize = 3;
+/// How much a sentence counts that stands in a document about the head.
+const ABOUT_HEAD: f64 = 1.5;
+/// From so many quotations of documents about the head, sentences that mention it in passing are
+/// left out.
+const ENOUGH_ABOUT_HEAD: usize = 3;
 /// Most sentences chosen because their document is on the topic.
 const MOST_FURTHER: usize = 3;
 
@@ -41,6 +47,10 @@ pub(super) struct Candidate<'a> {
     /// Its touching the head says what the whole document is about: it stands in the opening, in
     /// the title or in a heading.
     tells_topic: bool,
+    /// Its document is about the head; always, where the goal has none.
+    pub about_head: bool,
+    /// A word of the question, other than a name, stands in its passage.
+    touches_question: bool,
 }
 
 /// Every sentence of these passages, not weighed yet.
@@ -62,6 +72,8 @@ pub(super) fn gather<'a>(passages: &'a [Passage], cut: &'a [Vec<Sentence>]) -> V
                 on_topic: false,
                 opens_section: !heading.is_empty() && above != Some(heading),
                 tells_topic: false,
+                about_head: false,
+                touches_question: false,
             });
             above = Some(heading);
         }
@@ -105,7 +117,7 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
         })
         .collect();
     let only_names = goal.terms.iter().all(|t| t.role == Role::Name);
-    for candidate in candidates {
+    for candidate in candidates.iter_mut() {
         let mut telling = false;
         let mut head = false;
         let mut head_above = false;
@@ -145,6 +157,37 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
             candidate.score *= 0.5;
         }
     }
+    mark_documents(goal, candidates);
+    for candidate in candidates.iter_mut() {
+        if goal.has_head() && candidate.about_head {
+            candidate.score *= ABOUT_HEAD;
+        }
+    }
+}
+
+/// Marks what stands in documents about the head, and in passages that touch the question.
+fn mark_documents(goal: &Goal, candidates: &mut [Candidate<'_>]) {
+    let about: Vec<String> = candidates
+        .iter()
+        .filter(|c| c.tells_topic)
+        .map(|c| c.origin.key().to_owned())
+        .collect();
+    let body: Vec<&str> = goal
+        .terms
+        .iter()
+        .filter(|t| t.role == Role::Body)
+        .map(|t| t.term.stem.as_str())
+        .collect();
+    let touching: Vec<usize> = candidates
+        .iter()
+        .filter(|c| body.iter().any(|stem| c.has(stem)))
+        .map(|c| c.passage)
+        .collect();
+    for candidate in candidates {
+        let key = candidate.origin.key();
+        candidate.about_head = !goal.has_head() || about.iter().any(|known| known == key);
+        candidate.touches_question = touching.contains(&candidate.passage);
+    }
 }
 
 impl Candidate<'_> {
@@ -178,38 +221,31 @@ pub(super) fn choose<'a>(candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
             chosen.push(candidate.clone());
         }
     }
+    if chosen.iter().filter(|c| c.about_head).count() >= ENOUGH_ABOUT_HEAD {
+        chosen.retain(|c| c.about_head || c.touches_question);
+    }
     chosen
 }
 
-/// Opening sentences of sections that nothing was chosen from, in documents on the topic.
-pub(super) fn further<'a>(
-    direct: &[Candidate<'a>],
-    others: &[Candidate<'a>],
-    chosen: &[Candidate<'a>],
-) -> Vec<Candidate<'a>> {
-    let mut on_topic: Vec<&str> = direct
+/// Opening sentences of sections that nothing was chosen from, in documents about the head.
+pub(super) fn further<'a>(all: &[Candidate<'a>], chosen: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    let mut openings: Vec<&Candidate<'a>> = all
         .iter()
-        .filter(|c| c.tells_topic)
-        .map(|c| c.origin.key())
-        .collect();
-    on_topic.dedup();
-    let mut openings: Vec<&Candidate<'a>> = others
-        .iter()
-        .filter(|c| c.opens_section && c.form == Form::Text && on_topic.contains(&c.origin.key()))
+        .filter(|c| c.opens_section && c.form == Form::Text && c.about_head)
         .collect();
     openings.sort_by(|a, b| b.score.total_cmp(&a.score));
-    let mut all = chosen.to_vec();
+    let mut both = chosen.to_vec();
     for candidate in openings {
-        let room = all.len() < MOST_QUOTES && all.len() < chosen.len() + MOST_FURTHER;
-        let section_is_told = all.iter().any(|c| {
+        let room = both.len() < MOST_QUOTES && both.len() < chosen.len() + MOST_FURTHER;
+        let section_is_told = both.iter().any(|c| {
             c.origin.key() == candidate.origin.key()
                 && c.sentence.heading == candidate.sentence.heading
         });
-        if room && !section_is_told && !candidate.repeats(&all) {
-            all.push(candidate.clone());
+        if room && !section_is_told && !candidate.repeats(&both) {
+            both.push(candidate.clone());
         }
     }
-    all.split_off(chosen.len())
+    both.split_off(chosen.len())
 }
 
 /// Whether two sentences share nearly all their words.

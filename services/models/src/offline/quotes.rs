@@ -40,6 +40,8 @@ pub(super) struct Found {
     pub quotes: Vec<Quote>,
     /// The quotations touch the goal's head, or it has none.
     pub on_topic: bool,
+    /// Enough was found to stop searching.
+    pub is_enough: bool,
     /// Passages left out because they do not name what the goal is about.
     pub about_others: usize,
     /// Passages that share nothing with the goal.
@@ -88,6 +90,8 @@ pub(super) fn counted(count: usize, noun: &str) -> String {
     }
 }
 
+/// Quotations from documents about the matter that make another search needless.
+const ENOUGH: usize = 3;
 /// Under a heading, a quotation goes on with what follows up to this length, in characters: a
 /// section says one thing, and its second sentence often says how much.
 const GOES_ON: usize = 320;
@@ -100,20 +104,23 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
     let mut candidates = gather(&about, &cut);
     weigh(goal, &mut candidates);
     let on_topic = candidates.iter().any(|c| c.on_topic && c.score > 0.0);
-    let (mut direct, others): (Vec<_>, Vec<_>) = candidates
-        .into_iter()
-        .partition(|c| c.score > 0.0 && (c.on_topic || !on_topic));
+    let mut direct: Vec<Candidate<'_>> = candidates
+        .iter()
+        .filter(|c| c.score > 0.0 && (c.on_topic || !on_topic))
+        .cloned()
+        .collect();
+    direct.sort_by(|a, b| b.score.total_cmp(&a.score));
     let excerpt = direct
         .iter()
         .map(|c| &about[c.passage])
         .find(|p| p.is_cut)
         .cloned();
-    direct.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut touched: Vec<usize> = direct.iter().map(|c| c.passage).collect();
     let mut chosen = choose(&direct);
     let count = chosen.len();
+    let is_enough = is_enough(&chosen) && (on_topic || !goal.has_head());
     if on_topic && goal.has_head() {
-        chosen.extend(further(&direct, &others, &chosen));
+        chosen.extend(further(&candidates, &chosen));
     }
     touched.extend(chosen[count..].iter().map(|c| c.passage));
     touched.sort_unstable();
@@ -124,6 +131,7 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
         best: chosen.first().map(|c| about[c.passage].clone()),
         quotes,
         on_topic: on_topic || !goal.has_head(),
+        is_enough,
         about_others,
         unrelated: about.len() - touched.len(),
         read: passages.len(),
@@ -135,6 +143,15 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
     // One source may be wrong alone: each further one halves what is missing.
     found.confidence = coverage * (1.0 - 0.5_f64.powi(found.sources() as i32));
     found
+}
+
+/// Whether documents about the matter gave several quotations, and not one document all of them.
+fn is_enough(chosen: &[Candidate<'_>]) -> bool {
+    let about: Vec<&Candidate<'_>> = chosen.iter().filter(|c| c.about_head).collect();
+    let several = about
+        .iter()
+        .any(|c| c.origin.key() != about[0].origin.key());
+    about.len() >= ENOUGH && several
 }
 
 fn without_repeats(passages: &[Passage]) -> Vec<Passage> {

@@ -12,9 +12,6 @@ use std::fmt::Write as _;
 
 /// Searches made before settling for what there is.
 const MOST_SEARCHES: usize = 3;
-/// Fewer quotations than this, or from fewer sources, call for another search.
-const ENOUGH_QUOTES: usize = 3;
-const ENOUGH_SOURCES: usize = 2;
 
 /// The turn's reply in the text format.
 pub(super) fn turn(request: &ModelRequest) -> String {
@@ -59,8 +56,7 @@ fn next_call(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found)
         .iter()
         .filter(|c| searchers.iter().any(|s| s.tool.name == c.tool))
         .count();
-    let little =
-        !found.on_topic || found.quotes.len() < ENOUGH_QUOTES || found.sources() < ENOUGH_SOURCES;
+    let little = !found.is_enough;
     if searched == 0 || little && searched < MOST_SEARCHES {
         // Every tool with the narrower words first, then each with the wider ones.
         for query in goal.queries() {
@@ -204,6 +200,10 @@ fn looked(calls: &[PastCall]) -> Vec<String> {
                     "nothing".to_owned()
                 }
                 count if facts == count => counted(count, "statement"),
+                1 if is_what_was_asked_for(call, &found[0]) && found[0].is_cut => {
+                    "read in part".to_owned()
+                }
+                1 if is_what_was_asked_for(call, &found[0]) => "read in full".to_owned(),
                 count => counted(count, "passage"),
             };
             let asked = if asked.is_empty() {
@@ -214,6 +214,13 @@ fn looked(calls: &[PastCall]) -> Vec<String> {
             format!("`{}`{asked}: {gave}", call.tool)
         })
         .collect()
+}
+
+/// Whether a call asked for a document by its address, and got it.
+fn is_what_was_asked_for(call: &PastCall, passage: &Passage) -> bool {
+    call.arguments
+        .iter()
+        .any(|(_, value)| *value == passage.origin.uri)
 }
 
 fn left_out(goal: &Goal, found: &Found) -> String {

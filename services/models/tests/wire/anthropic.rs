@@ -56,7 +56,7 @@ fn text_block(index: u32, words: &[&str]) -> Vec<String> {
     block(index, &json!({"type": "text", "text": ""}), &deltas)
 }
 
-fn text_stream(words: &[&str]) -> String {
+pub(crate) fn text_stream(words: &[&str]) -> String {
     let mut events = vec![start(), event("ping", &json!({}))];
     events.extend(text_block(0, words));
     events.extend(end("end_turn"));

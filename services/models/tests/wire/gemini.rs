@@ -23,6 +23,16 @@ fn text(words: &str) -> Value {
     json!([{"text": words}])
 }
 
+pub(crate) fn text_stream(words: &[&str]) -> String {
+    let last = words.len() - 1;
+    let events: Vec<String> = words
+        .iter()
+        .enumerate()
+        .map(|(at, word)| chunk(&text(word), (at == last).then_some("STOP")))
+        .collect();
+    sse(&events)
+}
+
 #[tokio::test]
 async fn text_is_streamed_and_usage_includes_thinking() {
     let stream = sse(&[

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod anthropic;
+mod contract;
 mod faults;
 mod gemini;
 mod ollama;

@@ -1,6 +1,6 @@
 //! Ollama's own protocol, and its OpenAI one where a schema is wanted. CONSTRUCTED traffic.
 
-use super::openai::text_stream;
+use super::openai;
 use super::server::{Answer, Server};
 use super::*;
 
@@ -24,6 +24,12 @@ fn ndjson(lines: &[String]) -> Answer {
 
 fn says(words: &str) -> String {
     line(&json!({"role": "assistant", "content": words}))
+}
+
+pub(crate) fn text_stream(words: &[&str]) -> Answer {
+    let mut lines: Vec<String> = words.iter().map(|word| says(word)).collect();
+    lines.push(last());
+    ndjson(&lines)
 }
 
 #[tokio::test]
@@ -90,7 +96,8 @@ async fn tool_calls_are_taken_and_each_result_is_its_own_message() {
 
 #[tokio::test]
 async fn a_schema_goes_by_the_servers_openai_protocol() {
-    let server = Server::answering([Answer::sse(text_stream(&["{\"choice\":\"a\"}"]))]).await;
+    let server =
+        Server::answering([Answer::sse(openai::text_stream(&["{\"choice\":\"a\"}"]))]).await;
     let mut request = request();
     request.schema = Some(schema());
     let reply = ask(&provider(ProviderKind::Ollama, &server), request)

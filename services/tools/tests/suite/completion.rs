@@ -81,7 +81,6 @@ async fn a_question_is_asked_through_its_prompt_where_there_is_one() {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn a_prompt_tool_fills_its_template_from_its_arguments() {
     let script = Script::new()
         .recording()
@@ -115,7 +114,6 @@ async fn a_prompt_tool_fills_its_template_from_its_arguments() {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn what_is_wrong_with_a_prompt_tool_is_named() {
     let model = Arc::new(Scripted::new(
         Script::new().rule(Rule::any().text("no json")),

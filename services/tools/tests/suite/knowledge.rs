@@ -90,7 +90,6 @@ async fn statements_that_speak_of_the_question_come_first() {
 }
 
 #[tokio::test]
-#[ignore = "known to fail: docs/known-issues.md"]
 async fn names_without_spaces_are_found_by_their_words() {
     let place = Place::new().await;
     let mut text =

@@ -79,6 +79,16 @@ pub enum JoinPolicy {
     AtLeast(u32),
 }
 
+/// As provenance states it.
+impl std::fmt::Display for JoinPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::AtLeast(count) => write!(f, "at-least {count}"),
+        }
+    }
+}
+
 /// `prompt`: a template, rendered in a sandbox with the variables of its operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PromptItem {

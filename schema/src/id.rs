@@ -79,6 +79,15 @@ impl SessionId {
         Self(derive("session", parts))
     }
 
+    /// The session of a request that names none: from the caller's `id` where there is one, because
+    /// a producer that publishes twice means one request; else from the message itself.
+    pub fn unnamed(caller_id: Option<&str>, user: &str, topic: &str, message_id: &str) -> Self {
+        match caller_id {
+            Some(id) if !id.is_empty() => Self::derive(&["", user, id]),
+            _ => Self::derive(&[topic, message_id]),
+        }
+    }
+
     /// The session of the child at `index` of the fan-out committed at `step` of `parent`.
     pub fn child(parent: &SessionId, step: u32, index: u32) -> Self {
         Self(derive(

@@ -33,14 +33,30 @@ pub fn attempt(session: &SessionId, step_number: u32, attempt: u32) -> String {
     format!("{}attempts/{attempt}", step(session, step_number))
 }
 
+/// Every side-effecting call of a step lies below.
+pub fn calls(session: &SessionId, step_number: u32) -> String {
+    format!("{}calls/", step(session, step_number))
+}
+
+/// Written when an attempt gave up by itself, so that the next need not wait for its lease.
+pub fn attempt_over(session: &SessionId, step_number: u32, number: u32) -> String {
+    format!("{}/over", attempt(session, step_number, number))
+}
+
 /// What a side-effecting call is about to do.
 pub fn intent(session: &SessionId, step_number: u32, call: u32) -> String {
-    format!("{}calls/{call}/intent", step(session, step_number))
+    format!("{}{call}/intent", calls(session, step_number))
 }
 
 /// What a side-effecting call came to.
 pub fn result(session: &SessionId, step_number: u32, call: u32) -> String {
-    format!("{}calls/{call}/result", step(session, step_number))
+    format!("{}{call}/result", calls(session, step_number))
+}
+
+/// What one attempt wants to put in place once its record is the one that counts.
+pub fn staged(record_key: &str, nonce: &str) -> String {
+    let folder = record_key.rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("{folder}/staged/{nonce}")
 }
 
 /// The fan-out committed at a step, as the aggregator reads it.

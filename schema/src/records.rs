@@ -212,6 +212,8 @@ pub struct FannedOut {
     pub correlation: CorrelationId,
     pub thought: String,
     pub children: Vec<Child>,
+    #[serde(default)]
+    pub policy: JoinPolicy,
     pub join_deadline: Millis,
     pub round: u32,
     /// Set when a synthesis decided to go on: the correlation it had read.
@@ -321,6 +323,28 @@ pub enum Call {
         uri: String,
         digest: Digest,
     },
+}
+
+impl Call {
+    /// Whether both are the same tool with the same arguments.
+    pub fn is_same_call(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Tool {
+                    name, arguments, ..
+                },
+                Self::Tool {
+                    name: other_name,
+                    arguments: other_arguments,
+                    ..
+                },
+            ) => (name, arguments) == (other_name, other_arguments),
+            (
+                Self::Model { .. } | Self::Tool { .. } | Self::Facts { .. } | Self::Document { .. },
+                _,
+            ) => false,
+        }
+    }
 }
 
 /// Tokens and their price.
@@ -507,6 +531,10 @@ pub struct IntentRecord {
     pub nonce: String,
     /// Until then the owner may still be working on it.
     pub lease_until: Millis,
+    /// Set where nothing is called: this attempt ends the step without the call, and keeps earlier
+    /// ones from making it still.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fence: bool,
 }
 
 /// What became of it: `.../calls/{k}/result`.

@@ -62,6 +62,8 @@ pub mod property {
     pub const TRACEPARENT: &str = "traceparent";
     pub const REASON: &str = "reason";
     pub const ORIGIN: &str = "origin-topic";
+    /// Id of the message that this one is a copy of: one that was put back, or is a dead letter.
+    pub const ORIGIN_MESSAGE: &str = "origin-message";
     /// When the message must take effect, in milliseconds since the epoch.
     pub const DUE: &str = "due";
 

@@ -121,8 +121,24 @@ pub fn as_iri(text: &str) -> Option<String> {
         return None;
     }
     let mut out = format!("{scheme}:");
-    for c in rest.chars() {
-        if c <= ' ' || matches!(c, '<' | '>' | '"' | '{' | '}' | '|' | '^' | '`' | '\\') {
+    // Square brackets stand around an IPv6 host, and nowhere else.
+    let host = rest.strip_prefix("//").map_or(0, |after| {
+        2 + after.find(['/', '?', '#']).unwrap_or(after.len())
+    });
+    let mut fragment = false;
+    for (at, c) in rest.char_indices() {
+        let escape = |at: usize| {
+            let digits = rest.as_bytes().get(at + 1..at + 3);
+            digits.is_some_and(|pair| pair.iter().all(u8::is_ascii_hexdigit))
+        };
+        let forbidden = match c {
+            '[' | ']' => at >= host,
+            '%' => !escape(at),
+            '#' => std::mem::replace(&mut fragment, true),
+            '<' | '>' | '"' | '{' | '}' | '|' | '^' | '`' | '\\' => true,
+            _ => c <= ' ' || c.is_control() || c.is_whitespace(),
+        };
+        if forbidden {
             let mut buffer = [0; 4];
             for byte in c.encode_utf8(&mut buffer).bytes() {
                 out.push_str(&format!("%{byte:02X}"));
@@ -170,6 +186,28 @@ fn decode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_not_stand_in_an_iri_is_encoded_and_the_rest_is_kept() {
+        for (text, expected) in [
+            (
+                "urn:dossier:100% of it",
+                Some("urn:dossier:100%25%20of%20it"),
+            ),
+            ("file:///a%20b/c d.md", Some("file:///a%20b/c%20d.md")),
+            ("http://[::1]:80/x[1]", Some("http://[::1]:80/x%5B1%5D")),
+            (
+                "https://example.org/a#b#c",
+                Some("https://example.org/a#b%23c"),
+            ),
+            ("urn:x:naïve\u{a0}|\n", Some("urn:x:naïve%C2%A0%7C%0A")),
+            ("no scheme", None),
+            ("1a:b", None),
+            ("urn:", None),
+        ] {
+            assert_eq!(as_iri(text).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn any_session_id_makes_one_valid_segment_and_comes_back() {

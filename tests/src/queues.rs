@@ -296,7 +296,9 @@ impl Queues {
         let mut properties = message.properties.clone();
         properties.insert(property::REASON.to_owned(), reason.to_owned());
         properties.insert(property::ORIGIN.to_owned(), message.topic.to_string());
-        properties.insert("origin-message".to_owned(), message.id.clone());
+        properties
+            .entry(property::ORIGIN_MESSAGE.to_owned())
+            .or_insert_with(|| message.id.clone());
         self.publish(
             &DEAD_LETTER,
             Arc::clone(&message.payload),

@@ -166,6 +166,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 arguments: [("to".to_owned(), "bob".to_owned())].into(),
                 nonce: "n-1".into(),
                 lease_until: AT,
+                fence: false,
             },
         ),
         exact(
@@ -331,6 +332,7 @@ fn fanned_out() -> StepRecord {
             correlation: "corr-abc123".into(),
             thought: "two sides".into(),
             children: vec![child(0)],
+            policy: JoinPolicy::AtLeast(2),
             join_deadline: AT + 300_000,
             round: 2,
             after: Some("corr-before".into()),

@@ -5,14 +5,11 @@ use crate::endings::Endings;
 use crate::error::Error;
 use crate::fan_in::{FanIn, place};
 use agentfleet_broker::{Delivery, Durability, Outgoing};
-use agentfleet_runtime::{Disposition, Handler};
+use agentfleet_runtime::{CLOCK_SKEW, Disposition, Handler};
 use agentfleet_schema::Millis;
 use agentfleet_schema::records::Termination;
 use agentfleet_schema::topics::property;
 use async_trait::async_trait;
-
-/// Clocks of the recorder, the broker and this handler may differ by this much.
-const SKEW_MS: Millis = 50;
 
 /// The worker of `agent-deadline`.
 #[derive(Clone, Debug)]
@@ -48,7 +45,7 @@ impl Deadlines {
                 topic: delivery.topic.clone(),
                 payload: delivery.payload.to_vec(),
                 properties: properties.clone(),
-                deliver_at: Some(due + SKEW_MS),
+                deliver_at: Some(due + CLOCK_SKEW.as_millis() as Millis),
                 durability: Durability::Durable,
             };
             self.parts.broker.publish(vec![again]).await?;

@@ -7,14 +7,15 @@ use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{Finish, FleetLimits, Limits, error, say};
-use agentfleet_runtime::{Committed, StepCommit};
-use agentfleet_schema::config::{JoinPolicy, Snapshot};
+use agentfleet_runtime::{Adoption, Committed, StepCommit, effects};
+use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     ClosedRecord, FanOutRecord, OutcomeKind, Publication, StepRecord, Termination,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What came of an attempt to end a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl Endings {
         by: &str,
     ) -> Result<Ended, Error> {
         let documents = &*self.parts.documents;
-        if documents.get(&keys::tombstone(root)).await?.is_some() {
+        if self.is_erased(root).await? {
             return Ok(Ended::Unknown);
         }
         let mut step = 0;
@@ -67,6 +68,10 @@ impl Endings {
                     let kind = record.outcome;
                     self.publish_if_unpublished(record).await?;
                     return Ok(Ended::Before(kind));
+                }
+                if record.outcome == OutcomeKind::FanOut {
+                    // Its fan-out lies where it belongs once it is published.
+                    self.publish_if_unpublished(record.clone()).await?;
                 }
                 asked = self.asked_next(&record).await?;
                 step += 1;
@@ -100,6 +105,12 @@ impl Endings {
             }
             // Lost the race: look at what won.
         }
+    }
+
+    /// Whether the tree of a root was erased: nothing of it may come back.
+    pub(crate) async fn is_erased(&self, root: &SessionId) -> Result<bool, Error> {
+        let tombstone = self.parts.documents.get(&keys::tombstone(root)).await?;
+        Ok(tombstone.is_some())
     }
 
     /// Ends one step of one session as failed, or finds that it is over: the undertaker's part.
@@ -152,10 +163,9 @@ impl Endings {
             request.control.root = session.clone();
         }
         properties.remove(property::STEP);
-        let snapshot = Snapshot::default();
+        let snapshot = Arc::new(Snapshot::default());
         let nonce = self.parts.host.nonce();
         let now = self.parts.host.now();
-        let preset = (step == 0).then(|| agentfleet_core::routing::preset(&request, &snapshot));
         let Assembled {
             record, documents, ..
         } = assemble(&Commit {
@@ -165,12 +175,11 @@ impl Endings {
             properties,
             nonce: nonce.clone(),
             attempt: 1,
-            policy: JoinPolicy::All,
-            preset,
+            snapshot,
             started_at: now,
             now,
             finish,
-            calls: Vec::new(),
+            calls: effects::started(&*self.parts.documents, session, step).await?,
             streamed: Streamed::default(),
             request,
         });
@@ -200,7 +209,7 @@ impl Endings {
         if self.parts.documents.get(&marker).await?.is_none() {
             self.parts
                 .committer
-                .adopt(record.publications, marker, None)
+                .adopt(Adoption::of(record), None)
                 .await?;
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::error::Error;
 use agentfleet_broker::Delivery;
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_graph::{Answer, Batch, QueryOptions};
-use agentfleet_runtime::{BatchHandler, Committed, Disposition, StepCommit};
+use agentfleet_runtime::{Adoption, BatchHandler, Committed, Disposition, StepCommit};
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
@@ -51,8 +51,7 @@ impl BatchHandler for FanIn {
                 }
             }
         }
-        if let Err(error) = self.parts.graph.insert(batches).await {
-            let error = Error::from(error);
+        if let Err(error) = self.insert(batches).await {
             tracing::warn!(%error, "completions could not be written; they come again");
             return deliveries.iter().map(|_| error.disposition()).collect();
         }
@@ -83,6 +82,25 @@ impl FanIn {
         }
     }
 
+    /// Writes completions. One that is no RDF is left out, so that others do not wait for it; the
+    /// graph-writer parks its copy.
+    async fn insert(&self, mut batches: Vec<Batch>) -> Result<(), Error> {
+        let Err(error) = self.parts.graph.insert(batches.clone()).await else {
+            return Ok(());
+        };
+        if error.retry().is_some() {
+            return Err(error.into());
+        }
+        batches.retain(|batch| match agentfleet_graph::validate(batch) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "a completion is no RDF");
+                false
+            }
+        });
+        Ok(self.parts.graph.insert(batches).await?)
+    }
+
     /// Looks at a fan-out, and concludes it if its rule is met. `delivery` is acknowledged with the
     /// verdict if there is one to create.
     pub(crate) async fn evaluate(
@@ -107,11 +125,8 @@ impl FanIn {
         if let Some(body) = verdict {
             let verdict: FanInRecord = decode(&verdict_key, body)?;
             if !published {
-                let publications = vec![fan_out.synthesis.clone()];
-                self.parts
-                    .committer
-                    .adopt(publications, marker, delivery)
-                    .await?;
+                let adoption = adoption(&fan_out, verdict_key, &verdict, marker);
+                self.parts.committer.adopt(adoption, delivery).await?;
             }
             return self.mark_late(&fan_out, &verdict).await;
         }
@@ -147,11 +162,8 @@ impl FanIn {
             // publishes too; the marker and the synthesis step's record keep that harmless.
             let done = self.parts.documents.get(&lost_marker).await?.is_some();
             if !done {
-                let publications = vec![fan_out.synthesis.clone()];
-                self.parts
-                    .committer
-                    .adopt(publications, lost_marker, delivery)
-                    .await?;
+                let adoption = adoption(&fan_out, verdict_key.clone(), &verdict, lost_marker);
+                self.parts.committer.adopt(adoption, delivery).await?;
             }
         }
         if verdict.missing.is_empty() {
@@ -263,6 +275,21 @@ impl FanIn {
             return Ok(());
         }
         Ok(self.parts.graph.insert(late).await?)
+    }
+}
+
+/// A verdict has no objects, so whose verdict it is does not matter for its publication.
+fn adoption(
+    fan_out: &FanOutRecord,
+    record_key: String,
+    verdict: &FanInRecord,
+    marker: String,
+) -> Adoption {
+    Adoption {
+        record_key,
+        nonce: verdict.nonce.clone(),
+        publications: vec![fan_out.synthesis.clone()],
+        marker,
     }
 }
 

@@ -33,9 +33,12 @@ impl Undertaker {
         let property = |name: &str| delivery.properties.get(name).map(String::as_str);
         let reason = property(property::REASON).unwrap_or("delivered too often");
         let origin = property(property::ORIGIN).unwrap_or_default();
-        if origin == topics::AGENT_REQUEST.as_str()
-            && let Some(request) = request_of(delivery)
-        {
+        if origin == topics::AGENT_REQUEST.as_str() {
+            let request = request_of(delivery);
+            if self.endings.is_erased(request.root()).await? {
+                // What was erased is not kept for people either.
+                return Ok(());
+            }
             self.endings
                 .fail(request, delivery.properties.clone(), reason)
                 .await?;
@@ -69,8 +72,8 @@ impl Undertaker {
 }
 
 /// The request of a dead letter: from its body, or from its properties where the body cannot be
-/// read. `None` if not even a session is known.
-fn request_of(delivery: &Delivery) -> Option<AgentRequest> {
+/// read.
+fn request_of(delivery: &Delivery) -> AgentRequest {
     let property = |name: &str| delivery.properties.get(name).map(String::as_str);
     let mut request =
         serde_json::from_slice::<AgentRequest>(&delivery.payload).unwrap_or_else(|_| {
@@ -97,10 +100,14 @@ fn request_of(delivery: &Delivery) -> Option<AgentRequest> {
             request
         });
     if request.session_id.is_empty() {
-        let id = property(property::ID).filter(|id| !id.is_empty())?;
-        request.session_id = SessionId::derive(&["", &request.user, id]);
+        request.session_id = SessionId::unnamed(
+            property(property::ID),
+            &request.user,
+            topics::AGENT_REQUEST.as_str(),
+            property(property::ORIGIN_MESSAGE).unwrap_or(&delivery.message_id),
+        );
     }
-    Some(request)
+    request
 }
 
 #[async_trait]

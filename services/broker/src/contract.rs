@@ -554,6 +554,10 @@ pub async fn a_message_may_be_given_up_at_once(fixture: &dyn Fixture) {
     let dead = one(&mut mourner).await;
     assert_eq!(dead.payload, delivery.payload);
     assert_eq!(dead.properties[property::REASON], "cannot be decoded");
+    assert_eq!(
+        dead.properties[property::ORIGIN_MESSAGE],
+        delivery.message_id
+    );
     assert_eq!(dead.properties[property::ORIGIN], topic.as_str());
     assert_eq!(dead.properties["body"], letter);
     fixture.pass(LEASE * 2).await;

@@ -3,11 +3,12 @@
 
 use crate::limits::Limits;
 use crate::provenance::{self, completion_status};
+use crate::routing;
 use crate::step::{Finish, Outcome, Said};
-use agentfleet_schema::config::JoinPolicy;
+use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Call, FanOutRecord, OutcomeKind, ParentLink, Publication, Routed, StepRecord,
-    Termination, Usage,
+    Activity, Call, FanOutRecord, OutcomeKind, ParentLink, Publication, StepRecord, Termination,
+    Usage,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
@@ -15,6 +16,7 @@ use agentfleet_schema::{
     Triples, uris,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Properties of a request that every message of its run carries on.
 const CARRIED: [&str; 3] = [property::ID, property::REPLY_TO, property::TRACEPARENT];
@@ -32,9 +34,8 @@ pub struct Commit {
     pub attempt: u32,
     pub config_version: u64,
     pub limits: Limits,
-    pub policy: JoinPolicy,
-    /// Set on the first step of a run whose pattern came with the request.
-    pub preset: Option<Routed>,
+    /// The config the step was worked under.
+    pub snapshot: Arc<Snapshot>,
     pub started_at: Millis,
     pub now: Millis,
     pub finish: Finish,
@@ -118,7 +119,10 @@ pub fn assemble(commit: &Commit) -> Assembled {
         started_at: commit.started_at,
         committed_at: commit.now,
         outcome: kind,
-        routed: finish.routed.clone().or_else(|| commit.preset.clone()),
+        routed: finish.routed.clone().or_else(|| {
+            let first = request.step == 0;
+            first.then(|| routing::arrived(request, &commit.snapshot))
+        }),
         decisions: finish.decisions.clone(),
         activity: finish.activity.clone(),
         derives_from: request.control.derives_from.clone(),
@@ -248,7 +252,7 @@ impl Publisher<'_> {
                     root: self.record.root.clone(),
                     correlation: fan_out.correlation.clone(),
                     children: fan_out.children.iter().map(|(c, _)| c.clone()).collect(),
-                    policy: self.commit.policy,
+                    policy: fan_out.policy,
                     join_deadline: fan_out.join_deadline,
                     synthesis_step: synthesis.step,
                     allotment: first.unwrap_or_default(),

@@ -32,8 +32,11 @@ pub fn tell(record: &StepRecord) -> Told {
     let mut last = record.derives_from.clone();
     if let Some(routed) = &record.routed {
         teller.session(routed);
-        last = teller.routing(routed);
-        node.clone_from(&last);
+        last = uris::question(session);
+        if !routed.decisions.is_empty() {
+            last = teller.routing(routed);
+            node.clone_from(&last);
+        }
     }
     for decision in &record.decisions {
         let uri = uris::decision(session, record.step, &decision.subject);
@@ -137,7 +140,7 @@ impl Teller<'_> {
         self.types(uri, &[prov::ENTITY]);
         self.types(uri, types);
         self.text(uri, RDFS_LABEL, label);
-        self.link(uri, prov::WAS_GENERATED_BY, &uris::session(&record.session));
+        self.made_by_session(uri);
         if !derived_from.is_empty() {
             self.link(uri, prov::WAS_DERIVED_FROM, derived_from);
         }
@@ -146,6 +149,12 @@ impl Teller<'_> {
         if record.attempt > 1 {
             self.number(uri, tg::ATTEMPT, u64::from(record.attempt));
         }
+    }
+
+    /// The session an entity belongs to, with the conversation that session is part of.
+    fn made_by_session(&mut self, uri: &str) {
+        let record = self.record;
+        self.link(uri, prov::WAS_GENERATED_BY, &uris::session(&record.session));
         self.text(uri, tg::CONVERSATION_ID, record.conversation.as_str());
     }
 
@@ -160,17 +169,19 @@ impl Teller<'_> {
         );
         self.text(&session, RDFS_LABEL, "Agent Question");
         self.instant(&session, prov::STARTED_AT_TIME, record.started_at);
-        self.text(&session, tg::QUERY, &routed.question);
+        self.add(&session, tg::QUERY, Term::text(&*routed.question));
         self.link(&session, prov::USED, &question);
         self.link(&session, prov::WAS_ASSOCIATED_WITH, &agent);
         self.text(&session, tg::COLLECTION, record.collection.as_str());
         self.text(&session, tg::CONVERSATION_ID, record.conversation.as_str());
         self.text(&session, tg::ROOT_SESSION_ID, record.root.as_str());
         self.types(&agent, &[prov::AGENT, prov::SOFTWARE_AGENT]);
-        self.text(&agent, RDFS_LABEL, &format!("{} agent", routed.pattern));
+        let name = format!("{} agent", routed.pattern);
+        self.text(&agent, RDFS_LABEL, name.trim_start());
         self.types(&question, &[prov::ENTITY]);
         self.text(&question, RDFS_LABEL, "Question");
-        self.text(&question, prov::VALUE, &routed.question);
+        self.add(&question, prov::VALUE, Term::text(&*routed.question));
+        self.text(&question, tg::CONVERSATION_ID, record.conversation.as_str());
         if let Some(parent) = &record.parent {
             self.text(
                 &session,
@@ -227,7 +238,10 @@ impl Teller<'_> {
             }
             last = uri;
         }
-        self.usage(&routing);
+        if self.record.activity == Activity::None {
+            // A step that did more than route states its tokens where it did it, and once.
+            self.usage(&routing);
+        }
         routing
     }
 
@@ -324,6 +338,7 @@ impl Teller<'_> {
         self.text(&iri, RDFS_LABEL, &source.title);
         self.link(uri, tg::SOURCE, &iri);
         self.link(uri, prov::HAD_PRIMARY_SOURCE, &iri);
+        self.link(uri, prov::WAS_DERIVED_FROM, &iri);
     }
 
     fn thought(&mut self, thought: &str, n: u32, of: &str) {
@@ -333,6 +348,7 @@ impl Teller<'_> {
         let uri = uris::thought(&self.record.session, n);
         self.types(&uri, &[prov::ENTITY, tg::REFLECTION, tg::THOUGHT_CLASS]);
         self.text(&uri, RDFS_LABEL, "Thought");
+        self.made_by_session(&uri);
         self.link(&uri, prov::WAS_DERIVED_FROM, of);
         self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
         self.link(of, tg::THOUGHT, &uri);
@@ -354,6 +370,7 @@ impl Teller<'_> {
         self.text(&uri, tg::CORRELATION_ID, fan_out.correlation.as_str());
         self.number(&uri, tg::EXPECTED_SIBLINGS, fan_out.children.len() as u64);
         self.number(&uri, tg::ROUND, u64::from(fan_out.round));
+        self.text(&uri, tg::JOIN_POLICY, &fan_out.policy.to_string());
         self.instant(&uri, tg::JOIN_DEADLINE, fan_out.join_deadline);
         self.number(&uri, tg::LLM_DURATION_MS, fan_out.model_ms);
         self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
@@ -363,6 +380,7 @@ impl Teller<'_> {
             let goal = uris::goal(&session, &fan_out.correlation, child.index);
             self.types(&goal, &[prov::ENTITY]);
             self.text(&goal, RDFS_LABEL, &child.goal);
+            self.made_by_session(&goal);
             self.link(&goal, prov::WAS_DERIVED_FROM, &uri);
             self.link(&uri, tg::SUBAGENT_GOALS, &goal);
         }

@@ -336,7 +336,7 @@ pub fn pattern_options(
 }
 
 /// Records a run that came with its pattern set.
-pub fn preset(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
+pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     let pattern = if request.pattern.is_empty() {
         REACT
     } else {
@@ -355,6 +355,15 @@ pub fn preset(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     } else {
         "the request"
     };
+    // Refused or ended before anything was chosen, or asked for what nobody can do: then nothing was
+    // decided.
+    let unrouted = request.pattern.is_empty() && request.history.is_empty();
+    if unrouted || Implemented::by_name(pattern).is_none() {
+        return Routed {
+            question: request.question.clone(),
+            ..Routed::default()
+        };
+    }
     Routed {
         question: request.question.clone(),
         task_type: request.task_type.clone(),

@@ -40,6 +40,11 @@ pub fn failed(error: ErrorBody, termination: Termination, model_ms: u64) -> Fini
     }
 }
 
+/// The end of a session at its hard deadline.
+pub fn time_used_up() -> Finish {
+    cancelled("its time was used up", Termination::Timeout)
+}
+
 /// The end of a session because its tree was closed, or what it worked for is decided.
 pub fn cancelled(reason: &str, termination: Termination) -> Finish {
     let text = format!("Stopped: {reason}.");

@@ -1,6 +1,6 @@
 //! The values between the core and its driver: orders out, results in, and how a step ends.
 
-use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::config::{JoinPolicy, ToolItem};
 use agentfleet_schema::records::{Activity, Child, Decision, Routed, Source, Termination, Usage};
 use agentfleet_schema::{
     AgentRequest, AgentStep, CorrelationId, ErrorBody, MessageType, Millis, Operation,
@@ -127,6 +127,16 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Whether the session ends with it.
+    pub fn is_terminal(&self) -> bool {
+        match self {
+            Self::Answer(_) | Self::Cancelled(_) | Self::Fail { .. } => true,
+            Self::Continue(_) | Self::FanOut(_) => false,
+        }
+    }
+}
+
 /// The final text of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -141,6 +151,7 @@ pub struct Answer {
 pub struct FanOut {
     pub correlation: CorrelationId,
     pub children: Vec<(Child, AgentRequest)>,
+    pub policy: JoinPolicy,
     pub join_deadline: Millis,
     /// The synthesis request that the verdict releases.
     pub synthesis: AgentRequest,

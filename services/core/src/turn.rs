@@ -5,7 +5,7 @@ use crate::limits::{FleetLimits, Limits};
 use crate::patterns::{self, Implemented};
 use crate::routing::Route;
 use crate::step::{Input, Step};
-use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::FanInRecord;
 use agentfleet_schema::{AgentRequest, Millis};
 use std::sync::Arc;
@@ -85,6 +85,14 @@ impl Turn {
                     "leave `pattern` empty to let the router choose",
                 )))
             }
+        }
+    }
+
+    /// The tools this turn may call.
+    pub fn tools(&self) -> &[ToolItem] {
+        match self {
+            Self::React(turn) => turn.tools(),
+            Self::Route(_) | Self::Decompose(_) | Self::Synthesise(_) => &[],
         }
     }
 

@@ -8,7 +8,7 @@
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use crate::{events, intake, negotiate, session};
-use agentfleet_runtime::{Committed, StepCommit};
+use agentfleet_runtime::{Adoption, Committed, StepCommit};
 use agentfleet_schema::records::{Publication, StepRecord};
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId, keys};
@@ -224,11 +224,13 @@ async fn look_up(app: &App, request: &AgentRequest, digest: &Digest) -> Result<b
             return Err(conflict(&record.id, session, &theirs, digest));
         }
         if found.get(2).is_none_or(Option::is_none) {
-            let publications = vec![record.publication];
-            app.parts
-                .committer
-                .adopt(publications, wanted[2].clone(), None)
-                .await?;
+            let adoption = Adoption {
+                record_key: wanted[1].clone(),
+                nonce: record.nonce,
+                publications: vec![record.publication],
+                marker: wanted[2].clone(),
+            };
+            app.parts.committer.adopt(adoption, None).await?;
         }
         return Ok(true);
     }

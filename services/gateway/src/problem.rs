@@ -268,6 +268,7 @@ impl From<agentfleet_runtime::Error> for Problem {
             Error::Broker(error) => error.into(),
             Error::Documents(error) => error.into(),
             Error::Storage(error) => Self::below("the storage", &error, error.retry()),
+            Error::Unreadable { .. } => Self::below("the records", &error, None),
         }
     }
 }

@@ -1,11 +1,16 @@
 //! Calling tools. A call that changes something outside is started at most once per step (TL-1):
 //! an intent record is created before it and a result record after it, and whoever meets a foreign
 //! intent adopts that call and drops its own.
+//!
+//! A step that ends without a call puts a fence where its intent would be. An attempt that is still
+//! about to make that call finds it and stops; and whoever cannot put it finds a call that was made
+//! already, and tells it. So no call is made that no record tells.
 
 use crate::error::Stop;
 use crate::{Options, Parts};
 use agentfleet_core::ToolUse;
 use agentfleet_documents::{Created, Documents};
+use agentfleet_runtime::CLOCK_SKEW;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
 use agentfleet_schema::{AgentRequest, Digest, keys};
@@ -14,9 +19,6 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Added to a lease, for clocks that differ.
-const SKEW: Duration = Duration::from_secs(2);
 
 /// What a call came to; `ran` is the call that was made, which may be another attempt's.
 pub(crate) struct Called {
@@ -31,24 +33,41 @@ pub(crate) struct Caller<'a> {
     pub request: &'a AgentRequest,
     pub snapshot: &'a Arc<Snapshot>,
     pub nonce: &'a str,
-    /// Number of the call within the step.
-    pub number: u32,
+    /// Numbers that attempts before this one left fenced, and died.
+    pub fenced: &'a [u32],
+}
+
+/// What stands where a call of this attempt would.
+enum Claim {
+    Own,
+    Foreign(IntentRecord),
 }
 
 impl Caller<'_> {
+    /// Makes a call that may be made any number of times.
     pub(crate) async fn call(&self, tool_use: ToolUse) -> Result<Called, Stop> {
-        if self.parts.tools.has_side_effects(&tool_use.tool) {
-            self.once(tool_use).await
-        } else {
-            let ran = (tool_use.tool.name.clone(), tool_use.arguments.clone());
-            Ok(Called {
-                ran,
-                result: self.run(tool_use).await?,
-            })
+        let ran = (tool_use.tool.name.clone(), tool_use.arguments.clone());
+        Ok(Called {
+            ran,
+            result: self.run(tool_use, 0).await?,
+        })
+    }
+
+    /// Keeps every other attempt from making the next call, because this one ends the step without
+    /// it. Answers with the call if one was made already.
+    pub(crate) async fn fence(&self, number: &mut u32) -> Result<Option<Called>, Stop> {
+        let fence = IntentRecord {
+            nonce: self.nonce.to_owned(),
+            fence: true,
+            ..IntentRecord::default()
+        };
+        match self.claim(&fence, number).await? {
+            Claim::Own => Ok(None),
+            Claim::Foreign(intent) => self.adopt(intent, *number).await.map(Some),
         }
     }
 
-    async fn run(&self, tool_use: ToolUse) -> Result<ToolResult, Stop> {
+    async fn run(&self, tool_use: ToolUse, number: u32) -> Result<ToolResult, Stop> {
         let request = self.request;
         let call = ToolCall {
             tool: tool_use.tool,
@@ -56,19 +75,48 @@ impl Caller<'_> {
             collection: request.collection.clone(),
             context: CallContext {
                 session: request.session_id.to_string(),
-                idempotency_key: format!("{}/{}/{}", request.session_id, request.step, self.number),
+                idempotency_key: format!("{}/{}/{number}", request.session_id, request.step),
                 config: Arc::clone(self.snapshot),
             },
         };
         Ok(self.parts.tools.call(call).await?)
     }
 
-    async fn once(&self, tool_use: ToolUse) -> Result<Called, Stop> {
+    /// Creates an intent under the next number that is free of fences of the dead, and moves
+    /// `number` there.
+    async fn claim(&self, own: &IntentRecord, number: &mut u32) -> Result<Claim, Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&self.request.session_id, self.request.step);
-        let intent_key = keys::intent(session, step, self.number);
-        let result_key = keys::result(session, step, self.number);
-        let unknown_key = self.unknown_key(&tool_use);
+        loop {
+            while self.fenced.contains(number) {
+                *number += 1;
+            }
+            let key = keys::intent(session, step, *number);
+            if documents.create(&key, bytes(own)).await? == Created::New {
+                return Ok(Claim::Own);
+            }
+            // What is there decides; nothing there means the store's reply was wrong.
+            let Some(there) = read::<IntentRecord>(documents, &key).await? else {
+                continue;
+            };
+            if there.nonce == own.nonce {
+                return Ok(Claim::Own);
+            }
+            if there.fence {
+                return Err(Stop::Retry {
+                    reason: "another attempt is about to end this step".into(),
+                    after: CLOCK_SKEW,
+                });
+            }
+            return Ok(Claim::Foreign(there));
+        }
+    }
+
+    /// Makes a call that may be made once.
+    pub(crate) async fn once(&self, tool_use: ToolUse, number: &mut u32) -> Result<Called, Stop> {
+        let documents = &*self.parts.documents;
+        let (session, step) = (&self.request.session_id, self.request.step);
+        let unknown_key = self.unknown_key(&tool_use.tool.name, &tool_use.arguments);
         if documents.get(&unknown_key).await?.is_some() {
             return Ok(Called {
                 ran: (tool_use.tool.name.clone(), tool_use.arguments.clone()),
@@ -89,21 +137,14 @@ impl Caller<'_> {
             tool: tool_use.tool.name.clone(),
             arguments: tool_use.arguments.clone(),
             nonce: self.nonce.to_owned(),
-            lease_until: now + (timeout + SKEW).as_millis() as i64,
+            lease_until: now + (timeout + CLOCK_SKEW).as_millis() as i64,
+            fence: false,
         };
-        let intent = loop {
-            if documents.create(&intent_key, bytes(&own)).await? == Created::New {
-                break own.clone();
-            }
-            // What is there decides; nothing there means the store's reply was wrong.
-            if let Some(there) = read::<IntentRecord>(documents, &intent_key).await? {
-                break there;
-            }
-        };
-        if intent.nonce != own.nonce {
-            return self.adopt(intent, &result_key, &unknown_key).await;
+        if let Claim::Foreign(intent) = self.claim(&own, number).await? {
+            return self.adopt(intent, *number).await;
         }
-        let result = self.run(tool_use).await.unwrap_or_else(|stop| {
+        let result_key = keys::result(session, step, *number);
+        let result = self.run(tool_use, *number).await.unwrap_or_else(|stop| {
             // The call may have been made: its outcome is settled here, never tried again.
             failed(format!("Error: the call could not be completed: {stop}"))
         });
@@ -116,26 +157,27 @@ impl Caller<'_> {
             content: result.content.clone(),
             sources: result.sources.clone(),
         };
-        if documents.create(&result_key, bytes(&record)).await? == Created::Exists {
-            // Somebody gave up on this attempt while the call was still running.
-            return self.adopt(intent, &result_key, &unknown_key).await;
+        while documents.create(&result_key, bytes(&record)).await? == Created::Exists {
+            match read::<ResultRecord>(documents, &result_key).await? {
+                Some(there) if there == record => break,
+                // Somebody gave up on this attempt while the call was still running.
+                Some(_) => return self.adopt(own, *number).await,
+                // The store's reply was wrong.
+                None => {}
+            }
         }
         Ok(Called {
-            ran: (intent.tool, intent.arguments),
+            ran: (own.tool, own.arguments),
             result,
         })
     }
 
     /// Takes another attempt's call as this step's.
-    async fn adopt(
-        &self,
-        intent: IntentRecord,
-        result_key: &str,
-        unknown_key: &str,
-    ) -> Result<Called, Stop> {
+    async fn adopt(&self, intent: IntentRecord, number: u32) -> Result<Called, Stop> {
         let documents = &*self.parts.documents;
-        if let Some(record) = read::<ResultRecord>(documents, result_key).await? {
-            return self.adopted(intent, record, unknown_key).await;
+        let result_key = keys::result(&self.request.session_id, self.request.step, number);
+        if let Some(record) = read::<ResultRecord>(documents, &result_key).await? {
+            return self.adopted(intent, record).await;
         }
         let left = intent.lease_until - self.parts.host.now();
         if left > 0 {
@@ -148,19 +190,14 @@ impl Caller<'_> {
             status: CallStatus::Unknown,
             ..ResultRecord::default()
         };
-        documents.create(result_key, bytes(&unknown)).await?;
-        let record = read::<ResultRecord>(documents, result_key)
+        documents.create(&result_key, bytes(&unknown)).await?;
+        let record = read::<ResultRecord>(documents, &result_key)
             .await?
             .unwrap_or(unknown);
-        self.adopted(intent, record, unknown_key).await
+        self.adopted(intent, record).await
     }
 
-    async fn adopted(
-        &self,
-        intent: IntentRecord,
-        record: ResultRecord,
-        unknown_key: &str,
-    ) -> Result<Called, Stop> {
+    async fn adopted(&self, intent: IntentRecord, record: ResultRecord) -> Result<Called, Stop> {
         let result = match record.status {
             CallStatus::Ok | CallStatus::Error => ToolResult {
                 is_error: record.status == CallStatus::Error,
@@ -169,10 +206,8 @@ impl Caller<'_> {
                 ..ToolResult::default()
             },
             CallStatus::Unknown => {
-                self.parts
-                    .documents
-                    .create(unknown_key, bytes(&intent))
-                    .await?;
+                let key = self.unknown_key(&intent.tool, &intent.arguments);
+                self.parts.documents.create(&key, bytes(&intent)).await?;
                 failed(format!(
                     "Error: `{}` was started, but its worker died before its result was known. It \
                      may or may not have taken effect, and is not made again by itself.",
@@ -187,8 +222,8 @@ impl Caller<'_> {
     }
 
     /// Where it is remembered that nobody knows what became of such a call in this tree.
-    fn unknown_key(&self, tool_use: &ToolUse) -> String {
-        let call = bytes(&(&tool_use.tool.name, &tool_use.arguments));
+    fn unknown_key(&self, tool: &str, arguments: &BTreeMap<String, String>) -> String {
+        let call = bytes(&(tool, arguments));
         format!(
             "trees/{}/unknown/{}",
             self.request.root(),
@@ -224,4 +259,25 @@ async fn read<T: DeserializeOwned>(
             after: Duration::from_secs(30),
         }),
     }
+}
+
+/// The fences that attempts before this one left.
+pub(crate) async fn fences(
+    documents: &dyn Documents,
+    request: &AgentRequest,
+) -> Result<Vec<u32>, Stop> {
+    let folder = keys::calls(&request.session_id, request.step);
+    let mut fences = Vec::new();
+    for key in documents.list(&folder).await? {
+        let number = key
+            .strip_prefix(&folder)
+            .and_then(|rest| rest.strip_suffix("/intent"))
+            .and_then(|number| number.parse().ok());
+        let Some(number) = number else { continue };
+        let intent = read::<IntentRecord>(documents, &key).await?;
+        if intent.is_some_and(|intent| intent.fence) {
+            fences.push(number);
+        }
+    }
+    Ok(fences)
 }

@@ -1,12 +1,13 @@
 //! The only driver: carries out each order of a turn and feeds the result back, until it ends.
 
-use crate::calls::Caller;
+use crate::calls::{Called, Caller};
 use crate::error::Stop;
 use crate::stream::Stream;
 use crate::{Options, Parts, model};
 use agentfleet_core::commit::Streamed;
 use agentfleet_core::{
     FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn,
+    say,
 };
 use agentfleet_graph::{Answer, QueryOptions};
 use agentfleet_models::{Discard, Retry};
@@ -29,19 +30,32 @@ pub(crate) struct Driver<'a> {
     pub last_attempt: bool,
     pub calls: Vec<Call>,
     pub streamed: Streamed,
+    /// Number of the next side-effecting call.
     pub side_effects: u32,
+    /// Numbers that attempts before this one left fenced.
+    pub fenced: Vec<u32>,
 }
 
 impl Driver<'_> {
     pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Finish, Stop> {
         let mut input = Input::Begin;
         loop {
-            input = match turn.resume(input) {
+            let step = turn.resume(input);
+            let over = matches!(step, Step::Finish(_));
+            if !over && self.parts.host.now() >= self.request.control.hard_deadline {
+                // It may have come while the step was at work (BG-1).
+                return Ok(say::time_used_up());
+            }
+            input = match step {
                 Step::AskModel(ask) => self.ask_model(&ask).await?,
                 Step::CallTool(tool_use) => self.call_tool(*tool_use).await?,
                 Step::FindFacts(query) => self.find_facts(&query).await?,
                 Step::ReadDocuments(uris) => self.read_documents(uris).await?,
-                Step::Finish(finish) => return Ok(*finish),
+                Step::Finish(finish) => match self.left_behind(&turn).await? {
+                    None => return Ok(*finish),
+                    // The turn ends otherwise, now that it knows of this call.
+                    Some(input) => input,
+                },
             };
         }
     }
@@ -107,23 +121,56 @@ impl Driver<'_> {
         }
     }
 
-    async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Input, Stop> {
-        let number = self.side_effects;
-        if self.parts.tools.has_side_effects(&tool_use.tool) {
-            self.side_effects += 1;
-        }
-        let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
-        let started = self.parts.host.now();
-        let caller = Caller {
+    fn caller(&self) -> Caller<'_> {
+        Caller {
             parts: self.parts,
             options: self.options,
             request: self.request,
             snapshot: self.snapshot,
             nonce: self.nonce,
-            number,
+            fenced: &self.fenced,
+        }
+    }
+
+    /// The side-effecting call of an earlier attempt that this one did not want.
+    async fn left_behind(&mut self, turn: &Turn) -> Result<Option<Input>, Stop> {
+        let tools = &self.parts.tools;
+        // A turn makes one call, so where one stands no attempt makes another.
+        if self.side_effects > 0 || !turn.tools().iter().any(|tool| tools.has_side_effects(tool)) {
+            return Ok(None);
+        }
+        let mut number = self.side_effects;
+        let called = self.caller().fence(&mut number).await?;
+        self.side_effects = number + 1;
+        let Some(called) = called else {
+            return Ok(None);
         };
-        let called = caller.call(tool_use).await?;
+        // What was said so far was said without knowing.
+        self.streamed = Streamed::default();
+        Ok(Some(self.called(called, None, 0)))
+    }
+
+    async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Input, Stop> {
+        let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
+        let started = self.parts.host.now();
+        let called = if self.parts.tools.has_side_effects(&tool_use.tool) {
+            let mut number = self.side_effects;
+            let called = self.caller().once(tool_use, &mut number).await?;
+            self.side_effects = number + 1;
+            called
+        } else {
+            self.caller().call(tool_use).await?
+        };
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
+        Ok(self.called(called, Some(&asked), ms))
+    }
+
+    fn called(
+        &mut self,
+        called: Called,
+        asked: Option<&(String, BTreeMap<String, String>)>,
+        ms: u64,
+    ) -> Input {
         let result = called.result;
         let usage = result.usage;
         if usage != Usage::default() {
@@ -143,15 +190,15 @@ impl Driver<'_> {
             is_error: result.is_error,
             ms,
         });
-        let instead = (called.ran != asked).then_some(called.ran);
-        Ok(Input::ToolReturned(ToolOutcome {
+        let instead = (Some(&called.ran) != asked).then_some(called.ran);
+        Input::ToolReturned(ToolOutcome {
             content: result.content,
             is_error: result.is_error,
             sources: result.sources,
             ms,
             usage,
             instead,
-        }))
+        })
     }
 
     async fn find_facts(&mut self, query: &FactsQuery) -> Result<Input, Stop> {

@@ -3,14 +3,16 @@
 use crate::drive::Driver;
 use crate::error::Stop;
 use crate::intake::{self, Intake};
-use crate::{Options, Parts};
+use crate::{Options, Parts, calls};
 use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
-use agentfleet_core::{Finish, Limits, Rejection, Situation, Turn, error, routing, say};
+use agentfleet_core::{Finish, Limits, Rejection, Situation, Turn, error, say};
 use agentfleet_documents::Created;
-use agentfleet_runtime::{Committed, Disposition, Handler, StepCommit};
-use agentfleet_schema::config::Snapshot;
+use agentfleet_runtime::{
+    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects,
+};
 use agentfleet_schema::records::{ClosedRecord, FanInRecord, StepRecord, Termination};
+use agentfleet_schema::topics::property;
 use agentfleet_schema::{AgentRequest, Millis, keys};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
@@ -37,6 +39,8 @@ struct Found {
     /// A fan-out above this session has its verdict: nobody waits for this work.
     decided_above: bool,
     fan_in: Option<FanInRecord>,
+    /// An attempt before this one began to call something, or not to.
+    called: bool,
 }
 
 /// `.../attempts/{k}`, where the broker cannot count deliveries.
@@ -50,13 +54,16 @@ struct AttemptRecord {
 #[async_trait]
 impl Handler for Orchestrator {
     async fn handle(&self, delivery: &Delivery) -> Disposition {
-        match self.step(delivery).await {
+        let mut begun = None;
+        match self.step(delivery, &mut begun).await {
             Ok(disposition) => disposition,
             Err(Stop::Retry { reason, after }) => {
+                self.give_up(begun).await;
                 tracing::warn!(message = %delivery.message_id, %reason, ?after, "will try again");
                 Disposition::RetryAfter(after)
             }
             Err(Stop::Postpone { reason, after }) => {
+                self.give_up(begun).await;
                 tracing::info!(message = %delivery.message_id, %reason, ?after, "put back");
                 self.postpone(delivery, after).await
             }
@@ -69,7 +76,21 @@ impl Orchestrator {
         Self { parts, options }
     }
 
-    async fn step(&self, delivery: &Delivery) -> Result<Disposition, Stop> {
+    /// Says that an attempt is over, so that the next need not wait for its lease.
+    async fn give_up(&self, begun: Option<String>) {
+        if let Some(over) = begun
+            && let Err(error) = self.parts.documents.create(&over, Vec::new()).await
+        {
+            tracing::debug!(%error, "the next try waits for this one's lease");
+        }
+    }
+
+    /// `begun` is set once an attempt is noted: to the key that says it is over.
+    async fn step(
+        &self,
+        delivery: &Delivery,
+        begun: &mut Option<String>,
+    ) -> Result<Disposition, Stop> {
         let Intake {
             mut request,
             digest,
@@ -93,7 +114,15 @@ impl Orchestrator {
         let nonce = self.parts.host.nonce();
         let attempt = match delivery.deliveries {
             Some(count) => count,
-            None => self.record_attempt(&request, &nonce).await?,
+            None => {
+                let number = self.record_attempt(&request, &nonce).await?;
+                *begun = Some(keys::attempt_over(
+                    &request.session_id,
+                    request.step,
+                    number,
+                ));
+                number
+            }
         };
         let mut driver = Driver {
             parts: &self.parts,
@@ -106,6 +135,11 @@ impl Orchestrator {
             calls: Vec::new(),
             streamed: Streamed::default(),
             side_effects: 0,
+            fenced: if found.called || attempt > 1 {
+                calls::fences(&*self.parts.documents, &request).await?
+            } else {
+                Vec::new()
+            },
         };
         let finish = if let Some(finish) = self.stopped(&found, &request, attempt, now) {
             finish
@@ -140,15 +174,19 @@ impl Orchestrator {
                 }
             }
         };
-        let (calls, streamed) = (driver.calls, driver.streamed);
+        let (mut calls, streamed) = (driver.calls, driver.streamed);
+        if found.called && finish.outcome.is_terminal() {
+            // Ended over the head of an attempt that had begun to call something.
+            let (session, step) = (&request.session_id, request.step);
+            for call in effects::started(&*self.parts.documents, session, step).await? {
+                if !calls.iter().any(|known| known.is_same_call(&call)) {
+                    calls.push(call);
+                }
+            }
+        }
         let limits = Limits::of(&request, &snapshot, &self.options.limits);
         let commit = Commit {
-            preset: preset(&request, &snapshot),
-            policy: snapshot
-                .task_types
-                .get(&request.task_type)
-                .map(|t| t.join)
-                .unwrap_or_default(),
+            snapshot: Arc::clone(&snapshot),
             request: request.clone(),
             request_digest: digest,
             properties: delivery.properties.clone(),
@@ -173,6 +211,7 @@ impl Orchestrator {
             keys::outcome(session, step),
             keys::published(session, step),
             keys::closed(root),
+            keys::intent(session, step, 0),
         ];
         let fan_in = request
             .control
@@ -194,7 +233,8 @@ impl Orchestrator {
             outcome: body(1).cloned(),
             published: body(2).is_some(),
             closed: body(3).map(|body| decode(&wanted[3], body)).transpose()?,
-            fan_in: match (&fan_in, body(4)) {
+            called: body(4).is_some(),
+            fan_in: match (&fan_in, body(5)) {
                 (Some(key), Some(body)) => Some(decode(key, body)?),
                 _ => None,
             },
@@ -227,7 +267,7 @@ impl Orchestrator {
             ));
         }
         if now >= request.control.hard_deadline {
-            return Some(say::cancelled("its time was used up", Termination::Timeout));
+            return Some(say::time_used_up());
         }
         (attempt > self.options.max_attempts).then(|| {
             say::failed(
@@ -250,8 +290,10 @@ impl Orchestrator {
         let documents = &*self.parts.documents;
         let (session, step) = (&request.session_id, request.step);
         let prefix = format!("{}attempts/", keys::step(session, step));
-        let mut count = documents.list(&prefix).await?.len() as u32;
-        if count > 0 {
+        let earlier = documents.list(&prefix).await?;
+        let ended = |number: u32| earlier.contains(&keys::attempt_over(session, step, number));
+        let mut count = earlier.iter().filter(|key| !key.ends_with("/over")).count() as u32;
+        if count > 0 && !ended(count) {
             let key = keys::attempt(session, step, count);
             if let Some(body) = documents.get(&key).await? {
                 let live: AttemptRecord = decode(&key, &body)?;
@@ -350,18 +392,23 @@ impl Orchestrator {
         let record: StepRecord = decode(&keys::outcome(session, step), record)?;
         self.parts
             .committer
-            .adopt(record.publications, marker, Some(delivery))
+            .adopt(Adoption::of(record), Some(delivery))
             .await?;
         Ok(Disposition::Settled)
     }
 
     /// Puts a message back as a new, delayed one: waiting for others must not use up its tries.
     async fn postpone(&self, delivery: &Delivery, after: Duration) -> Disposition {
+        let mut properties = delivery.properties.clone();
+        // A request that names no session is known by its first message.
+        properties
+            .entry(property::ORIGIN_MESSAGE.to_owned())
+            .or_insert_with(|| delivery.message_id.clone());
         let again = Outgoing {
             topic: delivery.topic.clone(),
             payload: delivery.payload.to_vec(),
-            properties: delivery.properties.clone(),
-            deliver_at: Some(self.parts.host.now() + after.as_millis() as Millis),
+            properties,
+            deliver_at: Some(self.parts.host.now() + (after + CLOCK_SKEW).as_millis() as Millis),
             durability: agentfleet_broker::Durability::Durable,
         };
         match self.parts.broker.publish(vec![again]).await {
@@ -372,15 +419,6 @@ impl Orchestrator {
             }
         }
     }
-}
-
-/// The routing of a run that came with its pattern, on its first step.
-fn preset(
-    request: &AgentRequest,
-    snapshot: &Snapshot,
-) -> Option<agentfleet_schema::records::Routed> {
-    let routes = request.pattern.is_empty() && request.history.is_empty();
-    (request.step == 0 && !routes).then(|| routing::preset(request, snapshot))
 }
 
 fn oversized(assembled: &Assembled) -> Option<usize> {

@@ -21,7 +21,15 @@ pub(crate) fn read(delivery: &Delivery) -> Result<Intake, String> {
     let mut request: AgentRequest = serde_json::from_slice(&delivery.payload)
         .map_err(|error| format!("the message is not an `AgentRequest`: {error}"))?;
     if request.session_id.is_empty() {
-        request.session_id = session_for(delivery, &request);
+        request.session_id = SessionId::unnamed(
+            delivery.properties.get(property::ID).map(String::as_str),
+            &request.user,
+            delivery.topic.as_str(),
+            delivery
+                .properties
+                .get(property::ORIGIN_MESSAGE)
+                .unwrap_or(&delivery.message_id),
+        );
     }
     if request.control.root.is_empty() {
         request.control.root = request.session_id.clone();
@@ -30,15 +38,6 @@ pub(crate) fn read(delivery: &Delivery) -> Result<Intake, String> {
         request,
         digest: Digest::of(&delivery.payload),
     })
-}
-
-/// The session of a request that names none: from the caller's `id` where there is one, because a
-/// producer that publishes twice means one request; else from the message itself.
-fn session_for(delivery: &Delivery, request: &AgentRequest) -> SessionId {
-    match delivery.properties.get(property::ID) {
-        Some(id) if !id.is_empty() => SessionId::derive(&["", &request.user, id]),
-        _ => SessionId::derive(&[delivery.topic.as_str(), &delivery.message_id]),
-    }
 }
 
 /// Sets what a root carries from its acceptance on.

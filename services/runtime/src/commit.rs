@@ -1,17 +1,23 @@
 //! Committing: the record is created if absent, and whoever creates it publishes from it.
 //!
 //! On the embedded engine record, documents, publications, marker and acknowledgement are one
-//! transaction. Elsewhere they are a sequence in which every prefix is safe: documents, record,
-//! publications, marker, acknowledgement. A crash in between leaves a record without its marker,
-//! and the redelivered message finds it and publishes again.
+//! transaction. Elsewhere they are a sequence in which every prefix is safe: staged objects, record,
+//! objects, publications, marker, acknowledgement. A crash in between leaves a record without its
+//! marker, and the redelivered message finds it, and goes on from there.
+//!
+//! Objects lie under keys that every attempt shares. So an attempt stages its own beside the record,
+//! under its nonce, and only what the record's nonce names is put in place (OR-2): what a losing
+//! attempt wrote is never taken for what was committed.
 
 use crate::Error;
 use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
-use agentfleet_schema::records::Publication;
+use agentfleet_schema::keys;
+use agentfleet_schema::records::{Publication, StepRecord};
 use agentfleet_schema::topics::Topic;
 use agentfleet_storage::Database;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What is committed as one.
@@ -21,7 +27,7 @@ pub struct StepCommit {
     pub record: (String, Vec<u8>),
     /// The attempt's nonce, as it stands in the record.
     pub nonce: String,
-    /// Created if absent, before the record refers to them.
+    /// What the record refers to, there before anything is published.
     pub objects: Vec<(String, Vec<u8>)>,
     pub publications: Vec<Publication>,
     /// Written after the publications, before the acknowledgement.
@@ -37,6 +43,28 @@ pub enum Committed {
     Lost,
 }
 
+/// A record somebody committed, whose publications may not be out.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    pub record_key: String,
+    /// As it stands in the record.
+    pub nonce: String,
+    pub publications: Vec<Publication>,
+    pub marker: String,
+}
+
+impl Adoption {
+    /// Of a step.
+    pub fn of(record: StepRecord) -> Self {
+        Self {
+            record_key: keys::outcome(&record.session, record.step),
+            marker: keys::published(&record.session, record.step),
+            nonce: record.nonce,
+            publications: record.publications,
+        }
+    }
+}
+
 /// Makes a step's effects one thing.
 #[async_trait]
 pub trait Committer: Send + Sync + 'static {
@@ -48,12 +76,7 @@ pub trait Committer: Send + Sync + 'static {
 
     /// Publishes what a record says, marks it, and acknowledges: for whoever finds a record
     /// without its marker.
-    async fn adopt(
-        &self,
-        publications: Vec<Publication>,
-        marker: String,
-        delivery: Option<&Delivery>,
-    ) -> Result<(), Error>;
+    async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error>;
 }
 
 /// A publication as the broker takes it.
@@ -118,12 +141,12 @@ impl Committer for EmbeddedCommitter {
         Ok(committed)
     }
 
-    async fn adopt(
-        &self,
-        publications: Vec<Publication>,
-        marker: String,
-        delivery: Option<&Delivery>,
-    ) -> Result<(), Error> {
+    async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
+        let Adoption {
+            publications,
+            marker,
+            ..
+        } = adoption;
         let (broker, documents) = (self.broker.clone(), self.documents.clone());
         let delivery = delivery.cloned();
         self.database
@@ -194,19 +217,61 @@ impl Committer for SequentialCommitter {
         commit: StepCommit,
         delivery: Option<&Delivery>,
     ) -> Result<Committed, Error> {
-        let (key, record) = &commit.record;
-        for (key, body) in &commit.objects {
-            self.documents.create(key, body.clone()).await?;
+        let StepCommit {
+            record: (record_key, record),
+            nonce,
+            objects,
+            publications,
+            marker,
+        } = commit;
+        if !objects.is_empty() {
+            let staged = serde_json::to_vec(&Staged::of(&objects)).unwrap_or_default();
+            let key = keys::staged(&record_key, &nonce);
+            self.put(&key, staged).await?;
         }
-        if !self.create_record(key, record, &commit.nonce).await? {
+        if !self.create_record(&record_key, &record, &nonce).await? {
             return Ok(Committed::Lost);
         }
-        self.adopt(commit.publications, commit.marker, delivery)
-            .await?;
+        self.put_in_place(objects).await?;
+        self.publish(publications, marker, delivery).await?;
         Ok(Committed::Won)
     }
 
-    async fn adopt(
+    async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
+        let key = keys::staged(&adoption.record_key, &adoption.nonce);
+        if let Some(staged) = self.documents.get(&key).await? {
+            let staged: Staged =
+                serde_json::from_slice(&staged).map_err(|error| Error::Unreadable {
+                    key,
+                    reason: error.to_string(),
+                })?;
+            self.put_in_place(staged.objects()).await?;
+        }
+        self.publish(adoption.publications, adoption.marker, delivery)
+            .await
+    }
+}
+
+impl SequentialCommitter {
+    /// Whoever does this has read the record, so all who do write the same.
+    async fn put_in_place(&self, objects: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+        for (key, body) in objects {
+            self.put(&key, body).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates an object that nobody writes otherwise, and sees to it that it is there.
+    async fn put(&self, key: &str, body: Vec<u8>) -> Result<(), Error> {
+        while self.documents.create(key, body.clone()).await? == Created::Exists
+            && self.documents.get(key).await?.is_none()
+        {
+            tracing::warn!(key, "an object was reported to exist but is not there");
+        }
+        Ok(())
+    }
+
+    async fn publish(
         &self,
         publications: Vec<Publication>,
         marker: String,
@@ -221,5 +286,23 @@ impl Committer for SequentialCommitter {
             self.broker.ack(delivery).await?;
         }
         Ok(())
+    }
+}
+
+/// An attempt's objects in one: key and text of each. Every object of a step is text.
+#[derive(Debug, Serialize, Deserialize)]
+struct Staged(Vec<(String, String)>);
+
+impl Staged {
+    fn of(objects: &[(String, Vec<u8>)]) -> Self {
+        let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
+        Self(objects.iter().map(|(k, b)| (k.clone(), text(b))).collect())
+    }
+
+    fn objects(self) -> Vec<(String, Vec<u8>)> {
+        self.0
+            .into_iter()
+            .map(|(key, text)| (key, text.into_bytes()))
+            .collect()
     }
 }

@@ -83,7 +83,6 @@ pub async fn serve(
             in_flight.spawn(async move { work(&*broker, &*handler, delivery, lease).await });
         }
     }
-    drop(consumer);
     let finished = async { while in_flight.join_next().await.is_some() {} };
     if tokio::time::timeout(drain.grace, finished).await.is_err() {
         tracing::info!(
@@ -93,6 +92,8 @@ pub async fn serve(
         );
         in_flight.shutdown().await;
     }
+    // Not sooner: a broker gives a closed consumer's messages to others, and these are being worked.
+    drop(consumer);
     Ok(())
 }
 

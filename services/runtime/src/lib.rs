@@ -7,13 +7,14 @@
 pub mod client;
 mod commit;
 mod consume;
+pub mod effects;
 mod host;
 
 pub use commit::{
-    Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
+    Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
 };
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
-pub use host::{Host, SystemHost};
+pub use host::{CLOCK_SKEW, Host, SystemHost};
 
 /// What can go wrong below a worker. All of it is infrastructure: worth another try.
 #[derive(Debug, thiserror::Error)]
@@ -24,4 +25,6 @@ pub enum Error {
     Documents(#[from] agentfleet_documents::Error),
     #[error(transparent)]
     Storage(#[from] agentfleet_storage::Error),
+    #[error("record `{key}` cannot be read: {reason}")]
+    Unreadable { key: String, reason: String },
 }

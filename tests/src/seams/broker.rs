@@ -5,8 +5,8 @@ use crate::effect::{Effect, Fault, Verb};
 use agentfleet_broker::{
     Broker, Consumer, Delivery, Error, MAX_PAYLOAD, Outgoing, Retained, Subscription,
 };
-use agentfleet_schema::Millis;
-use agentfleet_schema::topics::Topic;
+use agentfleet_schema::topics::{AGENT_REQUEST, Topic, property};
+use agentfleet_schema::{AgentRequest, Millis};
 use async_trait::async_trait;
 use std::time::Duration;
 
@@ -48,6 +48,11 @@ impl Broker for Seam {
             }
             let times = if fault == Some(Fault::Doubled) { 2 } else { 1 };
             for message in &messages {
+                let nobody = names_nobody(message);
+                if nobody {
+                    world.facts.count("unnamed requests");
+                }
+                let times = if nobody { 1 } else { times };
                 for _ in 0..times {
                     world.publish(message);
                 }
@@ -153,4 +158,15 @@ impl Consumer for Receiver {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// A request that says in no way which request it is. Published twice, it is two, by contract.
+fn names_nobody(message: &Outgoing) -> bool {
+    let named = [property::ID, property::ORIGIN_MESSAGE];
+    message.topic == AGENT_REQUEST
+        && !named
+            .iter()
+            .any(|name| message.properties.contains_key(*name))
+        && serde_json::from_slice::<AgentRequest>(&message.payload)
+            .is_ok_and(|request| request.session_id.is_empty())
 }

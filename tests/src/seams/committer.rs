@@ -6,7 +6,7 @@ use crate::effect::{Effect, Fault, Verb};
 use crate::world::World;
 use agentfleet_broker::Delivery;
 use agentfleet_documents::Created;
-use agentfleet_runtime::{Committed, Committer, Error, StepCommit, outgoing};
+use agentfleet_runtime::{Adoption, Committed, Committer, Error, StepCommit, outgoing};
 use agentfleet_schema::records::Publication;
 use async_trait::async_trait;
 
@@ -71,12 +71,12 @@ impl Committer for AtomicCommitter {
         .await
     }
 
-    async fn adopt(
-        &self,
-        publications: Vec<Publication>,
-        marker: String,
-        delivery: Option<&Delivery>,
-    ) -> Result<(), Error> {
+    async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
+        let Adoption {
+            publications,
+            marker,
+            ..
+        } = adoption;
         self.transaction(&marker.clone(), |world| {
             if world.create(&marker, Vec::new()) == Created::New {
                 publish(world, publications);

@@ -303,6 +303,9 @@ fn bury(
     let mut properties = delivery.properties.clone();
     properties.insert(property::REASON.to_owned(), reason.to_owned());
     properties.insert(property::ORIGIN.to_owned(), delivery.topic.to_string());
+    properties
+        .entry(property::ORIGIN_MESSAGE.to_owned())
+        .or_insert_with(|| delivery.message_id.clone());
     let now = unit.now();
     insert(
         state,

@@ -9,7 +9,7 @@ use agentfleet_core::{
     StreamAs, ToolOutcome, ToolUse, Turn, routing,
 };
 use agentfleet_runtime::client::{Assembler, Event};
-use agentfleet_schema::config::{AgentPattern, AgentTaskType, JoinPolicy, Snapshot, ToolItem};
+use agentfleet_schema::config::{AgentPattern, AgentTaskType, Snapshot, ToolItem};
 use agentfleet_schema::records::{Call, FanInRecord, FanOutRecord, OutcomeKind, Source, Usage};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{prov, tg, xsd};
@@ -513,8 +513,6 @@ impl Fleet {
             Outcome::Answer(_) | Outcome::Cancelled(_) | Outcome::Fail { .. } => false,
         };
         let limits = Limits::of(&request, &snapshot, fleet);
-        let first = request.step == 0 && !request.pattern.is_empty();
-        let preset = first.then(|| routing::preset(&request, &snapshot));
         let started_at = if request.control.started_at == 0 {
             began
         } else {
@@ -531,8 +529,7 @@ impl Fleet {
             },
             config_version: 7,
             limits,
-            policy: JoinPolicy::All,
-            preset,
+            snapshot,
             started_at,
             now,
             finish,

@@ -6,7 +6,7 @@ use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::{
     FactsQuery, Finish, FleetLimits, Input, Limits, ModelAsk, ModelFailure, Rejection, Reply,
-    Situation, Step, ToolOutcome, ToolUse, Turn, error, routing, say,
+    Situation, Step, ToolOutcome, ToolUse, Turn, error, say,
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
@@ -265,9 +265,6 @@ impl Fleet {
     ) -> Result<(), Box<dyn Error>> {
         let started_at = self.now;
         self.now += TICK;
-        let routes = request.pattern.is_empty() && request.history.is_empty();
-        let preset =
-            (request.step == 0 && !routes).then(|| routing::preset(&request, &self.snapshot));
         let Assembled {
             record,
             documents,
@@ -279,13 +276,7 @@ impl Fleet {
             attempt: self.script.attempt(&request),
             config_version: self.snapshot.version,
             limits: Limits::of(&request, &self.snapshot, &FleetLimits::default()),
-            policy: self
-                .snapshot
-                .task_types
-                .get(&request.task_type)
-                .map(|t| t.join)
-                .unwrap_or_default(),
-            preset,
+            snapshot: Arc::clone(&self.snapshot),
             started_at,
             now: self.now,
             finish,

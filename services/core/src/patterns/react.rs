@@ -55,6 +55,10 @@ impl React {
         }
     }
 
+    pub(crate) fn tools(&self) -> &[ToolItem] {
+        &self.tools
+    }
+
     pub(crate) fn resume(&mut self, input: Input) -> Step {
         match input {
             Input::Begin => self.begin(),
@@ -212,7 +216,12 @@ impl React {
 
     fn observed(&mut self, mut outcome: ToolOutcome) -> Step {
         let Some((tool, arguments)) = self.calling.take() else {
-            return self.begin();
+            let Some((name, arguments)) = outcome.instead.take() else {
+                return self.begin();
+            };
+            "An earlier attempt at this step made this call before it ended."
+                .clone_into(&mut self.thought);
+            return self.next(name, arguments, outcome, None, 0);
         };
         if !self.not_run.is_empty() {
             outcome.content.push_str(&format!(

@@ -216,6 +216,9 @@ impl Round<'_> {
             return Err("no time is left to wait for subagents");
         };
         let correlation = CorrelationId::of_fan_out(&request.session_id, request.step);
+        let task_types = &self.situation.snapshot.task_types;
+        let policy = task_types.get(&request.task_type).map(|task| task.join);
+        let policy = policy.unwrap_or_default();
         let patterns = child_patterns(request, self.situation, self.limits);
         let mut ancestors = request.control.ancestors.clone();
         ancestors.push(Ancestor {
@@ -310,6 +313,7 @@ impl Round<'_> {
                 correlation: correlation.clone(),
                 thought: self.thought,
                 children: children.iter().map(|(child, _)| child.clone()).collect(),
+                policy,
                 join_deadline,
                 round,
                 after: self.after,
@@ -318,6 +322,7 @@ impl Round<'_> {
             outcome: Outcome::FanOut(Box::new(FanOut {
                 correlation,
                 children,
+                policy,
                 join_deadline,
                 synthesis,
             })),

@@ -525,8 +525,6 @@ impl Worker {
         streamed: Streamed,
     ) -> Disposition {
         let snapshot = self.parts.config.snapshot().await.unwrap();
-        let preset = (request.step == 0 && !request.pattern.is_empty())
-            .then(|| agentfleet_core::routing::preset(&request, &snapshot));
         let Assembled {
             record,
             documents,
@@ -538,8 +536,7 @@ impl Worker {
             nonce: nonce.clone(),
             attempt: 1,
             config_version: snapshot.version,
-            policy: Default::default(),
-            preset,
+            snapshot: Arc::clone(&snapshot),
             started_at: now,
             now: SystemHost.now(),
             finish,

@@ -34,6 +34,8 @@ pub struct Facts {
     made: HashSet<u64>,
     /// Calls whose end nobody knows, by the step that made them: tool and arguments.
     unknown: BTreeMap<Place, (String, BTreeMap<String, String>)>,
+    /// Requests from outside that name nobody, as they were published.
+    pub unnamed: HashSet<Vec<u8>>,
     /// Which step answered a correlation.
     syntheses: BTreeMap<CorrelationId, Place>,
     /// Ids of the messages that ended a dialog, by root.

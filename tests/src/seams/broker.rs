@@ -50,7 +50,7 @@ impl Broker for Seam {
             for message in &messages {
                 let nobody = names_nobody(message);
                 if nobody {
-                    world.facts.count("unnamed requests");
+                    world.facts.unnamed.insert(message.payload.clone());
                 }
                 let times = if nobody { 1 } else { times };
                 for _ in 0..times {

@@ -28,6 +28,7 @@ setup: ## Install the system packages a build needs (skipped when present)
 
 setup-test: setup ## Install what the tests need beside that
 	@deploy/packages.sh $(TEST_PACKAGES)
+	@tests/validators/venv.sh >/dev/null
 
 lint: setup ## Check formatting, clippy, and that no banned library is linked
 	@echo "== formatting"
@@ -41,6 +42,8 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 	@echo "== tests"
 	@cargo build --workspace --bin agentfleet
 	@cargo test --workspace --no-fail-fast
+	@echo "== traces: independent validators"
+	@tests/validators/check.sh
 	@echo "== the worked example, as a user runs it"
 	@tests/worked-example.sh
 

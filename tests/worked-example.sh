@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the worked example as a user does, on an empty data directory.
+# Runs the worked example as a user does, on an empty data directory, and has independent validators
+# read its trace.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin="$root/target/debug/agentfleet"
@@ -29,8 +30,10 @@ PY
 )
 "$bin" trace "$correlation" >"$work/by-correlation.tree"
 cmp -s "$work/trace.tree" "$work/by-correlation.tree" || fail "a correlation id does not lead to the whole tree"
+mv "$work/trace.turtle" "$work/trace.ttl"
+"$root/.venv/bin/python" "$root/tests/validators/validate.py" "$work/trace.ttl"
 # A changed question changes the answer.
 "$bin" ask "Which sanctions were screened?" --collection dossier >"$work/other.txt" 2>/dev/null
 cmp -s "$work/answer.txt" "$work/other.txt" && fail "another question got the same answer"
 "$bin" doctor >/dev/null || fail "doctor found something"
-echo "worked example: 4 subagents, an answer with sources, 6 trace formats"
+echo "worked example: 4 subagents, an answer with sources, 6 trace formats, valid provenance"

@@ -216,9 +216,9 @@ pub struct FannedOut {
     pub policy: JoinPolicy,
     pub join_deadline: Millis,
     pub round: u32,
-    /// Set when a synthesis decided to go on: the correlation it had read.
+    /// Set when a synthesis decided to go on: what it had read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<CorrelationId>,
+    pub after: Option<FanInSummary>,
     #[serde(default)]
     pub model_ms: u64,
 }

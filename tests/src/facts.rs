@@ -221,7 +221,7 @@ impl World {
                 None => return,
             },
             Activity::FannedOut(fan_out) => match &fan_out.after {
-                Some(after) => (after.clone(), None),
+                Some(after) => (after.correlation.clone(), Some(&after.members)),
                 None => return,
             },
             Activity::None | Activity::Iterated(_) => return,

@@ -335,7 +335,11 @@ fn fanned_out() -> StepRecord {
             policy: JoinPolicy::AtLeast(2),
             join_deadline: AT + 300_000,
             round: 2,
-            after: Some("corr-before".into()),
+            after: Some(FanInSummary {
+                correlation: "corr-before".into(),
+                members: vec![member()],
+                ..FanInSummary::default()
+            }),
             model_ms: 800,
         }),
         ..common()

@@ -4,8 +4,8 @@
 //! question is an entity that the session's activity used; derivation chains end there (PV-1).
 
 use agentfleet_schema::records::{
-    Activity, Call, Child, CompletionStatus, Concluded, DecidedBy, Decision, FannedOut, Iterated,
-    OutcomeKind, Routed, Source, StepRecord,
+    Activity, Call, Child, CompletionStatus, Concluded, DecidedBy, Decision, FanInSummary,
+    FannedOut, Iterated, OutcomeKind, Routed, Source, StepRecord,
 };
 use agentfleet_schema::uris;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
@@ -38,6 +38,15 @@ pub fn tell(record: &StepRecord) -> Told {
             node.clone_from(&last);
         }
     }
+    let read = match &record.activity {
+        Activity::Concluded(end) => end.fan_in.as_ref(),
+        Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
+        Activity::None | Activity::Iterated(_) => None,
+    };
+    if let Some(fan_in) = read {
+        // Whatever it then decided, and whether it answered or went on, came of reading this.
+        last = teller.synthesis(fan_in, &last);
+    }
     for decision in &record.decisions {
         let uri = uris::decision(session, record.step, &decision.subject);
         teller.decision(&uri, decision, &last);
@@ -45,6 +54,8 @@ pub fn tell(record: &StepRecord) -> Told {
         last = uri;
     }
     match &record.activity {
+        // A step states its tokens once: where it did what they were spent on.
+        Activity::None if node != uris::session(session) => teller.spent(&node),
         Activity::None => {}
         Activity::Iterated(iterated) => (node, last) = teller.iteration(iterated, &last),
         Activity::FannedOut(fanned_out) => {
@@ -238,10 +249,6 @@ impl Teller<'_> {
             }
             last = uri;
         }
-        if self.record.activity == Activity::None {
-            // A step that did more than route states its tokens where it did it, and once.
-            self.usage(&routing);
-        }
         routing
     }
 
@@ -278,6 +285,19 @@ impl Teller<'_> {
         self.text(&agent, RDFS_LABEL, &model);
         self.link(uri, prov::WAS_ATTRIBUTED_TO, &agent);
         self.text(uri, tg::LLM_MODEL, &model);
+    }
+
+    /// Tokens and time of a step that decided, and did nothing beside.
+    fn spent(&mut self, uri: &str) {
+        self.usage(uri);
+        let ms = |call: &Call| match call {
+            Call::Model { ms, .. } => Some(*ms),
+            Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+        };
+        let spent: Vec<u64> = self.record.calls.iter().filter_map(ms).collect();
+        if !spent.is_empty() {
+            self.number(uri, tg::LLM_DURATION_MS, spent.iter().sum());
+        }
     }
 
     fn usage(&mut self, uri: &str) {
@@ -359,14 +379,6 @@ impl Teller<'_> {
         let uri = uris::fan_out(&session, &fan_out.correlation);
         let label = format!("Fan-out to {} subagents", fan_out.children.len());
         self.node(&uri, &[tg::FAN_OUT], &label, derived_from);
-        if let Some(after) = &fan_out.after {
-            // The round before, which it goes on from.
-            self.link(
-                &uri,
-                prov::WAS_DERIVED_FROM,
-                &uris::fan_out(&session, after),
-            );
-        }
         self.text(&uri, tg::CORRELATION_ID, fan_out.correlation.as_str());
         self.number(&uri, tg::EXPECTED_SIBLINGS, fan_out.children.len() as u64);
         self.number(&uri, tg::ROUND, u64::from(fan_out.round));
@@ -387,32 +399,33 @@ impl Teller<'_> {
         uri
     }
 
+    /// What a supervisor read when its fan-in had a verdict.
+    fn synthesis(&mut self, fan_in: &FanInSummary, derived_from: &str) -> String {
+        let uri = uris::synthesis(&self.record.session, &fan_in.correlation);
+        self.node(&uri, &[tg::SYNTHESIS], "Synthesis", derived_from);
+        self.text(&uri, tg::CORRELATION_ID, fan_in.correlation.as_str());
+        self.text(&uri, tg::JOIN_CAUSE, fan_in.cause.as_str());
+        for member in &fan_in.members {
+            // What a failed sibling left is its completion, not an answer.
+            let of = match member.status {
+                CompletionStatus::Answered => uris::answer(&member.session),
+                CompletionStatus::Error
+                | CompletionStatus::Timeout
+                | CompletionStatus::Cancelled
+                | CompletionStatus::DeadLettered => uris::completion(&member.session),
+            };
+            self.link(&uri, prov::WAS_DERIVED_FROM, &of);
+        }
+        for Child { session, .. } in &fan_in.missing {
+            self.link(&uri, tg::MISSING, &uris::session(session));
+        }
+        uri
+    }
+
     fn conclusion(&mut self, end: &Concluded, derived_from: &str) -> String {
         let record = self.record;
         let session = uris::session(&record.session);
         let uri = uris::answer(&record.session);
-        let mut from = derived_from.to_owned();
-        if let Some(fan_in) = &end.fan_in {
-            let synthesis = uris::synthesis(&record.session, &fan_in.correlation);
-            self.node(&synthesis, &[tg::SYNTHESIS], "Synthesis", derived_from);
-            self.text(&synthesis, tg::CORRELATION_ID, fan_in.correlation.as_str());
-            self.text(&synthesis, tg::JOIN_CAUSE, fan_in.cause.as_str());
-            for member in &fan_in.members {
-                // What a failed sibling left is its completion, not an answer.
-                let of = match member.status {
-                    CompletionStatus::Answered => uris::answer(&member.session),
-                    CompletionStatus::Error
-                    | CompletionStatus::Timeout
-                    | CompletionStatus::Cancelled
-                    | CompletionStatus::DeadLettered => uris::completion(&member.session),
-                };
-                self.link(&synthesis, prov::WAS_DERIVED_FROM, &of);
-            }
-            for Child { session, .. } in &fan_in.missing {
-                self.link(&synthesis, tg::MISSING, &uris::session(session));
-            }
-            from = synthesis;
-        }
         let failed = record.outcome != OutcomeKind::Answer;
         let kinds: &[&str] = if failed {
             &[tg::CONCLUSION, tg::ERROR]
@@ -427,7 +440,7 @@ impl Teller<'_> {
             } else {
                 "Answer"
             },
-            &from,
+            derived_from,
         );
         self.text(&uri, tg::TERMINATION_REASON, end.termination.as_str());
         self.flag(&uri, tg::PARTIAL, end.partial);

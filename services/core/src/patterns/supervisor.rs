@@ -196,7 +196,7 @@ struct Round<'a> {
     situation: &'a Situation,
     limits: &'a Limits,
     thought: String,
-    after: Option<CorrelationId>,
+    after: Option<FanInSummary>,
     decisions: Vec<Decision>,
     model_ms: u64,
 }
@@ -515,7 +515,7 @@ impl Synthesise {
                 situation: &self.situation,
                 limits: &self.limits,
                 thought: decision.rationale.clone(),
-                after: Some(self.verdict.correlation.clone()),
+                after: Some(self.summary()),
                 decisions: vec![decision.clone()],
                 model_ms: self.model_ms,
             };
@@ -570,6 +570,17 @@ impl Synthesise {
         self.conclude(text, true)
     }
 
+    /// What this synthesis had before it.
+    fn summary(&self) -> FanInSummary {
+        FanInSummary {
+            correlation: self.verdict.correlation.clone(),
+            cause: self.verdict.cause,
+            members: self.verdict.members.clone(),
+            missing: self.verdict.missing.clone(),
+            tokens: self.verdict.tokens(),
+        }
+    }
+
     /// Ends the session; what is missing is always named, whatever the model wrote.
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = self.missing();
@@ -596,13 +607,7 @@ impl Synthesise {
                 thought: String::new(),
                 n: 0,
                 partial,
-                fan_in: Some(FanInSummary {
-                    correlation: self.verdict.correlation.clone(),
-                    cause: self.verdict.cause,
-                    members: self.verdict.members.clone(),
-                    missing: self.verdict.missing.clone(),
-                    tokens: self.verdict.tokens(),
-                }),
+                fan_in: Some(self.summary()),
                 confidence: confidence_in(&text),
                 error: None,
                 model_ms: self.model_ms,

@@ -29,13 +29,6 @@ impl Look {
     pub const fn colored(width: usize) -> Self {
         Self { width, color: true }
     }
-
-    pub(crate) fn narrower(self, by: usize) -> Self {
-        Self {
-            width: self.width.saturating_sub(by),
-            ..self
-        }
-    }
 }
 
 /// `--color`.

@@ -59,6 +59,8 @@ pub(crate) async fn show(
             .iter()
             .find(|known| known.name == *format)
     {
+        // Not before the graph has told what the own formats would show.
+        triples(&app, &session).await?;
         let drawn = renderer.render(&session, format).await;
         let drawn = drawn.map_err(|error| Problem::internal("drawing the trace", &error))?;
         let drawn = drawn.ok_or_else(|| Problem::unknown_session(session.as_str()))?;

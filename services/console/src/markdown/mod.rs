@@ -18,7 +18,7 @@ use crate::style::{
 };
 use crate::text;
 use anstyle::Style;
-use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 
 /// Renders a text; each line is ended.
 pub fn render(markdown: &str, look: Look) -> String {
@@ -142,12 +142,10 @@ impl Writer {
                 self.before_block();
                 self.containers.push(Container::Quote);
             }
-            Tag::CodeBlock(kind) => {
+            Tag::CodeBlock(_) => {
                 self.flush_tight();
                 self.before_block();
-                if let CodeBlockKind::Fenced(_) | CodeBlockKind::Indented = kind {
-                    self.code = Code::Block(String::new());
-                }
+                self.code = Code::Block(String::new());
             }
             Tag::HtmlBlock => self.before_block(),
             Tag::List(first) => {

@@ -3,6 +3,7 @@
 use crate::cli::Color;
 use crate::error::{Exit, Failure};
 use agentfleet_console::lanes::{self, Screen};
+use agentfleet_console::style::{Line, paint_all};
 use agentfleet_console::table::{Table, TableFormat};
 use agentfleet_console::{ColorEnvironment, ColorWish, Look};
 use std::io::IsTerminal as _;
@@ -108,6 +109,12 @@ impl Ui {
                 height: 24,
             },
         }
+    }
+
+    /// A sentence on standard error, in lines no wider than the terminal.
+    pub(crate) fn note(self, text: &str) {
+        let lines = Line::of(text, anstyle::Style::new()).wrapped(self.screen().width);
+        eprint!("{}", paint_all(&lines, false));
     }
 
     /// A table for people.

@@ -158,9 +158,11 @@ async fn watched(
     settings: &Settings,
     mut signals: Signals,
 ) -> Result<(), Failure> {
+    let ui = watch.ui;
     let keeper = Keeper::start(watch.store, settings).await?;
     if let (Worker::Own { model }, false) = (keeper.worker(), watch.json) {
-        eprintln!("{model}\n");
+        ui.note(&model);
+        eprintln!();
     }
     let ended = watch.run(&keeper, &mut signals).await;
     tokio::select! {

@@ -296,14 +296,13 @@ impl LaneBoard {
         let mut news = Vec::new();
         if error.is_none() {
             let given = self.answer.take();
-            let same = given
+            // White space around a text is not always committed.
+            let rest = given
                 .as_ref()
-                .filter(|(message, given)| {
-                    *message == response.message_id && text.starts_with(given.as_str())
-                })
-                .map(|(_, given)| given.len());
-            match same {
-                Some(length) => news.push(News::AnswerText(text[length..].to_owned())),
+                .filter(|(message, _)| *message == response.message_id)
+                .and_then(|(_, given)| text.trim().strip_prefix(given.trim()));
+            match rest {
+                Some(rest) => news.push(News::AnswerText(rest.to_owned())),
                 None => {
                     news.push(News::AnswerBegins {
                         again: given.is_some(),

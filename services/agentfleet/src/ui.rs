@@ -117,12 +117,22 @@ impl Ui {
         eprint!("{}", paint_all(&lines, false));
     }
 
-    /// A table for people.
-    pub(crate) fn table(self, headers: &[&str], rows: Vec<Vec<String>>) {
-        out!(
-            "{}",
-            table(headers, rows).render(TableFormat::Table, self.look())
-        );
+    /// A table for people. So many columns from the left are there to be copied and never cut.
+    pub(crate) fn table(self, headers: &[&str], whole: usize, rows: Vec<Vec<String>>) {
+        let table = Table {
+            whole,
+            ..table(headers, rows)
+        };
+        out!("{}", table.render(TableFormat::Table, self.page()));
+    }
+
+    /// How tables are shown: nothing is cut where nobody said how wide a line may be.
+    pub(crate) fn page(self) -> Look {
+        let known = std::io::stdout().is_terminal() || std::env::var_os("COLUMNS").is_some();
+        Look {
+            width: if known { self.width } else { usize::MAX },
+            color: self.color,
+        }
     }
 }
 

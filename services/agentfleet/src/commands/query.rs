@@ -78,7 +78,7 @@ fn solutions(found: &Solutions, format: RowFormat, ui: Ui) -> Result<(), Failure
         RowFormat::Csv => TableFormat::Csv,
         RowFormat::Json => TableFormat::Json,
     };
-    out!("{}", ui::table(&headers, cells).render(format, ui.look()));
+    out!("{}", ui::table(&headers, cells).render(format, ui.page()));
     if format == TableFormat::Table {
         let rows = found.rows.len();
         outln!("({rows} row{})", if rows == 1 { "" } else { "s" });

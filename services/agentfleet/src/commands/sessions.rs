@@ -6,7 +6,6 @@ use crate::error::Failure;
 use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
-use agentfleet_console::text;
 use agentfleet_documents::Documents as _;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
@@ -86,16 +85,9 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             }
             let rows = listed
                 .into_iter()
-                .map(|run| {
-                    vec![
-                        run.session,
-                        run.state,
-                        run.started,
-                        text::preview(&run.question, 60),
-                    ]
-                })
+                .map(|run| vec![run.session, run.state, minute(&run.started), run.question])
                 .collect();
-            ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], rows);
+            ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], 3, rows);
             Ok(())
         }
         Sessions::Show { session, output } => {
@@ -129,6 +121,12 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             Ok(())
         }
     }
+}
+
+/// An instant as people say it: `2026-11-21 06:32`, in UTC.
+fn minute(instant: &str) -> String {
+    let minute: String = instant.chars().take(16).collect();
+    minute.replace('T', " ")
 }
 
 async fn list(

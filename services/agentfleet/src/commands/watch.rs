@@ -153,12 +153,13 @@ impl Watch<'_> {
                  or `attach`)"
             }
         };
-        eprintln!(
-            "Left before the end; {goes_on}. Come back to it with:\n  {} attach {}",
-            self.program, self.session
-        );
+        self.ui.note(&format!(
+            "Left before the end; {goes_on}. Come back to it with:"
+        ));
+        eprintln!("  {} attach {}", self.program, self.session);
         if let Worker::Own { .. } = worker {
-            eprintln!("Finishing what is in flight; Ctrl-C again leaves at once.");
+            self.ui
+                .note("Finishing what is in flight; Ctrl-C again leaves at once.");
         }
         Failure::told(Exit::Left)
     }

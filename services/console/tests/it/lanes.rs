@@ -177,7 +177,7 @@ fn an_answer_begun_by_a_dead_worker_begins_again() {
         ),
         (
             // White space around a text is not always committed.
-            vec![chunk("a", "\nit is 4\n"), end("a", "it is 4")],
+            vec![chunk("a", "\nit is 4\n"), end("a-whole", "it is 4")],
             vec![
                 begins(false),
                 piece("\nit is 4\n"),

@@ -34,6 +34,11 @@ impl Failure {
         }
     }
 
+    /// People have been told already; programs read the exit code.
+    pub fn told(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
     }
@@ -86,6 +91,26 @@ unavailable!(
     agentfleet_aggregator::Error,
     std::io::Error,
 );
+
+impl From<agentfleet_gateway::Problem> for Failure {
+    fn from(problem: agentfleet_gateway::Problem) -> Self {
+        use agentfleet_gateway::Code;
+        let exit = match problem.code {
+            Code::Unavailable | Code::Internal => Exit::Unavailable,
+            Code::SessionErased => Exit::NotFound,
+            _ => Exit::Usage,
+        };
+        // Fields of a request are flags here.
+        let message = match problem.message.strip_prefix("`$.") {
+            Some(field) => format!("`--{}", field.replacen('_', "-", 1)),
+            None => problem.message,
+        };
+        Self {
+            hint: problem.hint,
+            ..Self::new(exit, message)
+        }
+    }
+}
 
 impl From<agentfleet_config::Error> for Failure {
     fn from(error: agentfleet_config::Error) -> Self {

@@ -10,6 +10,7 @@ use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions, Subscr
 use agentfleet_config::{ConfigStore, EmbeddedConfig};
 use agentfleet_core::FleetLimits;
 use agentfleet_documents::{Documents, EmbeddedDocuments};
+use agentfleet_gateway::Intake;
 use agentfleet_graph::{EmbeddedGraph, Graph, GraphOptions};
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
 use agentfleet_models::{Choice, ModelOptions};
@@ -27,6 +28,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+/// How long the graph is waited for.
+const LAG: Duration = Duration::from_secs(5);
 
 /// The queue and the librarian of a data directory: enough to ask and to read answers.
 #[derive(Clone, Debug)]
@@ -67,19 +71,22 @@ impl Store {
 }
 
 impl Store {
-    /// Whether anything was published for a root session yet.
-    pub async fn knows(&self, root: &agentfleet_schema::SessionId) -> Result<bool, Failure> {
-        let key = agentfleet_schema::keys::step(root, 0);
-        if !self.documents.list(&key).await?.is_empty() {
-            return Ok(true);
+    pub fn committer(&self) -> Arc<dyn Committer> {
+        Arc::new(EmbeddedCommitter::new(
+            self.database.clone(),
+            self.broker.clone(),
+            self.documents.clone(),
+        ))
+    }
+
+    /// The door that commands bring requests through.
+    pub fn intake(&self) -> Intake {
+        Intake {
+            documents: Arc::new(self.documents.clone()),
+            committer: self.committer(),
+            config: Arc::new(self.config.clone()),
+            host: Arc::new(SystemHost),
         }
-        // A request that waits for its first worker has left nothing but its message.
-        Ok(self
-            .broker
-            .backlog()
-            .await?
-            .iter()
-            .any(|(name, count)| *count > 0 && name.starts_with(topics::AGENT_REQUEST.as_str())))
     }
 }
 
@@ -142,14 +149,6 @@ impl Engine {
         })
     }
 
-    fn committer(&self) -> Arc<dyn Committer> {
-        Arc::new(EmbeddedCommitter::new(
-            self.store.database.clone(),
-            self.store.broker.clone(),
-            self.store.documents.clone(),
-        ))
-    }
-
     pub fn broker(&self) -> Arc<dyn Broker> {
         Arc::new(self.store.broker.clone())
     }
@@ -162,7 +161,7 @@ impl Engine {
         aggregator::Parts {
             broker: self.broker(),
             documents: self.documents(),
-            committer: self.committer(),
+            committer: self.store.committer(),
             graph: Arc::new(self.graph.clone()) as Arc<dyn Graph>,
             host: Arc::clone(&self.host),
         }
@@ -185,7 +184,7 @@ impl Engine {
         let parts = Parts {
             broker: self.broker(),
             documents: self.documents(),
-            committer: self.committer(),
+            committer: self.store.committer(),
             graph: Arc::new(self.graph.clone()),
             config: Arc::new(self.store.config.clone()) as Arc<dyn ConfigStore>,
             model: Arc::clone(&self.model.model),
@@ -220,6 +219,59 @@ pub async fn open_graph(
         ..GraphOptions::default()
     };
     Ok(EmbeddedGraph::open(store.database.clone(), options, progress).await?)
+}
+
+/// Opens the graph to read what was done so far: what is still on its way is waited for, for a
+/// moment, or written down here where no fleet does it.
+pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<EmbeddedGraph, Failure> {
+    let graph = open_graph(store, settings, &|_, _| {}).await?;
+    if !is_behind(store).await? {
+        return Ok(graph);
+    }
+    let lock = FleetLock::try_take(settings)?;
+    let stop = CancellationToken::new();
+    let writing = lock.as_ref().map(|_| {
+        let broker: Arc<dyn Broker> = Arc::new(store.broker.clone());
+        let writer = Arc::new(GraphWriter::new(Arc::new(graph.clone())));
+        let drain = Drain {
+            stop: stop.clone(),
+            grace: settings.grace,
+        };
+        let subscription = graph_writer::explainability();
+        tokio::spawn(async move {
+            serve_batches(broker, subscription, writer, graph_writer::MAX_BATCH, drain).await
+        })
+    });
+    settle(store).await?;
+    stop.cancel();
+    if let Some(writing) = writing
+        && let Err(error) = writing.await
+    {
+        tracing::error!(%error, "the graph-writer was lost");
+    }
+    Ok(graph)
+}
+
+/// Waits until the graph has what was published, at most [`LAG`].
+pub async fn settle(store: &Store) -> Result<(), Failure> {
+    let mut changes = store.database.changes();
+    let settled = async {
+        loop {
+            changes.mark_unchanged();
+            if !is_behind(store).await? || changes.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    // Later is no harm: whoever reads sees less, and nothing that is wrong.
+    tokio::time::timeout(LAG, settled).await.unwrap_or(Ok(()))
+}
+
+async fn is_behind(store: &Store) -> Result<bool, Failure> {
+    let waiting = store.broker.backlog().await?;
+    Ok(waiting
+        .iter()
+        .any(|(name, count)| name.ends_with("/graph-writer") && *count > 0))
 }
 
 /// The model the settings and the environment name.

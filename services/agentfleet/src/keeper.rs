@@ -2,7 +2,7 @@
 //! fleet lock, and its own as soon as the other goes.
 
 use crate::error::Failure;
-use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store};
+use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store, settle};
 use crate::settings::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -66,6 +66,9 @@ impl Keeper {
                 }
             };
             stopped.cancelled().await;
+            if let Err(failure) = settle(&store).await {
+                tracing::warn!(%failure, "the graph is behind");
+            }
             fleet.drain().await;
             drop(lock);
         });

@@ -8,14 +8,15 @@ mod commands;
 pub mod error;
 pub mod fleet;
 mod keeper;
+mod log;
 pub mod settings;
+mod signals;
 
 use clap::Parser as _;
 use error::{Exit, Failure};
 use fleet::Roles;
 use settings::Settings;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
@@ -34,7 +35,9 @@ pub fn run() -> ExitCode {
     match runtime.block_on(command(cli)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            if !failure.message.is_empty() {
+                eprintln!("error: {failure}");
+            }
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -50,7 +53,7 @@ pub fn install_tls() {
 async fn command(cli: cli::Cli) -> Result<(), Failure> {
     use cli::Command;
     let settings = Settings::load(&cli.flags)?;
-    log(&settings)?;
+    log::start(&settings)?;
     let ui = ui::Ui::new(cli.color);
     match cli.command {
         Command::Demo(demo) => commands::ask::demo(demo, &settings, ui).await,
@@ -63,10 +66,10 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Dlq(dlq) => commands::dlq::run(dlq, &settings, ui).await,
         Command::Sessions(command) => commands::sessions::run(command, &settings, ui).await,
         Command::Query(query) => commands::query::run(query, &settings, ui).await,
-        Command::Purge(purge) => commands::upkeep::purge(purge, &settings).await,
+        Command::Purge(purge) => commands::purge::purge(purge, &settings).await,
         Command::Backup(backup) => commands::upkeep::backup(&backup, &settings),
         Command::Restore(restore) => commands::upkeep::restore(&restore, &settings),
-        Command::Doctor(doctor) => commands::upkeep::doctor(doctor, &settings).await,
+        Command::Doctor(doctor) => commands::doctor::doctor(doctor, &settings).await,
         Command::Completions(completions) => {
             let mut command = <cli::Cli as clap::CommandFactory>::command();
             clap_complete::generate(
@@ -83,22 +86,4 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Aggregator => commands::up::role(Roles::Aggregator, &settings).await,
         Command::GraphWriter => commands::up::role(Roles::GraphWriter, &settings).await,
     }
-}
-
-fn log(settings: &Settings) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&settings.log)
-        .map_err(|error| Failure::usage(format!("setting `log` is `{}`: {error}", settings.log)))?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    match settings.log_format.as_str() {
-        "text" => log.with_ansi(false).init(),
-        "json" => log.json().init(),
-        other => {
-            return Err(Failure::usage(format!(
-                "setting `log_format` is `{other}`, expected `text` or `json`"
-            )));
-        }
-    }
-    Ok(())
 }

@@ -219,6 +219,17 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// How to call this program so that it finds the same data, for commands to copy.
+    pub(crate) fn program(&self) -> String {
+        if self.sources.get("data") == Some(&Source::Flag) {
+            let data = self.data.display().to_string();
+            return format!("agentfleet --data {}", crate::ui::shell_word(&data));
+        }
+        "agentfleet".to_owned()
+    }
+}
+
 const PREFIX: &str = "AGENTFLEET_";
 /// Variables that are no settings: the settings file itself, and those of tests and tools.
 const ALSO_READ: &[&str] = &[

@@ -2,9 +2,12 @@
 
 use crate::cli::Color;
 use crate::error::{Exit, Failure};
-use agentfleet_console::Look;
+use agentfleet_console::lanes::{self, Screen};
+use agentfleet_console::style::{Line, paint_all};
 use agentfleet_console::table::{Table, TableFormat};
+use agentfleet_console::{ColorEnvironment, ColorWish, Look};
 use std::io::IsTerminal as _;
+use terminal_size::terminal_size;
 
 /// Writes to standard output; a reader that has left (`| head`) ends the program quietly.
 macro_rules! out {
@@ -36,23 +39,45 @@ pub(crate) fn write(text: &str) {
 pub(crate) struct Ui {
     pub color: bool,
     pub width: usize,
+    progress_color: bool,
+    /// Standard error is a terminal that can be drawn on.
+    live: bool,
 }
 
 impl Ui {
     pub(crate) fn new(color: Color) -> Self {
-        let color = match color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => {
-                std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
-            }
+        let wish = match color {
+            Color::Auto => ColorWish::Auto,
+            Color::Always => ColorWish::Always,
+            Color::Never => ColorWish::Never,
+        };
+        let variable = std::env::var_os;
+        let (no_color, force, term) = (
+            variable("NO_COLOR"),
+            variable("CLICOLOR_FORCE"),
+            variable("TERM"),
+        );
+        let resolve = |is_terminal| {
+            wish.resolve(ColorEnvironment {
+                no_color: no_color.as_deref(),
+                force: force.as_deref(),
+                term: term.as_deref(),
+                is_terminal,
+            })
         };
         let columns = std::env::var("COLUMNS")
             .ok()
             .and_then(|columns| columns.parse().ok());
-        let terminal = || usize::from(console_width().unwrap_or(100));
-        let width = columns.unwrap_or_else(terminal).clamp(40, 240);
-        Self { color, width }
+        let width = columns
+            .or_else(|| terminal_size().map(|(width, _)| usize::from(width.0)))
+            .unwrap_or(100);
+        let progress = std::io::stderr().is_terminal();
+        Self {
+            color: resolve(std::io::stdout().is_terminal()),
+            width: width.clamp(40, 240),
+            progress_color: resolve(progress),
+            live: progress && term.is_none_or(|term| term != "dumb"),
+        }
     }
 
     pub(crate) fn look(self) -> Look {
@@ -62,18 +87,53 @@ impl Ui {
         }
     }
 
-    /// A table for people.
-    pub(crate) fn table(self, headers: &[&str], rows: Vec<Vec<String>>) {
-        out!(
-            "{}",
-            table(headers, rows).render(TableFormat::Table, self.look())
-        );
+    /// How a run is watched.
+    pub(crate) fn settings(self) -> lanes::Settings {
+        lanes::Settings {
+            live: self.live,
+            progress_color: self.progress_color,
+            render_answer: std::io::stdout().is_terminal(),
+            answer_color: self.color,
+        }
     }
-}
 
-/// Columns of the terminal, if there is one.
-fn console_width() -> Option<u16> {
-    terminal_size::terminal_size().map(|(width, _)| width.0)
+    /// The terminal as it is now.
+    pub(crate) fn screen(self) -> Screen {
+        match terminal_size() {
+            Some((width, height)) if self.live => Screen {
+                width: width.0.into(),
+                height: height.0.into(),
+            },
+            _ => Screen {
+                width: self.width,
+                height: 24,
+            },
+        }
+    }
+
+    /// A sentence on standard error, in lines no wider than the terminal.
+    pub(crate) fn note(self, text: &str) {
+        let lines = Line::of(text, anstyle::Style::new()).wrapped(self.screen().width);
+        eprint!("{}", paint_all(&lines, false));
+    }
+
+    /// A table for people. So many columns from the left are there to be copied and never cut.
+    pub(crate) fn table(self, headers: &[&str], whole: usize, rows: Vec<Vec<String>>) {
+        let table = Table {
+            whole,
+            ..table(headers, rows)
+        };
+        out!("{}", table.render(TableFormat::Table, self.page()));
+    }
+
+    /// How tables are shown: nothing is cut where nobody said how wide a line may be.
+    pub(crate) fn page(self) -> Look {
+        let known = std::io::stdout().is_terminal() || std::env::var_os("COLUMNS").is_some();
+        Look {
+            width: if known { self.width } else { usize::MAX },
+            color: self.color,
+        }
+    }
 }
 
 /// Rows of text under headers.

@@ -241,6 +241,13 @@ fn compile(source: &str) -> Result<Environment<'static>, minijinja::Error> {
         serde_json::to_string(&value)
             .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string()))
     });
+    // Variables are JSON, and so is what stands for nothing.
+    environment.set_formatter(|out, state, value| {
+        if value.is_none() {
+            return Ok(out.write_str("null")?);
+        }
+        minijinja::escape_formatter(out, state, value)
+    });
     environment.add_template_owned(NAME, source.to_owned())?;
     Ok(environment)
 }

@@ -333,7 +333,7 @@ impl Wrap {
 }
 
 /// Lines as one text, each ended.
-pub(crate) fn paint_all(lines: &[Line], colored: bool) -> String {
+pub fn paint_all(lines: &[Line], colored: bool) -> String {
     let mut out = String::new();
     for line in lines {
         out.push_str(&line.paint(colored));

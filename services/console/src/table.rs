@@ -1,7 +1,7 @@
 //! Rows as a table for people, as CSV, or as JSON: `sessions list`, `query`, `config list`, `dlq list`.
 //!
-//! The table fits the width: the widest columns are cut with an ellipsis, and where there are too many
-//! columns to read, each row becomes a list. CSV and JSON never lose anything.
+//! The table fits the width: the widest columns are cut with an ellipsis, but for those that are to be
+//! copied, and where there are too many columns to read, each row becomes a list. CSV and JSON never lose anything.
 
 use crate::columns::shared;
 use crate::style::{BOLD, DIM, Line, Look, PLAIN, paint_all};
@@ -56,6 +56,8 @@ pub struct Table {
     pub headers: Vec<String>,
     /// `Null` where there is no value. Numbers and truth values keep their type in JSON.
     pub rows: Vec<Vec<Value>>,
+    /// So many columns from the left are never cut: they are there to be copied.
+    pub whole: usize,
 }
 
 impl Table {
@@ -63,6 +65,7 @@ impl Table {
         Self {
             headers: headers.into_iter().map(Into::into).collect(),
             rows: Vec::new(),
+            whole: 0,
         }
     }
 
@@ -108,8 +111,10 @@ impl Table {
             })
             .collect();
         let gaps = GAP * self.headers.len().saturating_sub(1);
-        let lines = match shared(&natural, look.width.saturating_sub(gaps), NARROWEST) {
-            Some(widths) => self.grid(&cells, &widths),
+        let (whole, others) = natural.split_at(self.whole.min(natural.len()));
+        let taken = gaps + whole.iter().sum::<usize>();
+        let lines = match shared(others, look.width.saturating_sub(taken), NARROWEST) {
+            Some(widths) => self.grid(&cells, &[whole, &widths].concat()),
             None => self.records(&cells, look.width),
         };
         paint_all(&lines, look.color)

@@ -8,7 +8,9 @@
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use crate::{events, intake, negotiate, session};
-use agentfleet_runtime::{Adoption, Committed, StepCommit};
+use agentfleet_config::ConfigStore;
+use agentfleet_documents::Documents;
+use agentfleet_runtime::{Adoption, Committed, Committer, Host, StepCommit};
 use agentfleet_schema::records::{Publication, StepRecord};
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId, keys};
@@ -22,6 +24,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Header that makes a request safe to repeat.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -80,7 +83,12 @@ pub(crate) async fn ask(
     }
     // Before the commit: who is told that there is no room must not have a run going.
     let open = if listens { Some(app.stream()?) } else { None };
-    let (session, repeated) = take_in(&app, request, key, trace).await?;
+    let mut request = request;
+    let id = identify(&mut request, key)?;
+    let one = app.taking_in(&request.session_id).await;
+    let taken = app.parts.intake().admit(request, id, trace).await?;
+    drop(one);
+    let Taken { session, repeated } = taken;
     let location = session::link(&session, "");
     let mut response = match open {
         Some(open) => {
@@ -143,13 +151,31 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     Ok(Some(key.to_owned()))
 }
 
-/// Takes a request in, and says whether it had been before.
-async fn take_in(
-    app: &App,
-    mut request: AgentRequest,
-    key: Option<String>,
-    trace: Option<&str>,
-) -> Result<(SessionId, bool), Problem> {
+/// A request that was taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub session: SessionId,
+    /// It had been taken in before, and is not run again.
+    pub repeated: bool,
+}
+
+/// Takes requests in, whichever door they come through.
+#[derive(Clone)]
+pub struct Intake {
+    pub documents: Arc<dyn Documents>,
+    pub committer: Arc<dyn Committer>,
+    pub config: Arc<dyn ConfigStore>,
+    pub host: Arc<dyn Host>,
+}
+
+impl std::fmt::Debug for Intake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Intake").finish_non_exhaustive()
+    }
+}
+
+/// Gives the request its session, and returns the caller's id of it.
+fn identify(request: &mut AgentRequest, key: Option<String>) -> Result<String, Problem> {
     let id = match (&key, request.session_id.as_str()) {
         (Some(key), _) => key.clone(),
         (None, "") => uuid::Uuid::new_v4().to_string(),
@@ -166,90 +192,125 @@ async fn take_in(
         }
         request.session_id = derived;
     }
-    let session = request.session_id.clone();
-    let digest = digest(&request);
-    let _one = app.taking_in(&session).await;
-    if look_up(app, &request, &digest).await? {
-        return Ok((session, true));
-    }
-    intake::check_names(&request, &*app.parts.config.snapshot().await?)?;
-    let record = AcceptedRecord {
-        session: session.clone(),
-        user: request.user.clone(),
-        accepted_at: app.parts.host.now(),
-        nonce: app.parts.host.nonce(),
-        publication: publication(&request, &id, trace),
-        id,
-    };
-    let commit = StepCommit {
-        record: (
-            keys::accepted(&session),
-            serde_json::to_vec(&record).unwrap_or_default(),
-        ),
-        nonce: record.nonce.clone(),
-        objects: Vec::new(),
-        publications: vec![record.publication],
-        marker: keys::accepted_published(&session),
-    };
-    match app.parts.committer.commit(commit, None).await? {
-        Committed::Won => Ok((session, false)),
-        // Another process was quicker: what it took in decides.
-        Committed::Lost => Ok((session, look_up(app, &request, &digest).await?)),
-    }
+    Ok(id)
 }
 
-/// Whether a session was taken in before, with this very request. Publishes what was taken in and
-/// not published.
-async fn look_up(app: &App, request: &AgentRequest, digest: &Digest) -> Result<bool, Problem> {
-    let session = &request.session_id;
-    let wanted = [
-        keys::tombstone(session),
-        keys::accepted(session),
-        keys::accepted_published(session),
-        keys::outcome(session, 0),
-    ];
-    let found = app.parts.documents.get_many(&wanted).await?;
-    let body = |at: usize| found.get(at).and_then(Option::as_ref);
-    if body(0).is_some() {
-        return Err(Problem::erased(session.as_str()));
+impl Intake {
+    /// Takes a request in. The same `key` and user give the same session, so a request that is sent
+    /// twice is run once; another request under the key is refused.
+    pub async fn take_in(
+        &self,
+        mut request: AgentRequest,
+        key: Option<String>,
+    ) -> Result<Taken, Problem> {
+        intake::check(&request)?;
+        let id = identify(&mut request, key)?;
+        self.admit(request, id, None).await
     }
-    if let Some(body) = body(1) {
-        let record: AcceptedRecord = decode(&wanted[1], body)?;
-        // Compared as this program reads both, so that a field which came later makes no difference.
-        let theirs = record
-            .asked()
-            .map(|asked| self::digest(&asked))
-            .unwrap_or_default();
-        if theirs != *digest {
-            return Err(conflict(&record.id, session, &theirs, digest));
-        }
-        if found.get(2).is_none_or(Option::is_none) {
-            let adoption = Adoption {
-                record_key: wanted[1].clone(),
-                nonce: record.nonce,
-                publications: vec![record.publication],
-                marker: wanted[2].clone(),
-            };
-            app.parts.committer.adopt(adoption, None).await?;
-        }
-        return Ok(true);
+
+    /// What a session was asked, if it came through a door.
+    pub async fn accepted(&self, session: &SessionId) -> Result<Option<AgentRequest>, Problem> {
+        let key = keys::accepted(session);
+        let Some(body) = self.documents.get(&key).await? else {
+            return Ok(None);
+        };
+        Ok(decode::<AcceptedRecord>(&key, &body)?.asked())
     }
-    if let Some(body) = body(3) {
-        // Asked through another door, which left no record of its own.
-        let record: StepRecord = decode(&wanted[3], body)?;
-        let same = [true, false].into_iter().any(|streaming| {
-            let asked = AgentRequest {
-                streaming,
-                ..request.clone()
-            };
-            record.request == Digest::of(&encode(&asked))
-        });
-        if !same {
-            return Err(conflict(session.as_str(), session, &record.request, digest));
+
+    async fn admit(
+        &self,
+        request: AgentRequest,
+        id: String,
+        trace: Option<&str>,
+    ) -> Result<Taken, Problem> {
+        let session = request.session_id.clone();
+        let digest = digest(&request);
+        let taken = |repeated| Taken {
+            session: session.clone(),
+            repeated,
+        };
+        if self.look_up(&request, &digest).await? {
+            return Ok(taken(true));
         }
-        return Ok(true);
+        intake::check_names(&request, &*self.config.snapshot().await?)?;
+        let record = AcceptedRecord {
+            session: session.clone(),
+            user: request.user.clone(),
+            accepted_at: self.host.now(),
+            nonce: self.host.nonce(),
+            publication: publication(&request, &id, trace),
+            id,
+        };
+        let commit = StepCommit {
+            record: (
+                keys::accepted(&session),
+                serde_json::to_vec(&record).unwrap_or_default(),
+            ),
+            nonce: record.nonce.clone(),
+            objects: Vec::new(),
+            publications: vec![record.publication],
+            marker: keys::accepted_published(&session),
+        };
+        match self.committer.commit(commit, None).await? {
+            Committed::Won => Ok(taken(false)),
+            // Another process was quicker: what it took in decides.
+            Committed::Lost => Ok(taken(self.look_up(&request, &digest).await?)),
+        }
     }
-    Ok(false)
+
+    /// Whether a session was taken in before, with this very request. Publishes what was taken in and
+    /// not published.
+    async fn look_up(&self, request: &AgentRequest, digest: &Digest) -> Result<bool, Problem> {
+        let session = &request.session_id;
+        let wanted = [
+            keys::tombstone(session),
+            keys::accepted(session),
+            keys::accepted_published(session),
+            keys::outcome(session, 0),
+        ];
+        let found = self.documents.get_many(&wanted).await?;
+        let body = |at: usize| found.get(at).and_then(Option::as_ref);
+        if body(0).is_some() {
+            return Err(Problem::erased(session.as_str()));
+        }
+        if let Some(body) = body(1) {
+            let record: AcceptedRecord = decode(&wanted[1], body)?;
+            // Compared as this program reads both, so that a field which came later makes no difference.
+            let theirs = record
+                .asked()
+                .map(|asked| self::digest(&asked))
+                .unwrap_or_default();
+            if theirs != *digest {
+                return Err(conflict(&record.id, session, &theirs, digest));
+            }
+            if found.get(2).is_none_or(Option::is_none) {
+                let adoption = Adoption {
+                    record_key: wanted[1].clone(),
+                    nonce: record.nonce,
+                    publications: vec![record.publication],
+                    marker: wanted[2].clone(),
+                };
+                self.committer.adopt(adoption, None).await?;
+            }
+            return Ok(true);
+        }
+        if let Some(body) = body(3) {
+            // Asked through another door, which left no record of its own.
+            let record: StepRecord = decode(&wanted[3], body)?;
+            let same = [true, false].into_iter().any(|streaming| {
+                let asked = AgentRequest {
+                    streaming,
+                    ..request.clone()
+                };
+                record.request == Digest::of(&encode(&asked))
+            });
+            if !same {
+                return Err(conflict(session.as_str(), session, &record.request, digest));
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
 }
 
 fn conflict(id: &str, session: &SessionId, theirs: &Digest, ours: &Digest) -> Problem {

@@ -13,7 +13,8 @@ pub(crate) async fn index(headers: HeaderMap) -> Response {
         let mut text = format!("Agentfleet {}\n\n", env!("CARGO_PKG_VERSION"));
         for endpoint in Endpoint::ALL {
             let (method, path) = (endpoint.method(), endpoint.path());
-            text.push_str(&format!("{method:<7}{path:<24}{}\n", endpoint.summary()));
+            let (method, summary) = (method.as_str(), endpoint.summary());
+            text.push_str(&format!("{method:<7}{path:<24}{summary}\n"));
         }
         return text.into_response();
     }

@@ -52,7 +52,7 @@ fn invalid(path: &str, what: impl std::fmt::Display) -> Problem {
     Problem::new(Code::InvalidRequest, format!("`{path}`: {what}"))
 }
 
-fn check(request: &AgentRequest) -> Result<(), Problem> {
+pub(crate) fn check(request: &AgentRequest) -> Result<(), Problem> {
     if request.question.trim().is_empty() {
         return Err(
             Problem::new(Code::EmptyQuestion, "`$.question` is missing or empty")

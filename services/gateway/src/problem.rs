@@ -131,7 +131,7 @@ struct ErrorView {
 
 /// An error as a caller meets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub struct Problem {
     pub code: Code,
     pub message: String,
     pub hint: Option<String>,

@@ -107,16 +107,20 @@ struct SessionEntry {
     location: String,
 }
 
-/// The query. Nothing of the caller's is in its text but a number.
+/// The query. Nothing of the caller's is in its text but a number. A value reaches into the
+/// sub-select only where that selects its variable.
 fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> String {
-    let mut which = String::new();
+    let (mut which, mut selected) = (String::new(), "?session ?start".to_owned());
     if collection {
+        selected.push_str(" ?wanted_collection");
         which.push_str("?session tg:collection ?wanted_collection . ");
     }
     if conversation {
+        selected.push_str(" ?wanted_conversation");
         which.push_str("?session tg:conversationId ?wanted_conversation . ");
     }
     if before {
+        selected.push_str(" ?before ?before_session");
         which.push_str(
             "FILTER(?start < ?before || (?start = ?before && STR(?session) < ?before_session)) ",
         );
@@ -124,7 +128,7 @@ fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> S
     format!(
         "SELECT DISTINCT ?session ?start ?question ?collection ?conversation ?pattern ?end ?reason ?answered
          WHERE {{
-           {{ SELECT DISTINCT ?session ?start WHERE {{
+           {{ SELECT DISTINCT {selected} WHERE {{
                 ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
                 FILTER NOT EXISTS {{ ?session prov:wasInformedBy ?parent }}
               }} ORDER BY DESC(?start) DESC(STR(?session)) LIMIT {limit} }}

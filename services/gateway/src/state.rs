@@ -1,5 +1,6 @@
 //! What the handlers share.
 
+use crate::accept::Intake;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
 use crate::seams::{Cancel, Status, TraceRenderer};
@@ -29,6 +30,17 @@ pub struct Parts {
     pub cancel: Arc<dyn Cancel>,
     pub status: Arc<dyn Status>,
     pub traces: Option<Arc<dyn TraceRenderer>>,
+}
+
+impl Parts {
+    pub(crate) fn intake(&self) -> Intake {
+        Intake {
+            documents: Arc::clone(&self.documents),
+            committer: Arc::clone(&self.committer),
+            config: Arc::clone(&self.config),
+            host: Arc::clone(&self.host),
+        }
+    }
 }
 
 impl std::fmt::Debug for Parts {

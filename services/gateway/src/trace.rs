@@ -18,10 +18,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// All that was said about the sessions of a tree: what they generated and used, who worked, and
-/// what hangs on those nodes.
+/// what hangs on those nodes. The sub-select selects `?top`, or a value for it would stay outside.
 const TREE: &str = "
 CONSTRUCT { ?node ?p ?o } WHERE {
-  { SELECT DISTINCT ?node WHERE {
+  { SELECT DISTINCT ?node ?top WHERE {
       ?session prov:wasInformedBy* ?top .
       { ?session prov:startedAtTime ?start . BIND(?session AS ?node) }
       UNION { ?node prov:wasGeneratedBy ?session }
@@ -59,6 +59,8 @@ pub(crate) async fn show(
             .iter()
             .find(|known| known.name == *format)
     {
+        // Not before the graph has told what the own formats would show.
+        triples(&app, &session).await?;
         let drawn = renderer.render(&session, format).await;
         let drawn = drawn.map_err(|error| Problem::internal("drawing the trace", &error))?;
         let drawn = drawn.ok_or_else(|| Problem::unknown_session(session.as_str()))?;

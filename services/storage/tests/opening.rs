@@ -102,6 +102,12 @@ async fn a_damaged_file_is_named_and_its_problems_are_listed() {
     drop(database);
 
     let file = directory.path().join("agentfleet.db");
+    // Whoever closes last may leave everything in the log; the damage is to be in the file.
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        .unwrap();
+    drop(connection);
     let mut bytes = fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..middle + 3 * 4096].fill(0xa5);

@@ -1,13 +1,16 @@
 //! `ask`: publish a request and watch it being answered; `demo`, `attach` and `cancel` beside it.
 
+use super::records::Run;
+use super::watch::Watch;
 use crate::cli::{Ask, Attach, Demo, Named};
 use crate::error::{Exit, Failure};
-use crate::fleet::{Engine, Store};
+use crate::fleet::{Engine, FleetLock, Store};
 use crate::keeper::{Keeper, Worker};
 use crate::settings::Settings;
+use crate::signals::Signals;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
-use agentfleet_runtime::client::submit;
+use agentfleet_console::lanes::Hint;
 use agentfleet_schema::records::Termination;
 use agentfleet_schema::{AgentRequest, CollectionName, RunLimits, SessionId};
 use agentfleet_tools::dossier;
@@ -22,38 +25,42 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
     store.prepare(settings).await?;
     let library = super::library::open(&store, settings).await?;
     let collection = CollectionName::from(dossier::COLLECTION);
+    let options = LoadOptions::new(collection.clone());
     library
-        .load_memory(
-            "dossier",
-            dossier::files(),
-            &LoadOptions::new(collection),
-            &|_| {},
-        )
+        .load_memory("dossier", dossier::files(), &options, &|_| {})
         .await?;
-    if !demo.output.json {
-        eprintln!(
-            "The dossier of the fictional Company X is loaded (collection `{}`).\nAsking: {EXAMPLE}\n",
-            dossier::COLLECTION
-        );
-    }
     drop(library);
+    if !demo.output.json {
+        eprintln!("The dossier of the fictional Company X is loaded (collection `{collection}`).");
+    }
     let request = AgentRequest {
         question: EXAMPLE.to_owned(),
-        collection: dossier::COLLECTION.into(),
+        collection,
         streaming: true,
         ..AgentRequest::default()
     };
-    let id = uuid::Uuid::new_v4().to_string();
-    let session = answer(&store, settings, ui, request, &id, demo.output.json).await?;
-    if !demo.output.json {
-        outln!(
-            "\nThe trace, as a picture:\n  agentfleet trace {session} --format svg > trace.svg\n\
-             A question of your own about your own folder:\n  \
-             agentfleet load PATH --collection mine\n  \
-             agentfleet ask \"...\" --collection mine"
-        );
-    }
-    Ok(())
+    let program = settings.program();
+    let hints = vec![
+        Hint::new(
+            "As a picture:",
+            format!("{program} trace SESSION --format svg > trace.svg"),
+        ),
+        Hint::new(
+            "Load a folder of your own:",
+            format!("{program} load PATH --collection mine"),
+        ),
+        Hint::new(
+            "Ask about it:",
+            format!("{program} ask \"...\" --collection mine"),
+        ),
+    ];
+    let asking = Asking {
+        request,
+        key: None,
+        json: demo.output.json,
+        hints,
+    };
+    asking.answered(&store, settings, ui).await
 }
 
 pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Failure> {
@@ -72,13 +79,13 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
     store.prepare(settings).await?;
     let request = AgentRequest {
         question,
-        pattern: ask.pattern.clone().unwrap_or_default(),
-        task_type: ask.task_type.clone().unwrap_or_default(),
-        framing: ask.framing.clone().unwrap_or_default(),
-        group: (!ask.group.is_empty()).then(|| ask.group.clone()),
+        pattern: ask.pattern.unwrap_or_default(),
+        task_type: ask.task_type.unwrap_or_default(),
+        framing: ask.framing.unwrap_or_default(),
+        group: (!ask.group.is_empty()).then_some(ask.group),
         collection: ask.collection.as_str().into(),
-        conversation_id: ask.conversation.clone().unwrap_or_default().into(),
-        user: ask.user.clone().unwrap_or_default(),
+        conversation_id: ask.conversation.unwrap_or_default().into(),
+        user: ask.user.unwrap_or_default(),
         streaming: true,
         limits: RunLimits {
             max_tokens: ask.max_tokens,
@@ -86,58 +93,127 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         },
         ..AgentRequest::default()
     };
-    let id = ask
-        .id
-        .clone()
-        .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
     if ask.detach {
-        let session = submit(&store.broker, request, &id, &[]).await?;
+        let session = store.intake().take_in(request, ask.id).await?.session;
         if ask.output.json {
             return ui::json(&serde_json::json!({"session_id": session}));
         }
         outln!("{session}");
-        eprintln!("Watch it with: agentfleet attach {session}");
-        return Ok(());
+        let program = settings.program();
+        eprintln!("Watch it with: {program} attach {session}");
+        return match FleetLock::try_take(settings)? {
+            Some(_) => {
+                eprintln!("No fleet runs; it waits for `{program} up` or the next `attach`.");
+                Ok(())
+            }
+            None => Ok(()),
+        };
     }
-    answer(&store, settings, ui, request, &id, ask.output.json)
-        .await
-        .map(drop)
+    let asking = Asking {
+        request,
+        key: ask.id,
+        json: ask.output.json,
+        hints: Vec::new(),
+    };
+    asking.answered(&store, settings, ui).await
 }
 
-/// Publishes a request and watches it to its end, with a fleet of our own where none runs.
-async fn answer(
-    store: &Store,
-    settings: &Settings,
-    ui: Ui,
+/// A request on its way to its answer.
+struct Asking {
     request: AgentRequest,
-    id: &str,
+    key: Option<String>,
     json: bool,
-) -> Result<SessionId, Failure> {
-    let keeper = Keeper::start(store, settings).await?;
-    if let (Worker::Own { model }, false) = (keeper.worker(), json) {
-        eprintln!("{model}\n");
+    hints: Vec<Hint>,
+}
+
+impl Asking {
+    /// Publishes the request and watches it to its end, with a fleet of our own where none runs.
+    async fn answered(mut self, store: &Store, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+        let signals = Signals::new()?;
+        let question = self.request.question.clone();
+        // What is wrong with a request is said before anything is started.
+        let taken = store.intake().take_in(self.request, self.key).await?;
+        if taken.repeated && !self.json {
+            eprintln!("This was asked before; here is what became of it.");
+        }
+        for hint in &mut self.hints {
+            hint.command = hint.command.replace("SESSION", taken.session.as_str());
+        }
+        let watch = Watch {
+            store,
+            session: taken.session,
+            question: &question,
+            ui,
+            json: self.json,
+            program: settings.program(),
+            hints: self.hints,
+        };
+        watched(&watch, settings, signals).await
     }
-    let session = submit(&store.broker, request, id, &[]).await?;
-    let ended = super::watch::watch(store, &session, ui, json, keeper.receiver()).await;
-    keeper.stop().await;
-    ended.map(|()| session)
+}
+
+/// Watches a run while a fleet works it.
+async fn watched(
+    watch: &Watch<'_>,
+    settings: &Settings,
+    mut signals: Signals,
+) -> Result<(), Failure> {
+    let ui = watch.ui;
+    let keeper = Keeper::start(watch.store, settings).await?;
+    if let (Worker::Own { model }, false) = (keeper.worker(), watch.json) {
+        ui.note(&model);
+        eprintln!();
+    }
+    let ended = watch.run(&keeper, &mut signals).await;
+    tokio::select! {
+        () = keeper.stop() => ended,
+        // Told again: whoever comes next takes up what is in flight.
+        () = signals.next() => std::process::exit(Exit::Left as i32),
+    }
 }
 
 pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let signals = Signals::new()?;
     let store = Store::open(settings)?;
     store.prepare(settings).await?;
-    let session = SessionId::from(attach.session.as_str());
-    let shown = super::sessions::show(&store, &session).await;
-    let root = match &shown {
-        Ok(shown) => SessionId::from(shown.root.as_str()),
-        // It may not have begun yet; its responses come under its own name.
-        Err(_) if store.knows(&session).await? => session,
-        Err(failure) => return Err(failure.clone()),
+    let (session, question) = root_of(&store, &SessionId::from(attach.session.as_str())).await?;
+    let watch = Watch {
+        store: &store,
+        session,
+        question: &question,
+        ui,
+        json: attach.output.json,
+        program: settings.program(),
+        hints: Vec::new(),
     };
-    let keeper = Keeper::start(&store, settings).await?;
-    let ended = super::watch::watch(&store, &root, ui, attach.output.json, keeper.receiver()).await;
-    keeper.stop().await;
-    ended
+    watched(&watch, settings, signals).await
+}
+
+/// The root of a session's tree, and what it was asked.
+async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, String), Failure> {
+    let documents = &store.documents;
+    let first = Run::read(documents, session)
+        .await?
+        .steps
+        .into_iter()
+        .next();
+    let root = first.map_or_else(|| session.clone(), |record| record.root);
+    if let Some(request) = store.intake().accepted(&root).await? {
+        return Ok((root, request.question));
+    }
+    // It came through no door, straight from the queue.
+    let run = Run::read(documents, &root).await?;
+    match run.steps.first() {
+        Some(record) => Ok((
+            root,
+            record
+                .routed
+                .clone()
+                .map(|r| r.question)
+                .unwrap_or_default(),
+        )),
+        None => Err(super::sessions::unknown(&root)),
+    }
 }
 
 pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Failure> {

@@ -22,6 +22,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             }
             ui.table(
                 &["TYPE", "KEY", "VERSION", "BY", "SINCE"],
+                2,
                 items.iter().map(row).collect(),
             );
             Ok(())
@@ -54,7 +55,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
                     ]
                 })
                 .collect();
-            ui.table(&["VERSION", "WHAT", "BY", "AT"], rows);
+            ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows);
             Ok(())
         }
         Config::Put {

@@ -32,14 +32,14 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
                     let session = parked.properties.get(topics::property::SESSION);
                     vec![
                         parked.id.clone(),
-                        parked.topic.clone(),
                         session.cloned().unwrap_or_default(),
+                        parked.topic.clone(),
                         date_time(parked.parked_at),
                         parked.reason.clone(),
                     ]
                 })
                 .collect();
-            ui.table(&["ID", "TOPIC", "SESSION", "PARKED AT", "REASON"], rows);
+            ui.table(&["ID", "SESSION", "TOPIC", "PARKED AT", "REASON"], 2, rows);
             Ok(())
         }
         Dlq::Show { id } => ui::json(&one(&store, &id).await?),

@@ -3,8 +3,11 @@
 pub(crate) mod ask;
 pub(crate) mod config;
 pub(crate) mod dlq;
+pub(crate) mod doctor;
 pub(crate) mod library;
+pub(crate) mod purge;
 pub(crate) mod query;
+pub(crate) mod records;
 pub(crate) mod sessions;
 pub(crate) mod trace;
 pub(crate) mod up;

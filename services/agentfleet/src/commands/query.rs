@@ -2,7 +2,7 @@
 
 use crate::cli::{Query, RowFormat};
 use crate::error::Failure;
-use crate::fleet::{Store, open_graph};
+use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
 use agentfleet_console::table::TableFormat;
@@ -24,7 +24,7 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
         (None, text) => text.unwrap_or_default().to_owned(),
     };
     let store = Store::open(settings)?;
-    let graph = open_graph(&store, settings, &|_, _| {}).await?;
+    let graph = settled_graph(&store, settings).await?;
     let options = QueryOptions {
         timeout: settings.query_timeout,
         ..QueryOptions::default()
@@ -78,7 +78,7 @@ fn solutions(found: &Solutions, format: RowFormat, ui: Ui) -> Result<(), Failure
         RowFormat::Csv => TableFormat::Csv,
         RowFormat::Json => TableFormat::Json,
     };
-    out!("{}", ui::table(&headers, cells).render(format, ui.look()));
+    out!("{}", ui::table(&headers, cells).render(format, ui.page()));
     if format == TableFormat::Table {
         let rows = found.rows.len();
         outln!("({rows} row{})", if rows == 1 { "" } else { "s" });

@@ -1,13 +1,14 @@
 //! `sessions`: which runs there were, and how one of them went.
 
+use super::records::Run;
 use crate::cli::Sessions;
 use crate::error::Failure;
-use crate::fleet::{Store, open_graph};
+use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
 use agentfleet_documents::Documents as _;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
-use agentfleet_schema::records::{Activity, FanOutRecord, OutcomeKind, StepRecord};
+use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
 use agentfleet_schema::{SessionId, Term, keys, uris};
 use serde::Serialize;
 
@@ -84,16 +85,9 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             }
             let rows = listed
                 .into_iter()
-                .map(|run| {
-                    vec![
-                        run.session,
-                        run.state,
-                        run.started,
-                        short(&run.question, 60),
-                    ]
-                })
+                .map(|run| vec![run.session, run.state, minute(&run.started), run.question])
                 .collect();
-            ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], rows);
+            ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], 3, rows);
             Ok(())
         }
         Sessions::Show { session, output } => {
@@ -129,6 +123,12 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
     }
 }
 
+/// An instant as people say it: `2026-11-21 06:32`, in UTC.
+fn minute(instant: &str) -> String {
+    let minute: String = instant.chars().take(16).collect();
+    minute.replace('T', " ")
+}
+
 async fn list(
     store: &Store,
     settings: &Settings,
@@ -136,7 +136,7 @@ async fn list(
     conversation: Option<String>,
     limit: usize,
 ) -> Result<Vec<Listed>, Failure> {
-    let graph = open_graph(store, settings, &|_, _| {}).await?;
+    let graph = settled_graph(store, settings).await?;
     let mut wanted = String::new();
     let mut bindings = Vec::new();
     if let Some(collection) = collection {
@@ -181,36 +181,23 @@ fn listed(found: &Solutions, row: usize) -> Listed {
     }
 }
 
+/// There is no such run.
+pub(crate) fn unknown(session: &SessionId) -> Failure {
+    Failure::not_found(format!("there is no session `{session}`"))
+        .hint("`agentfleet sessions list` shows the runs")
+}
+
 /// Reads a run from its records: they are there before any triple is.
 pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Failure> {
     let documents = &store.documents;
-    let mut records: Vec<StepRecord> = Vec::new();
-    let mut subagents = Vec::new();
-    loop {
-        let step = records.len() as u32;
-        let wanted = [keys::outcome(session, step), keys::fan_out(session, step)];
-        let found = documents.get_many(&wanted).await?;
-        let record = found.first().and_then(Option::as_ref);
-        let Some(record) = record.and_then(|body| serde_json::from_slice(body).ok()) else {
-            break;
-        };
-        if let Some(body) = found.get(1).and_then(Option::as_ref)
-            && let Ok(fan_out) = serde_json::from_slice::<FanOutRecord>(body)
-        {
-            let named = fan_out
-                .children
-                .iter()
-                .map(|child| format!("{}  {}", child.session, child.goal));
-            subagents.extend(named);
-        }
-        records.push(record);
-    }
-    let Some(last) = records.last() else {
-        return Err(
-            Failure::not_found(format!("there is no session `{session}`"))
-                .hint("`agentfleet sessions list` shows the runs"),
-        );
+    let run = Run::read(documents, session).await?;
+    let Some(last) = run.steps.last() else {
+        return Err(unknown(session));
     };
+    let children = run.fan_outs.iter().flat_map(|fan_out| &fan_out.children);
+    let subagents = children
+        .map(|child| format!("{}  {}", child.session, child.goal))
+        .collect();
     let mut answer = None;
     if last.outcome.is_terminal() {
         let key = keys::document(&uris::answer_document(session));
@@ -229,7 +216,8 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
         answer: answer.filter(|_| error.is_none()),
         error,
         subagents,
-        steps: records
+        steps: run
+            .steps
             .iter()
             .map(|record| ShownStep {
                 step: record.step,
@@ -271,13 +259,4 @@ fn what(record: &StepRecord) -> String {
         Activity::Concluded(end) => parts.push(format!("ended: {}", end.termination.as_str())),
     }
     parts.join(", ")
-}
-
-pub(crate) fn short(text: &str, max: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= max {
-        return line;
-    }
-    let cut: String = line.chars().take(max - 1).collect();
-    format!("{cut}…")
 }

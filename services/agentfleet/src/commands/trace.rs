@@ -2,18 +2,22 @@
 
 use crate::cli::{Trace as Args, TraceFormat};
 use crate::error::Failure;
-use crate::fleet::{Store, open_graph};
+use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
 use crate::ui::Ui;
+use agentfleet_console::Look;
 use agentfleet_console::trace::{Format, Trace, queries};
-use agentfleet_documents::Documents as _;
-use agentfleet_graph::{Answer, EmbeddedGraph, Graph as _, QueryOptions};
+use agentfleet_documents::Documents;
+use agentfleet_gateway::{Failure as Lent, TraceFormat as Drawn, TraceRenderer};
+use agentfleet_graph::{Answer, Graph, QueryOptions};
 use agentfleet_schema::{SessionId, Triple, keys};
+use async_trait::async_trait;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings)?;
-    let graph = open_graph(&store, settings, &|_, _| {}).await?;
+    let graph = settled_graph(&store, settings).await?;
     let trace = of(&graph, &args.id).await?.ok_or_else(|| {
         Failure::not_found(format!(
             "the graph knows no session or correlation `{}`",
@@ -21,7 +25,7 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         ))
         .hint("`agentfleet sessions list` shows the runs")
     })?;
-    let texts = texts(&store, &trace).await?;
+    let texts = texts(&store.documents, &trace).await?;
     let format = match args.format {
         TraceFormat::Tree => Format::Tree,
         TraceFormat::Mermaid => Format::Mermaid,
@@ -30,13 +34,15 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         TraceFormat::Json => Format::Json,
         TraceFormat::ProvJson => Format::ProvJson,
     };
-    let drawn = trace.render(format, ui.look(), &|uri| texts.get(uri).cloned());
-    outln!("{}", drawn.trim_end());
+    out!(
+        "{}",
+        trace.render(format, ui.look(), &|uri| texts.get(uri).cloned())
+    );
     Ok(())
 }
 
 /// The trace of the whole tree that an id belongs to.
-pub(crate) async fn of(graph: &EmbeddedGraph, id: &str) -> Result<Option<Trace>, Failure> {
+async fn of(graph: &dyn Graph, id: &str) -> Result<Option<Trace>, Failure> {
     let roots = queries::roots_of(id);
     let found = graph
         .query(&roots.sparql, &roots.bindings, QueryOptions::default())
@@ -59,13 +65,62 @@ pub(crate) async fn of(graph: &EmbeddedGraph, id: &str) -> Result<Option<Trace>,
 }
 
 /// The texts a trace refers to, as far as the librarian has them.
-async fn texts(store: &Store, trace: &Trace) -> Result<HashMap<String, String>, Failure> {
+async fn texts(
+    documents: &dyn Documents,
+    trace: &Trace,
+) -> Result<HashMap<String, String>, Failure> {
     let uris = trace.documents();
     let keys: Vec<String> = uris.iter().map(|uri| keys::document(uri)).collect();
-    let bodies = store.documents.get_many(&keys).await?;
+    let bodies = documents.get_many(&keys).await?;
     Ok(uris
         .into_iter()
         .zip(bodies)
         .filter_map(|(uri, body)| Some((uri, String::from_utf8_lossy(&body?).into_owned())))
         .collect())
+}
+
+/// Draws traces for the HTTP door.
+pub(crate) struct Renderer {
+    pub graph: Arc<dyn Graph>,
+    pub documents: Arc<dyn Documents>,
+}
+
+/// A tree over HTTP, where nobody says how wide a line may be.
+const PAGE: Look = Look {
+    width: 120,
+    color: false,
+};
+
+/// What the gateway does not draw itself.
+const DRAWN: [(Format, &str); 4] = [
+    (Format::Tree, "text/plain; charset=utf-8"),
+    (Format::Mermaid, "text/vnd.mermaid"),
+    (Format::Svg, "image/svg+xml"),
+    (Format::ProvJson, "application/json"),
+];
+
+#[async_trait]
+impl TraceRenderer for Renderer {
+    fn formats(&self) -> Vec<Drawn> {
+        DRAWN
+            .iter()
+            .map(|(format, media_type)| Drawn {
+                name: format.as_str().to_owned(),
+                media_type: (*media_type).to_owned(),
+            })
+            .collect()
+    }
+
+    async fn render(&self, session: &SessionId, format: &str) -> Result<Option<Vec<u8>>, Lent> {
+        let format: Format = format.parse()?;
+        let Some(trace) = of(&*self.graph, session.as_str()).await? else {
+            return Ok(None);
+        };
+        let Some(trace) = trace.subtree(session) else {
+            return Ok(None);
+        };
+        let texts = texts(&*self.documents, &trace).await?;
+        let drawn = trace.render(format, PAGE, &|uri| texts.get(uri).cloned());
+        Ok(Some(drawn.into_bytes()))
+    }
 }

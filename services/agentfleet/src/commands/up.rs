@@ -1,9 +1,11 @@
 //! `up`: every role in one process, and the HTTP door, until told to stop. Single roles beside it.
 
+use super::trace::Renderer;
 use crate::cli::Up;
 use crate::error::{Exit, Failure};
 use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store};
 use crate::settings::Settings;
+use crate::signals::Signals;
 use agentfleet_aggregator::{Ended, Endings};
 use agentfleet_gateway::{
     Cancel, Cancelled, Check, Failure as Lent, Gateway, Options, Parts, Status,
@@ -13,13 +15,13 @@ use agentfleet_schema::records::Termination;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// How often retained responses are looked through for what is too old.
 const UPKEEP: Duration = Duration::from_secs(600);
 
 pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
     let store = Store::open(settings)?;
     store.prepare(settings).await?;
     let lock = match FleetLock::try_take(settings)? {
@@ -31,7 +33,7 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
             );
             tokio::select! {
                 lock = FleetLock::take(settings) => lock?,
-                stopped = stopped() => return stopped,
+                () = signals.next() => return Ok(()),
             }
         }
     };
@@ -65,38 +67,42 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         outln!("Ask with `agentfleet ask \"...\"`, or POST to /requests. Ctrl-C drains and stops.");
     }
     let upkeep = tokio::spawn(upkeep(engine.clone(), stop.clone()));
-    let stopped = stopped().await;
-    eprintln!("Stopping: finishing what is in flight.");
+    signals.next().await;
+    eprintln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
     stop.cancel();
-    fleet.drain().await;
-    for task in [serving, upkeep] {
-        if let Err(error) = task.await {
-            tracing::error!(%error, "a task was lost");
+    let drained = async {
+        fleet.drain().await;
+        for task in [serving, upkeep] {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task was lost");
+            }
         }
-    }
+    };
+    drained_or_left(drained, signals).await;
     drop(lock);
-    stopped
+    Ok(())
+}
+
+/// Drains, unless told to stop once more: whoever comes next takes up what is in flight.
+async fn drained_or_left(drained: impl Future<Output = ()>, mut signals: Signals) {
+    tokio::select! {
+        () = drained => {}
+        () = signals.next() => std::process::exit(Exit::Left as i32),
+    }
 }
 
 /// Runs one role until told to stop.
 pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
     let store = Store::open(settings)?;
     store.prepare(settings).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let fleet = Fleet::start(&engine, settings, roles)?;
     outln!("Working on {}", settings.data.display());
-    let stopped = stopped().await;
-    fleet.drain().await;
-    stopped
-}
-
-/// Waits for SIGTERM or Ctrl-C.
-async fn stopped() -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = terminate.recv() => Ok(()),
-        interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
-    }
+    signals.next().await;
+    eprintln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
+    drained_or_left(fleet.drain(), signals).await;
+    Ok(())
 }
 
 async fn upkeep(engine: Engine, stop: CancellationToken) {
@@ -131,6 +137,10 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
 
 fn parts(engine: &Engine) -> Parts {
     let fleet = engine.aggregator_parts();
+    let traces = Renderer {
+        graph: Arc::clone(&fleet.graph),
+        documents: Arc::clone(&fleet.documents),
+    };
     Parts {
         broker: fleet.broker,
         documents: fleet.documents,
@@ -140,7 +150,7 @@ fn parts(engine: &Engine) -> Parts {
         host: fleet.host,
         cancel: Arc::new(Canceller(engine.endings())),
         status: Arc::new(FleetStatus(engine.clone())),
-        traces: None,
+        traces: Some(Arc::new(traces)),
     }
 }
 

@@ -1,239 +1,243 @@
 //! Watching a run: lanes for people, one event per line for programs.
+//!
+//! Leaving changes nothing: the run is in the queue and its answer will be in the records.
 
+use super::records::{self, Run};
 use crate::error::{Exit, Failure};
 use crate::fleet::Store;
-use crate::keeper::Worker;
+use crate::keeper::{Keeper, Worker};
+use crate::log::Held;
+use crate::signals::Signals;
 use crate::ui::Ui;
-use agentfleet_console::markdown::MarkdownStream;
+use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
+use agentfleet_documents::Documents as _;
 use agentfleet_runtime::client::{Event, Follow};
-use agentfleet_schema::{AgentResponse, MessageId, MessageType, SessionId};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use std::collections::HashMap;
-use std::io::IsTerminal as _;
+use agentfleet_schema::records::Activity;
+use agentfleet_schema::{AgentResponse, ErrorBody, MessageType, SessionId, keys, uris};
+use std::io::{Stderr, Stdout, Write as _, stderr, stdout};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior};
 
-/// Follows a root session from its beginning to its end. Ctrl-C leaves it: the run is durable.
-pub(crate) async fn watch(
-    store: &Store,
-    session: &SessionId,
-    ui: Ui,
-    json: bool,
-    mut worker: watch::Receiver<Worker>,
-) -> Result<(), Failure> {
-    let (broker, documents) = (
-        Arc::new(store.broker.clone()),
-        Arc::new(store.documents.clone()),
-    );
-    let mut follow = Follow::new(broker, documents, session.clone(), 0);
-    let mut lanes = (!json).then(|| Lanes::new(session.clone(), ui));
-    loop {
-        let followed = tokio::select! {
-            followed = follow.next() => followed?,
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                return Err(left(session, &worker.borrow()));
-            }
-            Ok(()) = worker.changed() => {
-                if let Worker::Failed(reason) = &*worker.borrow_and_update() {
-                    let says = format!("nobody works the run: {reason}");
-                    return Err(Failure::new(Exit::Unavailable, says)
-                        .hint(format!("agentfleet attach {session}")));
+/// Between two drawings, for the time that passes.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a run that has ended may stay silent before its end is told from its records instead:
+/// its responses are no longer kept.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What is watched, and how it is shown.
+pub(crate) struct Watch<'a> {
+    pub store: &'a Store,
+    pub session: SessionId,
+    pub question: &'a str,
+    pub ui: Ui,
+    pub json: bool,
+    /// How this program is called, for commands to copy.
+    pub program: String,
+    pub hints: Vec<Hint>,
+}
+
+impl Watch<'_> {
+    /// Follows the root session from its beginning to its end, or until told to leave.
+    pub(crate) async fn run(&self, keeper: &Keeper, signals: &mut Signals) -> Result<(), Failure> {
+        let (broker, documents) = (
+            Arc::new(self.store.broker.clone()),
+            Arc::new(self.store.documents.clone()),
+        );
+        let mut follow = Follow::new(broker, documents, self.session.clone(), 0);
+        let mut worker = keeper.receiver();
+        let mut show = Show::new(self);
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let ended = self.ended().await?;
+        let mut quiet = Instant::now() + QUIET;
+        loop {
+            let events = tokio::select! {
+                followed = follow.next() => followed?.events,
+                () = signals.next() => {
+                    show.leave()?;
+                    return Err(self.left(&worker.borrow()));
                 }
-                continue;
-            }
-        };
-        for event in followed.events {
-            if let Some(lanes) = &mut lanes {
-                lanes.show(&event);
-            } else {
-                let at = store.database.clock().now();
-                outln!("{}", agentfleet_console::json::line(&event, at));
-            }
-            if let Event::End { error, .. } = event {
-                if lanes.is_some() {
-                    outln!("\nThe trace of this run:\n  agentfleet trace {session}");
+                _ = tick.tick() => {
+                    show.tick()?;
+                    continue;
                 }
-                return match error {
-                    None => Ok(()),
-                    Some(error) => {
-                        let failure = Failure::new(Exit::Failed, error.message);
-                        Err(match error.hint {
-                            Some(hint) => failure.hint(hint),
-                            None => failure,
-                        })
+                Ok(()) = worker.changed() => {
+                    if let Worker::Failed(reason) = &*worker.borrow_and_update() {
+                        show.leave()?;
+                        let says = format!("nobody works the run: {reason}");
+                        return Err(Failure::new(Exit::Unavailable, says)
+                            .hint(format!("{} attach {}", self.program, self.session)));
                     }
-                };
-            }
-        }
-    }
-}
-
-fn left(session: &SessionId, worker: &Worker) -> Failure {
-    let who = match worker {
-        Worker::Other => "the run goes on",
-        Worker::Own { .. } | Worker::Failed(_) => {
-            "the run is kept, and goes on when a fleet runs (`agentfleet up`, or the next `ask` or \
-             `attach`)"
-        }
-    };
-    Failure::new(Exit::Left, format!("left before the end; {who}"))
-        .hint(format!("agentfleet attach {session}"))
-}
-
-/// One lane for each session, and the root's answer below them as it arrives.
-struct Lanes {
-    root: SessionId,
-    ui: Ui,
-    board: MultiProgress,
-    lanes: HashMap<SessionId, ProgressBar>,
-    /// Whether lanes are redrawn in place; otherwise each change is a line.
-    live: bool,
-    answer: MarkdownStream,
-    /// The message whose chunks were shown, and how much text that was.
-    shown: Option<(MessageId, usize)>,
-}
-
-impl Lanes {
-    fn new(root: SessionId, ui: Ui) -> Self {
-        Self {
-            root,
-            ui,
-            board: MultiProgress::new(),
-            lanes: HashMap::new(),
-            live: std::io::stderr().is_terminal(),
-            answer: MarkdownStream::new(ui.look()),
-            shown: None,
-        }
-    }
-
-    fn show(&mut self, event: &Event) {
-        match event {
-            Event::Chunk {
-                session,
-                message_id,
-                kind,
-                text,
-            } => {
-                if *session == self.root && *kind == MessageType::Answer {
-                    self.answer_piece(message_id, text);
-                } else if self.live {
-                    let doing = match kind {
-                        MessageType::Answer => "answering",
-                        _ => "thinking",
-                    };
-                    self.say(session, "", &format!("{doing}: {}", self.one_line(text)));
+                    continue;
+                }
+                () = tokio::time::sleep_until(quiet), if ended.is_some() => {
+                    ended.clone().into_iter().collect()
+                }
+            };
+            quiet = Instant::now() + QUIET;
+            for event in events {
+                show.event(&event)?;
+                if let Event::End { error, .. } = event {
+                    return self.over(show, error).await;
                 }
             }
-            Event::Message { text, response, .. } => {
-                let what = match response.message_type {
-                    MessageType::Thought => format!("thought: {}", self.one_line(text)),
-                    MessageType::Observation => format!("observed: {}", self.one_line(text)),
-                    MessageType::Answer => format!("answered: {}", self.one_line(text)),
-                    MessageType::Error => format!("failed: {}", self.one_line(text)),
-                    MessageType::Action
-                    | MessageType::Explain
-                    | MessageType::Status
-                    | MessageType::Unknown => return,
-                };
-                self.say(&response.session_id, &response.subagent_goal, &what);
-            }
-            Event::Note(note) => self.note(note),
-            Event::End { text, response, .. } => self.end(text, &response.message_id),
         }
     }
 
-    fn note(&mut self, note: &AgentResponse) {
-        let goal = &note.subagent_goal;
-        if note.message_type == MessageType::Explain {
-            // The first sign of a subagent.
-            if self.live && !self.lanes.contains_key(&note.session_id) {
-                self.say(&note.session_id, goal, "at work");
-            }
-            return;
+    async fn over(&self, show: Show<'_>, error: Option<ErrorBody>) -> Result<(), Failure> {
+        if let Show::Lanes { .. } = &show {
+            let trace = records::trace(&self.store.documents, &self.session).await?;
+            let mut hints = vec![Hint::new(
+                "How it came about:",
+                format!("{} trace {}", self.program, self.session),
+            )];
+            hints.extend(self.hints.iter().cloned());
+            show.close(&Closing::of(&trace, &self.session, hints))?;
+            return match error {
+                None => Ok(()),
+                Some(_) => Err(Failure::told(Exit::Failed)),
+            };
         }
-        self.say(&note.session_id, goal, &note.content);
-        if note.content.starts_with("Completed")
-            && let Some(lane) = self.lanes.get(&note.session_id)
-        {
-            lane.finish_with_message(note.content.clone());
+        match error {
+            None => Ok(()),
+            Some(error) => Err(Failure {
+                hint: error.hint,
+                ..Failure::new(Exit::Failed, error.message)
+            }),
         }
     }
 
-    fn say(&mut self, session: &SessionId, goal: &str, what: &str) {
-        if what.is_empty() {
-            return;
-        }
-        let label = if *session == self.root {
-            "root".to_owned()
-        } else if goal.is_empty() {
-            session.as_str().chars().take(8).collect()
-        } else {
-            super::sessions::short(goal, 28)
+    /// The end of a run that is over, from its records.
+    async fn ended(&self) -> Result<Option<Event>, Failure> {
+        let documents = &self.store.documents;
+        let run = Run::read(documents, &self.session).await?;
+        let Some(record) = run.end() else {
+            return Ok(None);
         };
-        if !self.live {
-            eprintln!("{label:<28}  {what}");
-            return;
-        }
-        let board = &self.board;
-        let lane = self.lanes.entry(session.clone()).or_insert_with(|| {
-            let lane = board.add(ProgressBar::new_spinner());
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix:28} {wide_msg}") {
-                lane.set_style(style);
-            }
-            lane.enable_steady_tick(Duration::from_millis(120));
-            lane.set_prefix(label.clone());
-            lane
-        });
-        if !goal.is_empty() {
-            lane.set_prefix(label);
-        }
-        lane.set_message(what.to_owned());
+        let document = uris::answer_document(&self.session);
+        let body = documents.get(&keys::document(&document)).await?;
+        let error = match &record.activity {
+            Activity::Concluded(end) => end.error.clone(),
+            Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => None,
+        };
+        let text = match (&error, body) {
+            (Some(error), _) => error.message.clone(),
+            (None, body) => String::from_utf8_lossy(&body.unwrap_or_default()).into_owned(),
+        };
+        Ok(Some(Event::End {
+            text,
+            response: Box::new(AgentResponse {
+                message_type: if error.is_some() {
+                    MessageType::Error
+                } else {
+                    MessageType::Answer
+                },
+                session_id: self.session.clone(),
+                root_session_id: self.session.clone(),
+                step: Some(record.step),
+                end_of_message: true,
+                end_of_dialog: true,
+                document: error.is_none().then_some(document),
+                ..AgentResponse::default()
+            }),
+            error,
+        }))
     }
 
-    fn one_line(&self, text: &str) -> String {
-        super::sessions::short(text, self.ui.width.saturating_sub(46).max(20))
+    fn left(&self, worker: &Worker) -> Failure {
+        let goes_on = match worker {
+            Worker::Other => "the run goes on",
+            Worker::Own { .. } | Worker::Failed(_) => {
+                "the run is kept, and goes on when a fleet runs (`agentfleet up`, or the next `ask` \
+                 or `attach`)"
+            }
+        };
+        self.ui.note(&format!(
+            "Left before the end; {goes_on}. Come back to it with:"
+        ));
+        eprintln!("  {} attach {}", self.program, self.session);
+        if let Worker::Own { .. } = worker {
+            self.ui
+                .note("Finishing what is in flight; Ctrl-C again leaves at once.");
+        }
+        Failure::told(Exit::Left)
+    }
+}
+
+/// Where events go.
+enum Show<'a> {
+    Json(&'a Store),
+    Lanes {
+        store: &'a Store,
+        ui: Ui,
+        painter: Box<Painter<Stderr, Stdout>>,
+        log: Option<Held>,
+    },
+}
+
+impl<'a> Show<'a> {
+    fn new(watch: &Watch<'a>) -> Self {
+        if watch.json {
+            return Self::Json(watch.store);
+        }
+        let now = watch.store.database.clock().now();
+        let board = LaneBoard::new(watch.session.clone(), watch.question, now);
+        let settings = watch.ui.settings();
+        Self::Lanes {
+            store: watch.store,
+            ui: watch.ui,
+            painter: Box::new(Painter::new(board, settings, stderr(), stdout())),
+            log: settings.live.then(Held::new),
+        }
     }
 
-    fn answer_piece(&mut self, id: &MessageId, text: &str) {
-        match &mut self.shown {
-            Some((shown, length)) if shown == id => *length += text.len(),
-            // Another attempt begins anew; what the dead one said is not taken back from a screen,
-            // so the whole is printed once more at the end.
-            Some(_) => return,
-            None => {
-                self.lanes_done();
-                self.shown = Some((id.clone(), text.len()));
+    fn event(&mut self, event: &Event) -> Result<(), Failure> {
+        match self {
+            Self::Json(store) => {
+                let at = store.database.clock().now();
+                outln!("{}", agentfleet_console::json::line(event, at));
             }
+            Self::Lanes {
+                store, ui, painter, ..
+            } => painter.event(event, store.database.clock().now(), ui.screen())?,
         }
-        out!("{}", self.answer.push(text));
+        Ok(())
     }
 
-    fn end(&mut self, text: &str, id: &MessageId) {
-        self.lanes_done();
-        match &self.shown {
-            Some((shown, length)) if shown == id && text.is_char_boundary(*length) => {
-                let rest = text.get(*length..).unwrap_or_default();
-                out!("{}", self.answer.push(rest));
+    fn tick(&mut self) -> Result<(), Failure> {
+        if let Self::Lanes {
+            store,
+            ui,
+            painter,
+            log: Some(log),
+        } = self
+        {
+            let lines = log.take();
+            if !lines.is_empty() {
+                painter.clear(ui.screen())?;
+                stderr().write_all(&lines)?;
             }
-            Some(_) => {
-                outln!("\n(The worker changed meanwhile; this is the committed answer.)\n");
-                self.answer = MarkdownStream::new(self.ui.look());
-                out!("{}", self.answer.push(text));
-            }
-            None => out!("{}", self.answer.push(text)),
+            painter.tick(store.database.clock().now(), ui.screen())?;
         }
-        outln!("{}", self.answer.finish());
+        Ok(())
     }
 
-    fn lanes_done(&mut self) {
-        for lane in self.lanes.values() {
-            lane.finish();
+    /// Takes down what is drawn.
+    fn leave(&mut self) -> Result<(), Failure> {
+        if let Self::Lanes { ui, painter, .. } = self {
+            painter.clear(ui.screen())?;
         }
-        if !self.lanes.is_empty() {
-            outln!();
+        Ok(())
+    }
+
+    fn close(self, closing: &Closing) -> Result<(), Failure> {
+        if let Self::Lanes {
+            ui, mut painter, ..
+        } = self
+        {
+            painter.finish(closing, ui.screen())?;
         }
-        self.lanes.clear();
+        Ok(())
     }
 }

@@ -90,11 +90,7 @@ impl LaneBoard {
             } => self.chunk(session, message_id, *kind, text, now),
             Event::Message { text, response, .. } => self.message(text, response, now),
             Event::Note(response) => self.note(response, now),
-            Event::End {
-                text,
-                error,
-                response,
-            } => self.end(text, error.as_ref(), response, now),
+            Event::End { text, error, .. } => self.end(text, error.as_ref(), now),
         }
     }
 
@@ -276,13 +272,7 @@ impl LaneBoard {
         vec![self.happened(at, &words, style)]
     }
 
-    fn end(
-        &mut self,
-        text: &str,
-        error: Option<&ErrorBody>,
-        response: &AgentResponse,
-        now: Millis,
-    ) -> Vec<News> {
+    fn end(&mut self, text: &str, error: Option<&ErrorBody>, now: Millis) -> Vec<News> {
         self.goes_on(0);
         let root = &mut self.lanes[0];
         root.wakes(now);
@@ -296,14 +286,13 @@ impl LaneBoard {
         let mut news = Vec::new();
         if error.is_none() {
             let given = self.answer.take();
-            let same = given
+            // Whoever said it: what stands there is the beginning of what was committed, which may
+            // lack the white space around it.
+            let rest = given
                 .as_ref()
-                .filter(|(message, given)| {
-                    *message == response.message_id && text.starts_with(given.as_str())
-                })
-                .map(|(_, given)| given.len());
-            match same {
-                Some(length) => news.push(News::AnswerText(text[length..].to_owned())),
+                .and_then(|(_, given)| text.trim().strip_prefix(given.trim()));
+            match rest {
+                Some(rest) => news.push(News::AnswerText(rest.to_owned())),
                 None => {
                     news.push(News::AnswerBegins {
                         again: given.is_some(),

@@ -70,7 +70,7 @@ impl Closing {
         if !self.sources.is_empty() {
             section(&mut lines, "sources", look);
             for (source, number) in self.sources.iter().zip(1_usize..).take(SOURCES) {
-                lines.push(source_line(source, number).shortened(look.width.max(20)));
+                lines.push(source_line(source, number, look.width.max(20)));
             }
             if self.sources.len() > SOURCES {
                 let more = format!("  … and {} more", self.sources.len() - SOURCES);
@@ -140,13 +140,23 @@ fn section(lines: &mut Vec<Line>, name: &str, look: Look) {
     lines.push(heading(name, look));
 }
 
-fn source_line(source: &Source, number: usize) -> Line {
-    let mut line = Line::of(&format!("  {number}. "), DIM);
-    if let Some(title) = source.title.as_deref().filter(|title| *title != source.uri) {
-        line.push(&text::one_line(title), PLAIN).push("  ", PLAIN);
+/// The title and the URI; where both do not fit, the title.
+fn source_line(source: &Source, number: usize, width: usize) -> Line {
+    let number = format!("  {number}. ");
+    let room = width.saturating_sub(text::width(&number));
+    let line = Line::of(&number, DIM);
+    match source.title.as_deref().map(text::one_line) {
+        Some(title) if title != source.uri && !title.is_empty() => {
+            if text::width(&title) + 2 + text::width(&source.uri) <= room {
+                line.with(&title, PLAIN)
+                    .with("  ", PLAIN)
+                    .with(&source.uri, LINK)
+            } else {
+                line.with(&title, PLAIN).shortened(width)
+            }
+        }
+        _ => line.with(&source.uri, LINK).shortened(width),
     }
-    line.push(&source.uri, LINK);
-    line
 }
 
 fn hint_lines(hint: &Hint, all: &[Hint], look: Look) -> Vec<Line> {

@@ -216,7 +216,7 @@ impl<P: Write, A: Write> Painter<P, A> {
         }
         let lanes = self
             .board
-            .render(screen.width.saturating_sub(1), LEFT_STANDING, now);
+            .render_still(screen.width.saturating_sub(1), LEFT_STANDING, now);
         let text = paint_all(&lanes, self.settings.progress_color);
         self.progress.write_all(text.as_bytes())?;
         self.progress.flush()

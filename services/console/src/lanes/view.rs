@@ -9,6 +9,8 @@ use anstyle::Style;
 use std::collections::BTreeSet;
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+/// Stands for it where nothing moves any more.
+const STILL: &str = "●";
 /// How long each picture of the spinner stays.
 const SPIN: Millis = 100;
 /// Columns a label takes at most, and at least where there is room for anything else.
@@ -20,6 +22,15 @@ impl LaneBoard {
     /// The lanes in at most `height` lines of at most `width` columns. Where they are more, those
     /// that have something to show stay, and the last line counts the rest.
     pub fn render(&self, width: usize, height: usize, now: Millis) -> Vec<Line> {
+        self.lines(width, height, now, spinner(now))
+    }
+
+    /// As [`LaneBoard::render`], for lanes that will not be redrawn.
+    pub(super) fn render_still(&self, width: usize, height: usize, now: Millis) -> Vec<Line> {
+        self.lines(width, height, now, STILL)
+    }
+
+    fn lines(&self, width: usize, height: usize, now: Millis, busy: &'static str) -> Vec<Line> {
         let lanes = self.lanes();
         if height == 0 {
             return Vec::new();
@@ -37,7 +48,10 @@ impl LaneBoard {
         let label = widest.min(LABEL.0).min((width * 9 / 20).max(LABEL.1));
         let mut lines: Vec<Line> = shown
             .iter()
-            .map(|at| self.lane_line(*at, label, width, now).shortened(width))
+            .map(|at| {
+                self.lane_line(*at, label, width, now, busy)
+                    .shortened(width)
+            })
             .collect();
         if shown.len() < lanes.len() {
             lines.push(self.rest(&shown).shortened(width));
@@ -45,9 +59,16 @@ impl LaneBoard {
         lines
     }
 
-    fn lane_line(&self, at: usize, label: usize, width: usize, now: Millis) -> Line {
+    fn lane_line(
+        &self,
+        at: usize,
+        label: usize,
+        width: usize,
+        now: Millis,
+        busy: &'static str,
+    ) -> Line {
         let lane = &self.lanes()[at];
-        let (sign, style) = sign(lane, now);
+        let (sign, style) = sign(lane, busy);
         let mut line = Line::of(&"  ".repeat(lane.depth), PLAIN)
             .with(sign, style)
             .with(" ", PLAIN);
@@ -140,13 +161,15 @@ fn urgency(state: &LaneState) -> u8 {
     }
 }
 
-fn sign(lane: &Lane, now: Millis) -> (&'static str, Style) {
+fn spinner(now: Millis) -> &'static str {
+    let picture = now.div_euclid(SPIN).rem_euclid(SPINNER.len() as Millis);
+    SPINNER[picture as usize]
+}
+
+fn sign(lane: &Lane, busy: &'static str) -> (&'static str, Style) {
     match &lane.state {
         LaneState::Waiting => ("○", DIM),
-        LaneState::Thinking | LaneState::Calling(_) | LaneState::Answering => {
-            let picture = now.div_euclid(SPIN).rem_euclid(SPINNER.len() as Millis);
-            (SPINNER[picture as usize], NAME)
-        }
+        LaneState::Thinking | LaneState::Calling(_) | LaneState::Answering => (busy, NAME),
         LaneState::Done => ("✔", GOOD),
         LaneState::Failed(_) => ("✖", BAD),
         LaneState::Missed | LaneState::Late => ("!", WARN),

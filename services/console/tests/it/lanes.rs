@@ -176,6 +176,16 @@ fn an_answer_begun_by_a_dead_worker_begins_again() {
             ],
         ),
         (
+            // White space around a text is not always committed.
+            vec![chunk("a", "\nit is 4\n"), end("a-whole", "it is 4")],
+            vec![
+                begins(false),
+                piece("\nit is 4\n"),
+                piece(""),
+                ended("it is 4"),
+            ],
+        ),
+        (
             vec![
                 chunk("dead", "it is 5"),
                 chunk("b", "it is 4"),

@@ -6,7 +6,7 @@ use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::provenance::completion_status;
 use agentfleet_core::{
     Commit, FactsQuery, FleetLimits, Input, Limits, ModelAsk, Outcome, Reply, Situation, Step,
-    StreamAs, ToolOutcome, ToolUse, Turn, routing,
+    StreamAs, ToolOutcome, ToolUse, Turn,
 };
 use agentfleet_runtime::client::{Assembler, Event};
 use agentfleet_schema::config::{AgentPattern, AgentTaskType, Snapshot, ToolItem};
@@ -21,28 +21,28 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// 2026-11-21T09:00:00Z.
-pub const START: Millis = 1_795_251_600_000;
+pub(crate) const START: Millis = 1_795_251_600_000;
 
-pub const QUESTION: &str = "Assess the risk profile of Company X as a potential partner";
+pub(crate) const QUESTION: &str = "Assess the risk profile of Company X as a potential partner";
 
 /// What a run left behind.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
-    pub root: SessionId,
+pub(crate) struct Run {
+    pub(crate) root: SessionId,
     /// In the order of their commits.
-    pub triples: Vec<Triple>,
+    pub(crate) triples: Vec<Triple>,
     pub texts: BTreeMap<String, String>,
     /// In the order of time.
     pub responses: Vec<(Millis, AgentResponse)>,
 }
 
 impl Run {
-    pub fn text(&self, uri: &str) -> Option<String> {
+    pub(crate) fn text(&self, uri: &str) -> Option<String> {
         self.texts.get(uri).cloned()
     }
 
     /// The responses as a follower sees them.
-    pub fn events(&self) -> Vec<(Millis, Event)> {
+    pub(crate) fn events(&self) -> Vec<(Millis, Event)> {
         let mut assembler = Assembler::default();
         self.responses
             .iter()
@@ -58,15 +58,15 @@ impl Run {
 }
 
 /// What the written model says to a question, and how long it takes.
-pub type Script = fn(&AgentRequest, &ModelAsk) -> (String, u64);
+pub(crate) type Script = fn(&AgentRequest, &ModelAsk) -> (String, u64);
 
 /// The worked example: four subagents, one of them a supervisor itself, one too late.
-pub fn risk() -> Run {
+pub(crate) fn risk() -> Run {
     Fleet::new(risk_script).run(request(QUESTION))
 }
 
 /// The same, seen while it is going on.
-pub fn running() -> Run {
+pub(crate) fn running() -> Run {
     Fleet {
         until: START + 2_200,
         ..Fleet::new(risk_script)
@@ -75,21 +75,21 @@ pub fn running() -> Run {
 }
 
 /// One agent, two tools, no fan-out.
-pub fn single() -> Run {
+pub(crate) fn single() -> Run {
     let mut request = request("When does the supplier contract end?");
     request.pattern = "react".into();
     Fleet::new(single_script).run(request)
 }
 
 /// Two rounds, a failed subagent in the first, and texts that try to break out.
-pub fn hostile() -> Run {
+pub(crate) fn hostile() -> Run {
     Fleet::new(hostile_script).run(request(
         "Break \"quotes\", <script>alert(1)</script> & `ticks` \u{1b}[31mred\n%%{init: {}}%% #35; 日本語 🚀",
     ))
 }
 
 /// A model that fails at once.
-pub fn failed() -> Run {
+pub(crate) fn failed() -> Run {
     let mut request = request("Anything?");
     request.pattern = "react".into();
     Fleet {

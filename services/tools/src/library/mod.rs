@@ -53,10 +53,8 @@ pub trait KnowledgeGraph: Graph {
 #[async_trait]
 impl KnowledgeGraph for EmbeddedGraph {
     async fn forget(&self, keys: &[String]) -> Result<(), agentfleet_graph::Error> {
-        for key in keys {
-            self.erase(EraseBy::Conversation(key.clone())).await?;
-        }
-        Ok(())
+        let by = keys.iter().cloned().map(EraseBy::Conversation).collect();
+        self.erase_all(by).await.map(drop)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Terms hold letters and digits only and are quoted, so no text can be taken for an operator. Any
 //! of them may match; ranking prefers passages with more of them.
 
+use super::rdf::in_words;
 use std::collections::HashSet;
 
 /// Most terms of a query: bounds the work a question can cause.
@@ -41,8 +42,8 @@ pub(crate) fn terms(text: &str) -> Vec<String> {
 }
 
 /// A full-text query for any of the terms of a text. A word itself counts twice: once as it is, and
-/// once with all words that begin like it. A name made of several words, such as `work_mem`, counts
-/// once more where they stand together.
+/// once with all words that begin like it. A name made of several words, such as `work_mem` or
+/// `hasUnit`, counts once more where they stand together.
 pub(crate) fn query(text: &str, terms: &[String]) -> String {
     let mut alternatives = Vec::with_capacity(terms.len() * 2);
     for term in terms {
@@ -53,17 +54,14 @@ pub(crate) fn query(text: &str, terms: &[String]) -> String {
     alternatives.join(" OR ")
 }
 
-/// Words that hang together by a mark and not by a space, as phrases.
+/// Words that hang together by a mark or a capital and not by a space, as phrases.
 fn names(text: &str) -> impl Iterator<Item = String> {
     text.split_whitespace()
         .filter_map(|word| {
-            let parts: Vec<&str> = word
-                .split(|c: char| !c.is_alphanumeric())
-                .filter(|part| !part.is_empty())
-                .collect();
+            let words = in_words(&word.replace(|c: char| !c.is_alphanumeric(), " "));
             (2..=6)
-                .contains(&parts.len())
-                .then(|| quoted(&parts.join(" ").to_lowercase()))
+                .contains(&words.split(' ').count())
+                .then(|| quoted(&words.to_lowercase()))
         })
         .take(MAX_TERMS)
 }
@@ -139,6 +137,7 @@ mod tests {
                 r#""supply" OR "supply" * OR "x" OR "2025""#,
             ),
             ("work_mem?", r#""work" OR "mem" OR "work mem""#),
+            ("hasUnit", r#""hasunit" OR "hasunit" * OR "has unit""#),
             ("\"a\" \"b\"", r#""b""#),
         ] {
             assert_eq!(query(text, &terms(text)), expected, "{text}");

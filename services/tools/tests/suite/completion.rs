@@ -136,7 +136,10 @@ async fn what_is_wrong_with_a_prompt_tool_is_named() {
             Some("none"),
             "unknown prompt `none` (available: `hole`, `json`)",
         ),
-        (Some("hole"), "prompt `hole`, prompt: `absent`"),
+        (
+            Some("hole"),
+            "prompt `hole`, prompt: `absent` is not given (given: none)",
+        ),
         (
             Some("json"),
             "prompt `json` asks for JSON and the model answered: no json",

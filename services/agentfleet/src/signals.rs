@@ -1,0 +1,26 @@
+//! Being told to stop: Ctrl-C and SIGTERM.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// From its creation on, neither signal ends the process by itself.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next of either; cancel safe.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -345,12 +345,28 @@ async fn a_core_is_free_again_after_a_timeout_and_after_a_caller_that_left() {
         timeout: Duration::from_millis(millis),
         ..QueryOptions::default()
     };
-    let error = graph
-        .query(contract::ENDLESS, &[], options(100))
-        .await
-        .unwrap_err();
-    assert!(matches!(error, Error::Timeout(_)), "{error}");
-    running.wait_for(|count| *count == 0).await.unwrap();
+    let all = "{ ?s ?p ?o }";
+    let product = "?s ?p ?o . ?a ?b ?c . ?d ?e ?f";
+    let by_predicate = "{ SELECT ?p ?x { ?x ?p ?o } } { SELECT ?p ?y { ?y ?p ?o } } \
+                        { SELECT ?p ?z { ?z ?p ?o } }";
+    let endless = [
+        contract::ENDLESS.to_owned(),
+        format!("SELECT (COUNT(*) AS ?n) {{ {product} }}"),
+        format!("SELECT * {{ {product} }} ORDER BY ?s"),
+        format!("SELECT DISTINCT ?o {{ {product} FILTER (?o = ?none) }}"),
+        format!("SELECT (COUNT(*) AS ?n) {{ {by_predicate} }}"),
+        format!("SELECT (COUNT(*) AS ?n) {{ {{ {product} }} MINUS {all} }}"),
+        format!("SELECT (COUNT(*) AS ?n) {{ {all} OPTIONAL {{ ?a ?b ?c . ?d ?e ?f }} }}"),
+        format!("SELECT (COUNT(*) AS ?n) {{ {{ {product} }} UNION {{ {product} }} }}"),
+        format!("ASK {{ {all} FILTER NOT EXISTS {{ ?a ?b ?c . ?d ?e ?f FILTER (?c = ?none) }} }}"),
+        format!("CONSTRUCT {{ ?s ?b ?f }} {{ {product} FILTER (?o = ?none) }}"),
+    ];
+    for query in &endless {
+        let error = graph.query(query, &[], options(100)).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout(_)), "{query}: {error}");
+
+        running.wait_for(|count| *count == 0).await.unwrap();
+    }
 
     let caller = tokio::spawn({
         let graph = graph.clone();

@@ -1,6 +1,7 @@
 //! Bounds on work that cannot be cancelled.
 //!
-//! A running query notices its cancellation whenever it reads a quad. Rows that a query brings
+//! A running query notices its cancellation whenever it reads a quad; [`super::products`] sees to it
+//! that it goes on reading. Rows that a query brings
 //! itself (`VALUES`, `UNION` of constants) and multiplies with each other read none, and planning
 //! reads none either: its time grows with the third power of the triple patterns. Both are bounded
 //! before the query starts.

@@ -6,6 +6,7 @@ mod bind;
 mod code;
 mod cost;
 mod parse;
+mod products;
 mod refusal;
 mod walk;
 

@@ -1,6 +1,6 @@
 //! Reading a query: declared prefixes, a size that cannot exhaust the stack, clear refusals.
 
-use super::{bind, code, cost, refusal, walk};
+use super::{bind, code, cost, products, refusal, walk};
 use crate::error::Error;
 use agentfleet_schema::Term;
 use agentfleet_schema::vocabulary::{prov, tg};
@@ -33,6 +33,7 @@ pub(crate) fn parse(sparql: &str, bindings: &[(&str, Term)]) -> Result<Query, Er
     walk::no_service(&mut query)?;
     bind::bind(&mut query, bindings)?;
     cost::check(&query)?;
+    products::nest(&mut query);
     Ok(query)
 }
 

@@ -64,6 +64,8 @@ pub mod property {
     pub const ORIGIN: &str = "origin-topic";
     /// Id of the message that this one is a copy of: one that was put back, or is a dead letter.
     pub const ORIGIN_MESSAGE: &str = "origin-message";
+    /// When a message that was put back came first, in milliseconds since the epoch.
+    pub const SINCE: &str = "since";
     /// When the message must take effect, in milliseconds since the epoch.
     pub const DUE: &str = "due";
 

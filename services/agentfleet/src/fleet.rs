@@ -19,7 +19,7 @@ use agentfleet_runtime::{
     BatchHandler, Committer, Drain, EmbeddedCommitter, Handler, Host, SystemHost, serve,
     serve_batches,
 };
-use agentfleet_schema::topics;
+use agentfleet_schema::{RunLimits, topics};
 use agentfleet_storage::Database;
 use agentfleet_tools::library::Library;
 use agentfleet_tools::{Toolbox, Tools};
@@ -198,10 +198,13 @@ impl Engine {
 fn fleet_limits(settings: &Settings) -> FleetLimits {
     let millis = |time: Duration| time.as_millis() as u64;
     FleetLimits {
-        max_iterations: settings.max_iterations,
-        max_subagents: settings.max_subagents,
-        max_depth: settings.max_depth,
-        max_sessions: settings.max_sessions,
+        most: RunLimits {
+            max_iterations: settings.max_iterations,
+            max_subagents: settings.max_subagents,
+            max_depth: settings.max_depth,
+            max_sessions: settings.max_sessions,
+            ..RunLimits::default()
+        },
         subagent_timeout_ms: millis(settings.subagent_timeout),
         run_timeout_ms: millis(settings.run_timeout),
         ..FleetLimits::default()

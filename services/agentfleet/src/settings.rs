@@ -127,14 +127,14 @@ settings! {
     subagent_timeout: Duration = Duration::from_secs(300);
     /// How long a whole run may take.
     run_timeout: Duration = Duration::from_secs(3_600);
-    /// Iterations of one agent before it must answer.
-    max_iterations: u32 = 10;
-    /// Subagents of one fan-out.
-    max_subagents: u32 = 8;
-    /// Levels of fan-out below a request.
-    max_depth: u32 = 2;
-    /// Subagents in one tree.
-    max_sessions: u32 = 1_000;
+    /// Most iterations of one agent before it must answer, whatever request and config say.
+    max_iterations: Option<u32> = None;
+    /// Most subagents of one fan-out, whatever request and config say.
+    max_subagents: Option<u32> = None;
+    /// Most levels of fan-out below a request, whatever request and config say.
+    max_depth: Option<u32> = None;
+    /// Most subagents in one tree, whatever request and config say.
+    max_sessions: Option<u32> = None;
     /// Tries at a step before it ends as failed.
     max_attempts: u32 = 5;
     /// Longest a model call may take.
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(settings.concurrency, 5);
         assert_eq!(settings.model, "auto");
         assert_eq!(settings.subagent_timeout, Duration::from_secs(7));
-        assert_eq!(settings.max_depth, 2);
+        assert_eq!(settings.max_depth, None);
         assert_eq!(settings.sources["subagent_timeout"], Source::File);
     }
 

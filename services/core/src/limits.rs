@@ -18,6 +18,8 @@ pub struct FleetLimits {
     pub max_observation_bytes: usize,
     /// Replies in a row that cannot be used before the step gives up on a better one.
     pub max_retries: u32,
+    /// What the operator allows at most, whatever request and config say.
+    pub most: RunLimits,
 }
 
 impl Default for FleetLimits {
@@ -32,6 +34,7 @@ impl Default for FleetLimits {
             run_timeout_ms: 60 * 60_000,
             max_observation_bytes: 16 * 1024,
             max_retries: 3,
+            most: RunLimits::default(),
         }
     }
 }
@@ -68,22 +71,24 @@ impl Limits {
         } else {
             supervisor.and_then(|l| l.max_iterations)
         };
+        let most = &fleet.most;
+        let at_most = |value: u32, most: Option<u32>| most.map_or(value, |most| value.min(most));
+        let iterations = pick(&layers, |l| l.max_iterations).unwrap_or(fleet.max_iterations);
+        let subagents = pick(&layers, |l| l.max_subagents).unwrap_or(fleet.max_subagents);
+        // What travels for a whole tree comes from the request alone once it is set: a child's
+        // allotment must not be widened by its own task type.
+        let depth = own
+            .max_depth
+            .unwrap_or_else(|| pick(&layers, |l| l.max_depth).unwrap_or(fleet.max_depth));
+        let sessions = own
+            .max_sessions
+            .unwrap_or_else(|| pick(&layers, |l| l.max_sessions).unwrap_or(fleet.max_sessions));
         Self {
-            max_iterations: pick(&layers, |l| l.max_iterations)
-                .unwrap_or(fleet.max_iterations)
-                .max(1),
-            max_subagents: pick(&layers, |l| l.max_subagents)
-                .unwrap_or(fleet.max_subagents)
-                .max(1),
-            // What travels for a whole tree comes from the request alone once it is set: a child's
-            // allotment must not be widened by its own task type.
-            max_depth: own
-                .max_depth
-                .unwrap_or_else(|| pick(&layers, |l| l.max_depth).unwrap_or(fleet.max_depth)),
-            max_sessions: own
-                .max_sessions
-                .unwrap_or_else(|| pick(&layers, |l| l.max_sessions).unwrap_or(fleet.max_sessions)),
-            max_rounds: rounds.unwrap_or(fleet.max_rounds).max(1),
+            max_iterations: at_most(iterations, most.max_iterations).max(1),
+            max_subagents: at_most(subagents, most.max_subagents).max(1),
+            max_depth: at_most(depth, most.max_depth),
+            max_sessions: at_most(sessions, most.max_sessions),
+            max_rounds: at_most(rounds.unwrap_or(fleet.max_rounds), most.max_iterations).max(1),
             max_tokens: pick(&layers, |l| l.max_tokens),
             subagent_timeout_ms: pick(&layers, |l| l.subagent_timeout_ms)
                 .unwrap_or(fleet.subagent_timeout_ms),

@@ -94,14 +94,15 @@ pub struct Splitter {
 
 /// A part's text so far, without surrounding white space.
 #[derive(Clone, Debug, Default)]
-struct Gathered {
+pub struct Gathered {
     text: String,
     /// White space that counts only if something follows.
     held: String,
 }
 
 impl Gathered {
-    fn push(&mut self, piece: &str) -> String {
+    /// Takes the next piece and returns what of it, and of what was held, belongs to the text.
+    pub fn push(&mut self, piece: &str) -> String {
         let from = self.text.len();
         for c in piece.chars() {
             if c.is_whitespace() {

@@ -20,8 +20,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a message waits for a worker that knows its pattern.
-const NEWER_WORKER: Duration = Duration::from_secs(30);
+/// Between two looks for a worker that knows a message's pattern.
+const NEWER_WORKER: Duration = Duration::from_secs(10);
+/// How long there may be none: workers of two versions are side by side during an upgrade.
+const UPGRADE: Duration = Duration::from_secs(2 * 60);
 
 /// A stateless worker of `agent-request`.
 #[derive(Clone, Debug)]
@@ -110,7 +112,8 @@ impl Orchestrator {
             Some(version) => self.parts.config.snapshot_at(version).await?,
             None => self.parts.config.snapshot().await?,
         };
-        intake::accept(&mut request, &snapshot, &self.options.limits, now);
+        let came_at = intake::came_at(delivery).unwrap_or(now);
+        intake::accept(&mut request, &snapshot, &self.options.limits, came_at);
         let nonce = self.parts.host.nonce();
         let attempt = match delivery.deliveries {
             Some(count) => count,
@@ -166,12 +169,23 @@ impl Orchestrator {
                     Err(stop) => return Err(stop),
                 },
                 Err(Rejection::Invalid(error)) => say::failed(error, Termination::Error, 0),
-                Err(rejection @ Rejection::NotImplementedHere(_)) => {
+                Err(rejection @ Rejection::NotImplementedHere(_))
+                    if now - came_at < UPGRADE.as_millis() as Millis =>
+                {
                     return Err(Stop::Postpone {
                         reason: rejection.to_string(),
                         after: NEWER_WORKER,
                     });
                 }
+                Err(rejection @ Rejection::NotImplementedHere(_)) => say::failed(
+                    error::body(
+                        "pattern-not-implemented",
+                        rejection.to_string(),
+                        "leave `pattern` empty to let the router choose, or update the workers",
+                    ),
+                    Termination::Error,
+                    0,
+                ),
             }
         };
         let (mut calls, streamed) = (driver.calls, driver.streamed);
@@ -404,6 +418,9 @@ impl Orchestrator {
         properties
             .entry(property::ORIGIN_MESSAGE.to_owned())
             .or_insert_with(|| delivery.message_id.clone());
+        properties
+            .entry(property::SINCE.to_owned())
+            .or_insert_with(|| self.parts.host.now().to_string());
         let again = Outgoing {
             topic: delivery.topic.clone(),
             payload: delivery.payload.to_vec(),

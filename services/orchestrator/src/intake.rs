@@ -40,6 +40,11 @@ pub(crate) fn read(delivery: &Delivery) -> Result<Intake, String> {
     })
 }
 
+/// When a message that was put back came first.
+pub(crate) fn came_at(delivery: &Delivery) -> Option<Millis> {
+    delivery.properties.get(property::SINCE)?.parse().ok()
+}
+
 /// Sets what a root carries from its acceptance on.
 pub(crate) fn accept(
     request: &mut AgentRequest,

@@ -7,7 +7,7 @@
 use agentfleet_broker::{Broker, Durability, Outgoing};
 use agentfleet_core::StreamAs;
 use agentfleet_core::commit::Streamed;
-use agentfleet_core::react_format::{Part, Splitter};
+use agentfleet_core::react_format::{Gathered, Part, Splitter};
 use agentfleet_models::TextSink;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, MessageId, MessageType};
@@ -56,6 +56,7 @@ impl Stream<'_> {
         let chat = chat(sink);
         tokio::pin!(chat);
         let mut splitter = Splitter::default();
+        let mut whole = Gathered::default();
         loop {
             let first = tokio::select! {
                 biased;
@@ -69,7 +70,13 @@ impl Stream<'_> {
             let parts = match self.kind {
                 StreamAs::Nothing => continue,
                 StreamAs::React => splitter.push(&text),
-                StreamAs::Answer => vec![(Part::Answer, text)],
+                StreamAs::Answer => {
+                    let text = whole.push(&text);
+                    if text.is_empty() {
+                        continue;
+                    }
+                    vec![(Part::Answer, text)]
+                }
             };
             let chunks = self.chunks(parts, streamed);
             if chunks.is_empty() {

@@ -21,7 +21,8 @@ use agentfleet_schema::records::{
     FannedOut, Source, Termination,
 };
 use agentfleet_schema::{
-    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Operation, SessionId, uris,
+    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, Operation, SessionId,
+    uris,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -211,7 +212,11 @@ impl Round<'_> {
         };
         let Some(join_deadline) = self
             .limits
-            .join_deadline(self.situation.now, request.control.hard_deadline)
+            // The wait begins when the fan-out is committed, not when the model began to think of it.
+            .join_deadline(
+                self.situation.now.saturating_add(self.model_ms as Millis),
+                request.control.hard_deadline,
+            )
         else {
             return Err("no time is left to wait for subagents");
         };

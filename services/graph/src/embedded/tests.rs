@@ -339,7 +339,11 @@ async fn a_full_graph_refuses_says_so_and_still_answers() {
 async fn a_core_is_free_again_after_a_timeout_and_after_a_caller_that_left() {
     let directory = TempDir::new().unwrap();
     let graph = open(directory.path(), GraphOptions::default()).await;
-    graph.insert(vec![many_quads()]).await.unwrap();
+    // So many that what is not cancelled takes hours.
+    let more: Vec<String> = (0..15_000).map(|n| format!("more {n}")).collect();
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let batches = vec![many_quads(), texts("more", &more)];
+    graph.insert(batches).await.unwrap();
     let mut running = graph.running();
     let options = |millis| QueryOptions {
         timeout: Duration::from_millis(millis),

@@ -217,18 +217,8 @@ async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, Strin
         return Ok((root, request.question));
     }
     // It came through no door, straight from the queue.
-    let run = Run::read(documents, &root).await?;
-    match run.steps.first() {
-        Some(record) => Ok((
-            root,
-            record
-                .routed
-                .clone()
-                .map(|r| r.question)
-                .unwrap_or_default(),
-        )),
-        None => Err(super::sessions::unknown(&root)),
-    }
+    let shown = super::sessions::show(store, &root).await?;
+    Ok((root, shown.question))
 }
 
 pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Failure> {

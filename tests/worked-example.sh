@@ -16,7 +16,7 @@ for part in Financial Reputational Legal Operational; do
 done
 grep -q "Confidence" "$work/answer.txt" || fail "no confidence in the answer"
 grep -q "urn:agentfleet:document:" "$work/answer.txt" || fail "no source in the answer"
-[ "$(grep -c 'Completed: answered' "$work/lanes.txt")" -eq 4 ] || fail "not four subagents"
+[ "$(grep -c '\] .*: answers: ' "$work/lanes.txt")" -eq 4 ] || fail "not four subagents"
 
 session=$("$bin" sessions list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["session"])')
 for format in tree mermaid svg turtle json prov-json; do

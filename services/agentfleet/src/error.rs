@@ -85,7 +85,6 @@ unavailable!(
     agentfleet_broker::Error,
     agentfleet_documents::Error,
     agentfleet_graph::Error,
-    agentfleet_models::Error,
     agentfleet_tools::Error,
     agentfleet_runtime::Error,
     agentfleet_aggregator::Error,
@@ -109,6 +108,16 @@ impl From<agentfleet_gateway::Problem> for Failure {
             hint: problem.hint,
             ..Self::new(exit, message)
         }
+    }
+}
+
+impl From<agentfleet_models::Error> for Failure {
+    fn from(error: agentfleet_models::Error) -> Self {
+        let exit = match error {
+            agentfleet_models::Error::UnknownModelOption { .. } => Exit::Usage,
+            _ => Exit::Unavailable,
+        };
+        Self::new(exit, error.to_string())
     }
 }
 

@@ -72,12 +72,9 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Doctor(doctor) => commands::doctor::doctor(doctor, &settings).await,
         Command::Completions(completions) => {
             let mut command = <cli::Cli as clap::CommandFactory>::command();
-            clap_complete::generate(
-                completions.shell,
-                &mut command,
-                "agentfleet",
-                &mut std::io::stdout(),
-            );
+            let mut script = Vec::new();
+            clap_complete::generate(completions.shell, &mut command, "agentfleet", &mut script);
+            out!("{}", String::from_utf8_lossy(&script));
             Ok(())
         }
         Command::Trace(trace) => commands::trace::run(trace, &settings, ui).await,

@@ -78,8 +78,12 @@ macro_rules! settings {
         #[derive(Clone, Debug)]
         pub struct Settings {
             $($(#[doc = $doc])+ pub $name: $kind,)+
-            /// Where each value came from, for `doctor`.
+            /// Where each value came from.
             pub sources: BTreeMap<&'static str, Source>,
+            /// What was given, by name; the rest is at its default.
+            pub given: BTreeMap<&'static str, String>,
+            /// The settings file that was read.
+            pub file: Option<PathBuf>,
         }
 
         /// Names of all settings.
@@ -87,7 +91,7 @@ macro_rules! settings {
 
         impl Settings {
             fn from_layers(flags: &Flags, env: &BTreeMap<String, String>, file: &File) -> Result<Self, Failure> {
-                let mut sources = BTreeMap::new();
+                let (mut sources, mut given) = (BTreeMap::new(), BTreeMap::new());
                 $(let $name: $kind = {
                     let name = stringify!($name);
                     let variable = variable(name);
@@ -101,6 +105,7 @@ macro_rules! settings {
                         (None, Source::Default)
                     };
                     sources.insert(name, source);
+                    given.extend(text.clone().map(|text| (name, text)));
                     match text {
                         None => $default,
                         Some(text) => <$kind as Value>::read(&text).ok_or_else(|| {
@@ -108,7 +113,7 @@ macro_rules! settings {
                         })?,
                     }
                 };)+
-                Ok(Self { $($name,)+ sources })
+                Ok(Self { $($name,)+ sources, given, file: file.path.clone() })
             }
         }
     };
@@ -182,6 +187,7 @@ impl Source {
 /// The settings file, flattened to text.
 #[derive(Debug, Default)]
 struct File {
+    path: Option<PathBuf>,
     values: BTreeMap<String, String>,
 }
 
@@ -273,7 +279,12 @@ fn read_file(path: &Path) -> Result<File, Failure> {
             path.display()
         ))
     })?;
-    parse_file(&text).map_err(|error| error.within(&format!("settings file `{}`", path.display())))
+    let file = parse_file(&text)
+        .map_err(|error| error.within(&format!("settings file `{}`", path.display())))?;
+    Ok(File {
+        path: Some(path.to_owned()),
+        ..file
+    })
 }
 
 fn parse_file(text: &str) -> Result<File, Failure> {
@@ -300,7 +311,7 @@ fn parse_file(text: &str) -> Result<File, Failure> {
         };
         values.insert(name, text);
     }
-    Ok(File { values })
+    Ok(File { path: None, values })
 }
 
 fn unknown(what: &str, name: &str, all: &[String]) -> Failure {

@@ -104,8 +104,9 @@ impl Ui {
                 width: width.0.into(),
                 height: height.0.into(),
             },
+            // Lines in a file or a pipe; those of the answer are not touched.
             _ => Screen {
-                width: self.width,
+                width: self.width.max(160),
                 height: 24,
             },
         }

@@ -196,14 +196,19 @@ fn identify(request: &mut AgentRequest, key: Option<String>) -> Result<String, P
 }
 
 impl Intake {
-    /// Takes a request in. The same `key` and user give the same session, so a request that is sent
+    /// Says what is wrong with a request before it is taken in.
+    pub async fn check(&self, request: &AgentRequest) -> Result<(), Problem> {
+        intake::check(request)?;
+        intake::check_names(request, &*self.config.snapshot().await?)
+    }
+
+    /// Takes a request in, as [`Intake::check`] passed it. The same `key` and user give the same session, so a request that is sent
     /// twice is run once; another request under the key is refused.
     pub async fn take_in(
         &self,
         mut request: AgentRequest,
         key: Option<String>,
     ) -> Result<Taken, Problem> {
-        intake::check(&request)?;
         let id = identify(&mut request, key)?;
         self.admit(request, id, None).await
     }

@@ -4,9 +4,11 @@
 //! pass for a worker, nor for somebody's subagent.
 
 use crate::problem::{Code, Problem};
+use agentfleet_core::patterns::Implemented;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::{AgentRequest, RunControl};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Longest question, in bytes; the workers refuse longer ones.
 const MAX_QUESTION: usize = 256 * 1024;
@@ -16,6 +18,8 @@ const MAX_NAME: usize = 256;
 /// What is there when nothing is configured.
 const ALWAYS_PATTERN: &str = "react";
 const ALWAYS_TASK_TYPE: &str = "general";
+/// Groups that mean something although no tool is in them.
+const ALWAYS_GROUPS: [&str; 2] = ["*", "default"];
 
 /// Reads a body. `streaming` says whether the caller listens, where the body does not say it.
 pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Problem> {
@@ -114,11 +118,23 @@ fn is_session_id(text: &str) -> bool {
 /// Checks what a request names against the config in force.
 pub(crate) fn check_names(request: &AgentRequest, config: &Snapshot) -> Result<(), Problem> {
     let wanted = request.pattern.as_str();
-    if !wanted.is_empty() && wanted != ALWAYS_PATTERN && !config.patterns.contains_key(wanted) {
-        let known = listed(config.patterns.keys(), ALWAYS_PATTERN);
+    let known = Implemented::by_name(wanted).is_some() && config.patterns.contains_key(wanted);
+    if !wanted.is_empty() && wanted != ALWAYS_PATTERN && !known {
+        let usable = config
+            .patterns
+            .keys()
+            .filter(|name| Implemented::by_name(name).is_some());
+        let what = if config.patterns.contains_key(wanted) {
+            "is configured, and this version cannot run it"
+        } else {
+            "is not known"
+        };
         return Err(Problem::new(
             Code::UnknownPattern,
-            format!("`$.pattern`: unknown pattern `{wanted}` (available: {known})"),
+            format!(
+                "`$.pattern`: pattern `{wanted}` {what} (available: {})",
+                listed(usable, ALWAYS_PATTERN)
+            ),
         )
         .hint("leave it out to let the router choose"));
     }
@@ -127,24 +143,33 @@ pub(crate) fn check_names(request: &AgentRequest, config: &Snapshot) -> Result<(
         let known = listed(config.task_types.keys(), ALWAYS_TASK_TYPE);
         return Err(Problem::new(
             Code::UnknownTaskType,
-            format!("`$.task_type`: unknown task type `{wanted}` (available: {known})"),
+            format!("`$.task_type`: task type `{wanted}` is not known (available: {known})"),
         )
         .hint("leave it out to let the router choose"));
+    }
+    let groups = || config.tools.values().flat_map(|tool| &tool.group);
+    let unknown = request.group.iter().flatten().find(|wanted| {
+        let wanted = wanted.as_str();
+        !ALWAYS_GROUPS.contains(&wanted) && groups().all(|group| group.as_str() != wanted)
+    });
+    if let Some(wanted) = unknown {
+        return Err(Problem::new(
+            Code::UnknownGroup,
+            format!(
+                "`$.group`: no tool is in group `{wanted}` (available: {})",
+                listed(groups(), ALWAYS_GROUPS[0])
+            ),
+        )
+        .hint("leave it out to offer the tools of group `default`, or give `*` for all"));
     }
     Ok(())
 }
 
 fn listed<'a>(configured: impl Iterator<Item = &'a String>, always: &'a str) -> String {
-    let mut names: Vec<&str> = configured.map(String::as_str).collect();
-    if !names.contains(&always) {
-        names.push(always);
-    }
-    names.sort_unstable();
-    names
-        .iter()
-        .map(|name| format!("`{name}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    let mut names: BTreeSet<&str> = configured.map(String::as_str).collect();
+    names.insert(always);
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]

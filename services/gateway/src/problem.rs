@@ -54,10 +54,12 @@ codes! {
     EmptyQuestion = "empty-question", BAD_REQUEST;
     /// The question is longer than a question may be.
     QuestionTooLong = "question-too-long", BAD_REQUEST;
-    /// The request names a pattern that is not configured.
+    /// The request names a pattern that is not configured, or that this version cannot run.
     UnknownPattern = "unknown-pattern", BAD_REQUEST;
     /// The request names a task type that is not configured.
     UnknownTaskType = "unknown-task-type", BAD_REQUEST;
+    /// The request names a tool group that no tool is in.
+    UnknownGroup = "unknown-group", BAD_REQUEST;
     /// A parameter of the URL is missing or has a wrong value.
     InvalidParameter = "invalid-parameter", BAD_REQUEST;
     /// The session is a subagent's; this works on the root session only.

@@ -39,6 +39,8 @@ pub(crate) fn restore(
     data_dir: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
+    // Said by the system: SQLite only says that it cannot.
+    File::open(source).map_err(|error| Error::io("open the copy", source, error))?;
     let connection = Connection::open_with_flags(source, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| Error::from(error).at(source))?;
     let found = |error: rusqlite::Error| Error::from(error).at(source);

@@ -94,7 +94,9 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         ..AgentRequest::default()
     };
     if ask.detach {
-        let session = store.intake().take_in(request, ask.id).await?.session;
+        let intake = store.intake();
+        intake.check(&request).await?;
+        let session = intake.take_in(request, ask.id).await?.session;
         if ask.output.json {
             return ui::json(&serde_json::json!({"session_id": session}));
         }
@@ -129,12 +131,22 @@ struct Asking {
 impl Asking {
     /// Publishes the request and watches it to its end, with a fleet of our own where none runs.
     async fn answered(mut self, store: &Store, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-        let signals = Signals::new()?;
+        let mut signals = Signals::new()?;
         let question = self.request.question.clone();
-        // What is wrong with a request is said before anything is started.
-        let taken = store.intake().take_in(self.request, self.key).await?;
+        let intake = store.intake();
+        // What is wrong with the request or with the fleet is said before anything is asked.
+        intake.check(&self.request).await?;
+        let keeper = keep(store, settings, ui, self.json).await?;
+        let taken = intake.take_in(self.request, self.key).await;
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(problem) => {
+                keeper.stop().await;
+                return Err(problem.into());
+            }
+        };
         if taken.repeated && !self.json {
-            eprintln!("This was asked before; here is what became of it.");
+            ui.note("This was asked before; here is what became of it.");
         }
         for hint in &mut self.hints {
             hint.command = hint.command.replace("SESSION", taken.session.as_str());
@@ -148,32 +160,32 @@ impl Asking {
             program: settings.program(),
             hints: self.hints,
         };
-        watched(&watch, settings, signals).await
+        let ended = watch.run(&keeper, &mut signals).await;
+        stop(keeper, signals).await;
+        ended
     }
 }
 
-/// Watches a run while a fleet works it.
-async fn watched(
-    watch: &Watch<'_>,
-    settings: &Settings,
-    mut signals: Signals,
-) -> Result<(), Failure> {
-    let ui = watch.ui;
-    let keeper = Keeper::start(watch.store, settings).await?;
-    if let (Worker::Own { model }, false) = (keeper.worker(), watch.json) {
+/// A fleet for as long as somebody watches.
+async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<Keeper, Failure> {
+    let keeper = Keeper::start(store, settings).await?;
+    if let (Worker::Own { model }, false) = (keeper.worker(), json) {
         ui.note(&model);
         eprintln!();
     }
-    let ended = watch.run(&keeper, &mut signals).await;
+    Ok(keeper)
+}
+
+/// Drains, unless told to leave once more: whoever comes next takes up what is in flight.
+async fn stop(keeper: Keeper, mut signals: Signals) {
     tokio::select! {
-        () = keeper.stop() => ended,
-        // Told again: whoever comes next takes up what is in flight.
+        () = keeper.stop() => {}
         () = signals.next() => std::process::exit(Exit::Left as i32),
     }
 }
 
 pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     let store = Store::open(settings)?;
     store.prepare(settings).await?;
     let (session, question) = root_of(&store, &SessionId::from(attach.session.as_str())).await?;
@@ -186,7 +198,10 @@ pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Resul
         program: settings.program(),
         hints: Vec::new(),
     };
-    watched(&watch, settings, signals).await
+    let keeper = keep(&store, settings, ui, watch.json).await?;
+    let ended = watch.run(&keeper, &mut signals).await;
+    stop(keeper, signals).await;
+    ended
 }
 
 /// The root of a session's tree, and what it was asked.
@@ -202,18 +217,8 @@ async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, Strin
         return Ok((root, request.question));
     }
     // It came through no door, straight from the queue.
-    let run = Run::read(documents, &root).await?;
-    match run.steps.first() {
-        Some(record) => Ok((
-            root,
-            record
-                .routed
-                .clone()
-                .map(|r| r.question)
-                .unwrap_or_default(),
-        )),
-        None => Err(super::sessions::unknown(&root)),
-    }
+    let shown = super::sessions::show(store, &root).await?;
+    Ok((root, shown.question))
 }
 
 pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Failure> {

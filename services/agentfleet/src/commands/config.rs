@@ -1,12 +1,13 @@
 //! `config`: typed, versioned items, read and changed.
 
 use crate::cli::Config;
-use crate::error::{Exit, Failure};
+use crate::error::Failure;
 use crate::fleet::Store;
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
 use agentfleet_config::{ConfigStore, Item, ItemVersion, seed};
 use agentfleet_core::provenance::date_time;
+use agentfleet_schema::config::item_type;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -141,12 +142,11 @@ async fn missing(
         .into_iter()
         .map(|version| format!("`{}`", version.item.key))
         .collect();
-    let failure = Failure::new(
-        Exit::NotFound,
-        format!("there is no `{item_type}` item `{key}`"),
-    );
-    Ok(if keys.is_empty() {
-        failure.hint("`agentfleet config list` shows what there is")
+    let failure = Failure::not_found(format!("there is no `{item_type}` item `{key}`"));
+    Ok(if !item_type::ALL.contains(&item_type) {
+        failure.hint(format!("types are {}", item_type::ALL.join(", ")))
+    } else if keys.is_empty() {
+        failure.hint(format!("there is no `{item_type}` item at all"))
     } else {
         failure.hint(format!("there are {}", keys.join(", ")))
     })

@@ -3,14 +3,21 @@
 use crate::cli::Doctor;
 use crate::error::{Exit, Failure};
 use crate::fleet::{FleetLock, Store, choose_model, open_graph};
-use crate::settings::{NAMES, Settings};
+use crate::settings::{Settings, Source};
 use crate::ui;
 use agentfleet_broker::Broker as _;
+use agentfleet_config::ConfigStore as _;
+use agentfleet_console::text;
 use agentfleet_documents::Documents as _;
+use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
 use agentfleet_schema::keys;
 use serde::Serialize;
+use std::time::{Duration, Instant};
 
-/// One finding of `doctor`.
+/// How long the model may take to say a word.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One finding.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
@@ -18,122 +25,177 @@ struct Finding {
     says: String,
 }
 
-pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Failure> {
-    let mut findings = Vec::new();
-    let mut add = |what, result: Result<String, String>| {
-        let (ok, says) = match result {
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, what: &'static str, found: Result<String, Failure>) {
+        let (ok, says) = match found {
             Ok(says) => (true, says),
-            Err(says) => (false, says),
+            Err(failure) => (false, failure.to_string()),
         };
-        findings.push(Finding { what, ok, says });
-    };
-    let set: Vec<String> = NAMES
-        .iter()
-        .filter_map(|name| settings.sources.get(name).map(|source| (name, source)))
-        .filter(|(_, source)| **source != crate::settings::Source::Default)
-        .map(|(name, source)| format!("{name} ({})", source.as_str()))
-        .collect();
-    let set = if set.is_empty() {
-        "all at their defaults".to_owned()
-    } else {
-        set.join(", ")
-    };
-    add("settings", Ok(set));
+        self.0.push(Finding { what, ok, says });
+    }
+}
+
+pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Failure> {
+    let mut findings = Findings::default();
+    findings.add("settings", Ok(given(settings)));
     match Store::open(settings) {
-        Err(failure) => add("data directory", Err(failure.to_string())),
-        Ok(store) => {
-            let size = store.database.size().await?;
-            let at = settings.data.display();
-            add("data directory", Ok(format!("{at}, {} KiB", size / 1024)));
-            let problems = store.database.problems()?;
-            add(
-                "database",
-                if problems.is_empty() {
-                    Ok("every page and index is sound".to_owned())
-                } else {
-                    Err(format!("{}; restore a backup", problems.join("; ")))
-                },
-            );
-            store.prepare(settings).await?;
-            let config = agentfleet_config::ConfigStore::snapshot(&store.config).await?;
-            add(
-                "config",
-                Ok(format!(
-                    "version {}: {} patterns, {} task types, {} tools, {} prompts",
-                    config.version,
-                    config.patterns.len(),
-                    config.task_types.len(),
-                    config.tools.len(),
-                    config.prompts.len()
-                )),
-            );
-            match open_graph(&store, settings, &|_, _| {}).await {
-                Err(failure) => add("graph", Err(failure.to_string())),
-                Ok(graph) => {
-                    let health = graph.health();
-                    add(
-                        "graph",
-                        if health.level == agentfleet_graph::Level::Fine {
-                            Ok(format!(
-                                "{} quads of at most {}",
-                                health.quads, health.max_quads
-                            ))
-                        } else {
-                            Err(health.advice)
-                        },
-                    );
-                }
-            }
-            let backlog = store.broker.backlog().await?;
-            let waiting: Vec<String> = backlog
-                .iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(name, count)| format!("{name} {count}"))
-                .collect();
-            let none = "nothing waits".to_owned();
-            add(
-                "queue",
-                Ok(if waiting.is_empty() {
-                    none
-                } else {
-                    waiting.join(", ")
-                }),
-            );
-            let parked = store.documents.list(&keys::parked("")).await?.len();
-            add(
-                "dead letters",
-                if parked == 0 {
-                    Ok("none".to_owned())
-                } else {
-                    Err(format!("{parked} parked: `agentfleet dlq list`"))
-                },
-            );
-            let fleet = match FleetLock::try_take(settings)? {
-                Some(_) => "none runs; `ask` starts its own",
-                None => "one runs on this data directory",
-            };
-            add("fleet", Ok(fleet.to_owned()));
-        }
+        Err(failure) => findings.add("data directory", Err(failure)),
+        Ok(store) => look_at(&store, settings, &mut findings).await,
     }
-    match choose_model(settings).await {
-        Ok(choice) => add("model", Ok(choice.reason)),
-        Err(failure) => add("model", Err(failure.to_string())),
-    }
-    let bad = findings.iter().filter(|finding| !finding.ok).count();
+    findings.add("model", model(settings).await);
+    let bad = findings.0.iter().filter(|finding| !finding.ok).count();
     if doctor.output.json {
-        ui::json(&findings)?;
+        ui::json(&findings.0)?;
     } else {
-        for finding in &findings {
-            let mark = if finding.ok { "ok " } else { "BAD" };
-            outln!("{mark}  {:<15} {}", finding.what, finding.says);
+        for Finding { what, ok, says } in &findings.0 {
+            let mark = if *ok { "ok " } else { "BAD" };
+            outln!("{mark}  {what:<15} {says}");
         }
     }
-    if bad == 0 {
-        Ok(())
-    } else {
-        Err(Failure::new(
+    match bad {
+        0 => Ok(()),
+        1 => Err(Failure::new(Exit::Unavailable, "one thing needs attention")),
+        bad => Err(Failure::new(
             Exit::Unavailable,
             format!("{bad} things need attention"),
-        ))
+        )),
+    }
+}
+
+/// What is not at its default, and where it was said.
+fn given(settings: &Settings) -> String {
+    let mut parts: Vec<String> = settings
+        .given
+        .iter()
+        .map(|(name, value)| {
+            let source = settings.sources.get(name).copied();
+            let source = source.unwrap_or(Source::Default).as_str();
+            format!("{name} = {value} ({source})")
+        })
+        .collect();
+    if parts.is_empty() {
+        parts.push("all at their defaults".to_owned());
+    }
+    if let Some(file) = &settings.file {
+        parts.push(format!("settings file {}", file.display()));
+    }
+    parts.join(", ")
+}
+
+async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
+    findings.add("data directory", size(store, settings).await);
+    findings.add("database", soundness(store));
+    findings.add("config", config(store, settings).await);
+    findings.add("graph", graph(store, settings).await);
+    findings.add("queue", queue(store).await);
+    findings.add("dead letters", dead_letters(store).await);
+    let fleet = FleetLock::try_take(settings).map(|lock| match lock {
+        Some(_) => "none runs; `ask` starts its own",
+        None => "one runs on this data directory",
+    });
+    findings.add("fleet", fleet.map(str::to_owned));
+}
+
+async fn size(store: &Store, settings: &Settings) -> Result<String, Failure> {
+    let kib = store.database.size().await? / 1024;
+    Ok(format!(
+        "{}, {} KiB",
+        settings.data.display(),
+        text::count(kib)
+    ))
+}
+
+fn soundness(store: &Store) -> Result<String, Failure> {
+    let problems = store.database.problems()?;
+    if problems.is_empty() {
+        return Ok("every page and index is sound".to_owned());
+    }
+    Err(Failure::new(Exit::Unavailable, problems.join("; "))
+        .hint("restore a backup into a new data directory"))
+}
+
+async fn config(store: &Store, settings: &Settings) -> Result<String, Failure> {
+    store.prepare(settings).await?;
+    let config = store.config.snapshot().await?;
+    Ok(format!(
+        "version {}: {}, {}, {}, {}",
+        config.version,
+        text::counted(config.patterns.len() as u64, "pattern"),
+        text::counted(config.task_types.len() as u64, "task type"),
+        text::counted(config.tools.len() as u64, "tool"),
+        text::counted(config.prompts.len() as u64, "prompt"),
+    ))
+}
+
+async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
+    let health = open_graph(store, settings, &|_, _| {}).await?.health();
+    if health.level == agentfleet_graph::Level::Fine {
+        let (quads, most) = (text::count(health.quads), text::count(health.max_quads));
+        Ok(format!("{quads} quads of at most {most}"))
+    } else {
+        Err(Failure::new(Exit::Unavailable, health.advice))
+    }
+}
+
+async fn queue(store: &Store) -> Result<String, Failure> {
+    let backlog = store.broker.backlog().await?;
+    let waiting: Vec<String> = backlog
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{name} {}", text::count(*count)))
+        .collect();
+    Ok(if waiting.is_empty() {
+        "nothing waits".to_owned()
+    } else {
+        format!("waiting or due later: {}", waiting.join(", "))
+    })
+}
+
+async fn dead_letters(store: &Store) -> Result<String, Failure> {
+    match store.documents.list(&keys::parked("")).await?.len() {
+        0 => Ok("none".to_owned()),
+        parked => {
+            let parked = text::counted(parked as u64, "message");
+            Err(Failure::new(Exit::Unavailable, format!("{parked} parked"))
+                .hint("agentfleet dlq list"))
+        }
+    }
+}
+
+/// Which model, and whether it answers: a real one is asked for a word.
+async fn model(settings: &Settings) -> Result<String, Failure> {
+    let Choice {
+        model,
+        provider,
+        reason,
+    } = choose_model(settings).await?;
+    if matches!(provider, "offline" | "scripted") {
+        return Ok(reason);
+    }
+    let question = "Answer with the word OK.".to_owned();
+    let request = ModelRequest {
+        operation: Operation::Complete,
+        inputs: serde_json::json!({ "question": question }),
+        messages: vec![Message::User(question)],
+        tools: Vec::new(),
+        schema: None,
+        model: String::new(),
+        temperature: None,
+        max_tokens: None,
+        timeout: PATIENCE,
+    };
+    let began = Instant::now();
+    match model.chat(request, &Discard).await {
+        Ok(_) => {
+            let took = text::duration(began.elapsed().as_millis() as u64);
+            Ok(format!("{reason} It answers (in {took})."))
+        }
+        Err(error) => Err(Failure::new(
+            Exit::Unavailable,
+            format!("{reason} It does not answer: {error}"),
+        )),
     }
 }

@@ -94,6 +94,10 @@ pub(crate) async fn document(document: Document, settings: &Settings) -> Result<
             return Ok(());
         }
     }
+    if let Some(text) = loaded(&store, settings, uri).await? {
+        outln!("{text}");
+        return Ok(());
+    }
     let parent = uri
         .rsplit_once('/')
         .map_or(uri.as_str(), |(parent, _)| parent);
@@ -111,4 +115,16 @@ pub(crate) async fn document(document: Document, settings: &Settings) -> Result<
         )),
         None => failure.hint("`agentfleet trace SESSION` names the documents of a run"),
     })
+}
+
+/// The text of a loaded document, as the index has it.
+async fn loaded(store: &Store, settings: &Settings, uri: &str) -> Result<Option<String>, Failure> {
+    let library = open(store, settings).await?;
+    for collection in library.collections().await? {
+        let name = CollectionName::from(collection.name);
+        if let Some(found) = library.fetch(&name, uri, 0, usize::MAX).await? {
+            return Ok(Some(found.text));
+        }
+    }
+    Ok(None)
 }

@@ -95,7 +95,8 @@ async fn wanted(
         let session = SessionId::from(session.as_str());
         let run = Run::read(&store.documents, &session).await?;
         let Some(record) = run.steps.first() else {
-            return if is_erased(store, &session).await? {
+            let waits = store.intake().accepted(&session).await?.is_some();
+            return if waits || is_erased(store, &session).await? {
                 Ok(vec![session])
             } else {
                 Err(super::sessions::unknown(&session))

@@ -6,6 +6,7 @@ use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
 use agentfleet_console::table::TableFormat;
+use agentfleet_console::text;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
 use agentfleet_schema::Term;
 use agentfleet_schema::triples::TermType;
@@ -78,10 +79,10 @@ fn solutions(found: &Solutions, format: RowFormat, ui: Ui) -> Result<(), Failure
         RowFormat::Csv => TableFormat::Csv,
         RowFormat::Json => TableFormat::Json,
     };
+    let rows = found.rows.len() as u64;
     out!("{}", ui::table(&headers, cells).render(format, ui.page()));
-    if format == TableFormat::Table {
-        let rows = found.rows.len();
-        outln!("({rows} row{})", if rows == 1 { "" } else { "s" });
+    if format == TableFormat::Table && rows > 0 {
+        outln!("({})", text::counted(rows, "row"));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::error::Failure;
 use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
+use agentfleet_console::text;
 use agentfleet_documents::Documents as _;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
@@ -42,10 +43,11 @@ struct Listed {
 }
 
 /// A run in full.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Shown {
     pub session: String,
     pub root: String,
+    pub question: String,
     pub state: String,
     pub steps: Vec<ShownStep>,
     pub tokens: u64,
@@ -75,12 +77,17 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             limit,
             output,
         } => {
+            let narrowed = collection.is_some() || conversation.is_some();
             let listed = list(&store, settings, collection, conversation, limit).await?;
             if output.json {
                 return ui::json(&listed);
             }
             if listed.is_empty() {
-                outln!("No run yet. Try `agentfleet demo`.");
+                if narrowed {
+                    outln!("No such run.");
+                } else {
+                    outln!("No run has begun yet. Try `agentfleet demo`.");
+                }
                 return Ok(());
             }
             let rows = listed
@@ -101,6 +108,7 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 shown.state,
                 shown.tokens
             );
+            outln!("{}\n", text::clean(&shown.question));
             for step in &shown.steps {
                 let again = if step.attempt > 1 {
                     format!("  (try {})", step.attempt)
@@ -116,7 +124,7 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 outln!("\nError `{}`: {}", error.code, error.message);
             }
             if let Some(answer) = &shown.answer {
-                outln!("\n{answer}");
+                outln!("\n{}", text::clean(answer));
             }
             Ok(())
         }
@@ -191,9 +199,22 @@ pub(crate) fn unknown(session: &SessionId) -> Failure {
 pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Failure> {
     let documents = &store.documents;
     let run = Run::read(documents, session).await?;
+    let asked = store.intake().accepted(session).await?;
     let Some(last) = run.steps.last() else {
-        return Err(unknown(session));
+        let Some(asked) = asked else {
+            return Err(unknown(session));
+        };
+        return Ok(Shown {
+            session: session.to_string(),
+            root: session.to_string(),
+            question: asked.question,
+            state: "queued".to_owned(),
+            ..Shown::default()
+        });
     };
+    let routed = run.steps.iter().find_map(|record| record.routed.as_ref());
+    let question = asked.map(|asked| asked.question);
+    let question = question.or_else(|| routed.map(|routed| routed.question.clone()));
     let children = run.fan_outs.iter().flat_map(|fan_out| &fan_out.children);
     let subagents = children
         .map(|child| format!("{}  {}", child.session, child.goal))
@@ -211,6 +232,7 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
     Ok(Shown {
         session: session.to_string(),
         root: last.root.to_string(),
+        question: question.unwrap_or_default(),
         state: state(last).to_owned(),
         tokens: last.tokens_total,
         answer: answer.filter(|_| error.is_none()),

@@ -206,7 +206,7 @@ impl<'a> View<'a> {
             lines.extend(Line::of(note, WARN).wrapped(self.look.width));
         }
         if root.parent.is_some() {
-            let note = "A subagent; what is above it is not in this graph.";
+            let note = "A subagent; what is above it is not shown.";
             lines.extend(Line::of(note, WARN).wrapped(self.look.width));
         }
         lines.push(Line::new());
@@ -448,7 +448,8 @@ impl<'a> View<'a> {
         while !answer.is_char_boundary(end) {
             end -= 1;
         }
-        let indent = 3 * (session.depth as usize + 2);
+        // A subagent stands two levels below its parent: the fan-out is between them.
+        let indent = 6 * (session.depth as usize + 1);
         let look = Look {
             width: self.look.width.saturating_sub(indent).max(30),
             ..self.look

@@ -1,0 +1,147 @@
+//! A data directory of its own, and the program run on it.
+
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+pub(crate) struct Place {
+    dir: TempDir,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The same, if all went well.
+    pub(crate) fn well(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agentfleet"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("AGENTFLEET_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(args)
+            .current_dir(self.dir.path())
+            .env("HOME", self.dir.path())
+            .env("AGENTFLEET_DATA", self.path("data"))
+            .env("AGENTFLEET_MODEL", "offline")
+            .env_remove("COLUMNS")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+        Ran::of(self.command(args).output().unwrap())
+    }
+
+    /// Runs with `input` on standard input.
+    pub(crate) fn fed(&self, args: &[&str], input: &str) -> Ran {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).unwrap();
+        drop(stdin);
+        Ran::of(child.wait_with_output().unwrap())
+    }
+
+    /// Sessions, newest first.
+    pub(crate) fn sessions(&self, narrowed: &[&str]) -> Vec<String> {
+        let args = [&["sessions", "list", "--json"], narrowed].concat();
+        let listed = self.run(&args).well().json();
+        let id = |run: &Value| run["session"].as_str().unwrap().to_owned();
+        listed.as_array().unwrap().iter().map(id).collect()
+    }
+}
+
+/// A process that is told to stop when the test is over, whatever came of it.
+pub(crate) struct Running(pub Child);
+
+impl Running {
+    /// Reads lines of standard error up to one with `part` in it.
+    pub(crate) fn says(&mut self, part: &str) -> String {
+        let mut lines = BufReader::new(self.0.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(part) {
+            line.clear();
+            let read = lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "it ended without a word of `{part}`");
+        }
+        self.0.stderr = Some(lines.into_inner());
+        line
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits for its end; the rest of what it said.
+    pub(crate) fn ended(mut self) -> Ran {
+        let mut out = String::new();
+        let mut err = String::new();
+        let child = &mut self.0;
+        if let Some(mut stdout) = child.stdout.take() {
+            stdout.read_to_string(&mut out).unwrap();
+        }
+        if let Some(mut stderr) = child.stderr.take() {
+            stderr.read_to_string(&mut err).unwrap();
+        }
+        let code = child.wait().unwrap().code().unwrap_or(-1);
+        Ran { code, out, err }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}

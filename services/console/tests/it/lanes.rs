@@ -71,7 +71,7 @@ fn lanes_follow_what_their_sessions_do() {
             ],
         ),
         (
-            10_150,
+            10_450,
             vec![
                 "answering",
                 "done",

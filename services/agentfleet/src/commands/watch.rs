@@ -8,7 +8,7 @@ use crate::fleet::Store;
 use crate::keeper::{Keeper, Worker};
 use crate::log::Held;
 use crate::signals::Signals;
-use crate::ui::Ui;
+use crate::ui::{Heedless, Ui};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
 use agentfleet_documents::Documents as _;
 use agentfleet_runtime::client::{Event, Follow};
@@ -156,7 +156,7 @@ impl Watch<'_> {
         self.ui.note(&format!(
             "Left before the end; {goes_on}. Come back to it with:"
         ));
-        eprintln!("  {} attach {}", self.program, self.session);
+        errln!("  {} attach {}", self.program, self.session);
         if let Worker::Own { .. } = worker {
             self.ui
                 .note("Finishing what is in flight; Ctrl-C again leaves at once.");
@@ -171,7 +171,7 @@ enum Show<'a> {
     Lanes {
         store: &'a Store,
         ui: Ui,
-        painter: Box<Painter<Stderr, Stdout>>,
+        painter: Box<Painter<Heedless<Stderr>, Heedless<Stdout>>>,
         log: Option<Held>,
     },
 }
@@ -187,7 +187,12 @@ impl<'a> Show<'a> {
         Self::Lanes {
             store: watch.store,
             ui: watch.ui,
-            painter: Box::new(Painter::new(board, settings, stderr(), stdout())),
+            painter: Box::new(Painter::new(
+                board,
+                settings,
+                Heedless(stderr()),
+                Heedless(stdout()),
+            )),
             log: settings.live.then(Held::new),
         }
     }
@@ -216,7 +221,7 @@ impl<'a> Show<'a> {
             let lines = log.take();
             if !lines.is_empty() {
                 painter.clear(ui.screen())?;
-                stderr().write_all(&lines)?;
+                Heedless(stderr()).write_all(&lines)?;
             }
             painter.tick(store.database.clock().now(), ui.screen())?;
         }

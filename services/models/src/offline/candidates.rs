@@ -23,6 +23,8 @@ const FACT: f64 = 0.7;
 const NAMELESS: f64 = 0.2;
 /// Code shows how, and says little.
 const CODE: f64 = 0.8;
+/// A statement of the very relation, or about the very thing.
+const EXACT: f64 = 1.3;
 /// What says what a thing is, where that was asked.
 const DEFINES: f64 = 2.0;
 /// What has less than this share of the goal's words, by weight, is about something else.
@@ -30,7 +32,7 @@ const LEAST_SHARE: f64 = 0.3;
 /// Statements of one relation are told together, up to so many.
 const MOST_ALIKE: usize = 12;
 /// How near the best of them another one must be.
-const ALIKE: f64 = 0.8;
+const ALIKE: f64 = 0.75;
 /// A sentence with figures, against one without.
 const FIGURES: f64 = 1.15;
 const MOST_QUOTES: usize = 6;
@@ -56,16 +58,17 @@ pub(super) struct Candidate<'a> {
     pub about: &'a str,
     own: Vec<String>,
     context: Vec<String>,
-    /// The part of the context that is nearest: the headings.
+    /// Its parts: the headings, and what the document is called.
     above: Vec<String>,
+    title: Vec<String>,
     pub score: f64,
     pub on_topic: bool,
     /// It says what the thing is that was asked for.
     pub defines: bool,
     /// The first sentence under its heading.
     opens_section: bool,
-    /// Its touching the head says what the whole document is about: it stands in the opening, in
-    /// the title or in a heading.
+    /// Its touching the head says what the whole document is about: it stands in the opening, or in
+    /// the title. A heading speaks for its own section only.
     tells_topic: bool,
     /// Its document is about the head; always, where the goal has none.
     pub about_head: bool,
@@ -94,6 +97,7 @@ pub(super) fn gather<'a>(passages: &'a [Passage], cut: &'a [Vec<Sentence>]) -> V
                 own,
                 context: stems(&format!("{title}\n{heading}\n{}", passage.origin.path())),
                 above: stems(heading),
+                title: stems(&format!("{title}\n{}", passage.origin.path())),
                 sentence,
                 score: 0.0,
                 on_topic: false,
@@ -151,7 +155,7 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
     for candidate in candidates.iter_mut() {
         let mut telling = false;
         let mut head = false;
-        let mut head_above = false;
+        let mut head_in_title = false;
         let mut share = 0.0;
         for (term, role, weight) in &weights {
             let own = term.is_in(&candidate.own);
@@ -160,15 +164,19 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
                 continue;
             }
             candidate.score += if own { *weight } else { weight * IN_CONTEXT };
-            share += if *role == Role::Head { 1.0 } else { role.weight() / all };
+            share += if *role == Role::Head {
+                1.0
+            } else {
+                role.weight() / all
+            };
             // A word of the title tells of each sentence below it as little as a name does.
             let near = own || term.is_in(&candidate.above);
             telling |= near && *role != Role::Name || *role == Role::Head || only_names;
             head |= *role == Role::Head;
-            head_above |= *role == Role::Head && above;
+            head_in_title |= *role == Role::Head && term.is_in(&candidate.title);
         }
         candidate.on_topic = head || !goal.has_head();
-        candidate.tells_topic = head_above || head && candidate.sentence.heading.is_empty();
+        candidate.tells_topic = head_in_title || head && candidate.sentence.heading.is_empty();
         // A name alone says that the sentence is about the right thing, not that it answers.
         if !telling || !head && share < LEAST_SHARE {
             candidate.score = 0.0;
@@ -278,7 +286,11 @@ fn relation_stems(fact: &str) -> Vec<String> {
     };
     let words: Vec<String> = relation.split_whitespace().map(str::to_lowercase).collect();
     let small = |word: &String| ["of", "has", "is", "by", "in", "to"].contains(&word.as_str());
-    let bare: Vec<&str> = words.iter().filter(|w| !small(w)).map(String::as_str).collect();
+    let bare: Vec<&str> = words
+        .iter()
+        .filter(|w| !small(w))
+        .map(String::as_str)
+        .collect();
     [words.concat(), bare.concat()]
         .iter()
         .filter(|word| !word.is_empty())
@@ -301,13 +313,35 @@ fn fact_weight(goal: &Goal, candidate: &Candidate<'_>) -> f64 {
         .terms
         .iter()
         .any(|t| t.role != Role::Name && t.term.is_in(&relation));
-    if is_asked_for || candidate.defines { 1.0 } else { FACT }
+    // The relation is the very word, or a statement is about the very thing and not its relatives.
+    let is_exact = goal
+        .terms
+        .iter()
+        .any(|t| t.role != Role::Name && relation_stems(text).contains(&t.term.stem));
+    let names_it = text.split(" | ").any(|part| {
+        goal.subjects
+            .iter()
+            .any(|s| s.shown.eq_ignore_ascii_case(part.trim()))
+    });
+    let weight = if is_asked_for || candidate.defines {
+        1.0
+    } else {
+        FACT
+    };
+    let weight = if is_exact { weight * EXACT } else { weight };
+    if names_it { weight * EXACT } else { weight }
 }
 
 /// Whether it says what something is: a statement that describes it, or a sentence that begins with
 /// the thing and goes on with "is a".
 fn defines(candidate: &Candidate<'_>, goal: &Goal) -> bool {
-    const DESCRIBING: &[&str] = &["definition", "description", "comment", "abstract", "scope note"];
+    const DESCRIBING: &[&str] = &[
+        "definition",
+        "description",
+        "comment",
+        "abstract",
+        "scope note",
+    ];
     /// How far from its beginning a sentence names what it defines, in words.
     const BEGINNING: usize = 6;
     let text = &candidate.sentence.text;

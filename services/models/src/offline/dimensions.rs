@@ -404,7 +404,9 @@ fn to_the_right(text: &str, tokens: &[Token], at: usize) -> Option<(Vec<Part>, O
         }
         parts.push(own[0].start..own[own.len() - 1].end);
         match tokens.get(end) {
-            Some(Token::And | Token::Versus) if category.is_none() && parts.len() < MOST => from = end + 1,
+            Some(Token::And | Token::Versus) if category.is_none() && parts.len() < MOST => {
+                from = end + 1
+            }
             _ => return Some((parts, category)),
         }
     }
@@ -522,12 +524,34 @@ enum Category {
 
 fn category_of(word: &str) -> Option<Category> {
     const SIDES: &[&str] = &[
-        "angles", "aspects", "axes", "considerations", "criteria", "dimensions", "facets",
-        "implications", "lenses", "perspectives", "respects", "viewpoints",
+        "angles",
+        "aspects",
+        "axes",
+        "considerations",
+        "criteria",
+        "dimensions",
+        "facets",
+        "implications",
+        "lenses",
+        "perspectives",
+        "respects",
+        "viewpoints",
     ];
     const THINGS: &[&str] = &[
-        "areas", "categories", "domains", "factors", "fields", "issues", "matters", "points",
-        "questions", "sides", "terms", "themes", "topics", "views",
+        "areas",
+        "categories",
+        "domains",
+        "factors",
+        "fields",
+        "issues",
+        "matters",
+        "points",
+        "questions",
+        "sides",
+        "terms",
+        "themes",
+        "topics",
+        "views",
     ];
     let lower = word.to_lowercase();
     if SIDES.contains(&lower.as_str()) {

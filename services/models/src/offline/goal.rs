@@ -17,6 +17,8 @@ pub(super) struct Goal {
     pub subjects: Vec<Subject>,
     /// What the question ends on: "the licence of clap" is about clap, whatever else it names.
     pub focus: Vec<Term>,
+    /// What it asks for of that: "which licence", "what is the price of".
+    pub asked: Option<Term>,
     /// It asks what something is, and little else.
     pub asks_what: bool,
 }
@@ -63,7 +65,11 @@ impl Goal {
                 continue;
             }
             let named = subjects.iter().any(|s| s.has_word(&term.word));
-            if term.parts.iter().any(|part| terms.iter().any(|known| known.term.stem == *part)) {
+            if term
+                .parts
+                .iter()
+                .any(|part| terms.iter().any(|known| known.term.stem == *part))
+            {
                 continue;
             }
             let role = if named { Role::Name } else { Role::Body };
@@ -78,6 +84,7 @@ impl Goal {
             head: head.to_owned(),
             question: question.to_owned(),
             focus: focus(question),
+            asked: asked(question),
             asks_what,
             terms,
             subjects,
@@ -299,7 +306,14 @@ fn focus(question: &str) -> Vec<Term> {
     const LEADS: &[&str] = &["of", "in", "for", "about"];
     const ARTICLES: &[&str] = &["the", "a", "an", "this", "that", "our", "its", "their"];
     /// Words that stand after such a lead without being about anything.
-    const PHRASES: &[&str] = &["general", "particular", "detail", "practice", "total", "short"];
+    const PHRASES: &[&str] = &[
+        "general",
+        "particular",
+        "detail",
+        "practice",
+        "total",
+        "short",
+    ];
     const MOST: usize = 4;
     let question = question.trim().trim_end_matches(['?', '.', '!', ' ']);
     if question.contains(['?', '\n', ';']) {
@@ -324,11 +338,41 @@ fn focus(question: &str) -> Vec<Term> {
     subject_terms(&tail.join(" "))
 }
 
+/// The noun after "which", or of "what is the ... of".
+fn asked(question: &str) -> Option<Term> {
+    let lower = question.trim().to_lowercase();
+    let word = |text: &str| text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    if let Some(rest) = lower.strip_prefix("which ") {
+        let first = word(rest.split_whitespace().next()?);
+        return subject_terms(&first).pop();
+    }
+    let rest = [
+        "what is the ",
+        "what are the ",
+        "what was the ",
+        "what were the ",
+    ]
+    .iter()
+    .find_map(|opening| lower.strip_prefix(opening))?;
+    let end = [" of ", " for ", " in "]
+        .iter()
+        .filter_map(|lead| rest.find(lead))
+        .min()?;
+    subject_terms(&word(rest[..end].split_whitespace().last()?)).pop()
+}
+
 /// "What is X?", "Define X.", "Who is X?": few words, and one of them names the thing.
 fn asks_what(question: &str, terms: usize) -> bool {
     const OPENINGS: &[&str] = &[
-        "what is ", "what are ", "what's ", "what does ", "who is ", "who are ", "define ",
-        "describe ", "explain ",
+        "what is ",
+        "what are ",
+        "what's ",
+        "what does ",
+        "who is ",
+        "who are ",
+        "define ",
+        "describe ",
+        "explain ",
     ];
     const MOST_TERMS: usize = 3;
     let lower = question.trim().to_lowercase();
@@ -336,7 +380,16 @@ fn asks_what(question: &str, terms: usize) -> bool {
     let rest = opening.map(|opening| &lower[opening.len()..]);
     // "What does X mean?" asks it too; "What does X cost?" does not.
     let means = opening != Some(&"what does ") || lower.trim_end_matches('?').ends_with(" mean");
-    let further = [" of ", " in ", " for ", " with ", " from ", " by ", " on ", " between "];
+    let further = [
+        " of ",
+        " in ",
+        " for ",
+        " with ",
+        " from ",
+        " by ",
+        " on ",
+        " between ",
+    ];
     rest.is_some_and(|rest| {
         means && terms <= MOST_TERMS && !further.iter().any(|word| rest.contains(word))
     })
@@ -534,9 +587,15 @@ mod tests {
     #[test]
     fn what_a_question_ends_on_is_its_focus() {
         for (question, expected) in [
-            ("What is the minimum supported Rust version of clap?", vec!["clap"]),
+            (
+                "What is the minimum supported Rust version of clap?",
+                vec!["clap"],
+            ),
             ("Which advisories were fixed in ring?", vec!["ring"]),
-            ("the licence of the ahash and foldhash crates", vec!["ahash", "foldhash", "crates"]),
+            (
+                "the licence of the ahash and foldhash crates",
+                vec!["ahash", "foldhash", "crates"],
+            ),
             ("What is the capital of France?", vec!["France"]),
             ("How tall is the tower?", vec![]),
             ("Is it safe in general?", vec![]),
@@ -544,6 +603,19 @@ mod tests {
         ] {
             let words: Vec<String> = focus(question).into_iter().map(|t| t.word).collect();
             assert_eq!(words, expected, "{question}");
+        }
+        for (question, expected) in [
+            ("Which licence do both crates have?", Some("licence")),
+            (
+                "What is the minimum supported version of clap?",
+                Some("version"),
+            ),
+            ("What is the tower?", None),
+            ("Which of them is older?", None),
+            ("Who owns it?", None),
+        ] {
+            let asked = asked(question).map(|t| t.word);
+            assert_eq!(asked.as_deref(), expected, "{question}");
         }
     }
 

@@ -39,7 +39,9 @@ impl Origin {
             None => &self.uri,
         };
         let name = path.rfind('/').map_or(0, |at| at + 1);
-        path.rfind('.').filter(|at| *at > name).map_or(path, |at| &path[..at])
+        path.rfind('.')
+            .filter(|at| *at > name)
+            .map_or(path, |at| &path[..at])
     }
 
     /// What tells one source from another.
@@ -161,7 +163,10 @@ impl Reader {
             return;
         }
         if let Some((text, uri)) = fact(line) {
-            let document = self.open.as_ref().filter(|(_, body)| body.trim().is_empty());
+            let document = self
+                .open
+                .as_ref()
+                .filter(|(_, body)| body.trim().is_empty());
             let (origin, about) = match document {
                 Some((document, _)) => (document.clone(), uri),
                 None => {
@@ -377,9 +382,10 @@ mod tests {
     #[test]
     fn statements_come_from_the_document_they_stand_under() {
         let call = PastCall {
-            observation: "[1] Register (urn:doc:r)\n- Mill | owner | A [urn:mill]\n- A | seat | B\n\n\
+            observation:
+                "[1] Register (urn:doc:r)\n- Mill | owner | A [urn:mill]\n- A | seat | B\n\n\
                           [2] Notes (urn:doc:n)\n- not a statement\n- x | y | z [urn:x]\n"
-                .into(),
+                    .into(),
             ..PastCall::default()
         };
         let told: Vec<(String, String, Form, String)> = passages(&call)
@@ -393,7 +399,12 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("Register (urn:doc:r)", "Mill | owner | A", Form::Fact, "urn:mill"),
+                (
+                    "Register (urn:doc:r)",
+                    "Mill | owner | A",
+                    Form::Fact,
+                    "urn:mill"
+                ),
                 ("Register (urn:doc:r)", "A | seat | B", Form::Fact, ""),
                 ("Notes (urn:doc:n)", "- not a statement", Form::Text, ""),
                 ("urn:x", "x | y | z", Form::Fact, ""),

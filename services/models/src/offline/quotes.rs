@@ -58,9 +58,11 @@ impl Quote {
             Shape::Prose => vec![format!("> {}", self.text)],
             Shape::Row => vec![format!("> Row of \"{}\": {}", self.table(), self.text)],
             Shape::Code => self.text.lines().map(|line| format!("> {line}")).collect(),
-            Shape::Facts if self.text.contains('\n') => {
-                self.text.lines().map(|line| format!("> - {line}")).collect()
-            }
+            Shape::Facts if self.text.contains('\n') => self
+                .text
+                .lines()
+                .map(|line| format!("> - {line}"))
+                .collect(),
             Shape::Facts => vec![format!("> {}", self.text)],
         };
         lines.join("\n")
@@ -97,6 +99,8 @@ pub(super) struct Found {
     /// Goal terms the quotations have, and all there are.
     pub terms_met: usize,
     pub terms: usize,
+    /// The words of the goal that no quotation has.
+    pub lacking: Vec<String>,
     pub confidence: f64,
     /// The passage of the best quotation.
     pub best: Option<Passage>,
@@ -114,8 +118,19 @@ impl Found {
 
     /// The line that states coverage; [`CONFIDENCE_NOTE`] says what it means.
     pub(super) fn confidence_line(&self) -> String {
+        let lacking: Vec<String> = self
+            .lacking
+            .iter()
+            .take(MOST_LACKING)
+            .map(|word| format!("\"{word}\""))
+            .collect();
+        let but = match lacking.as_slice() {
+            _ if self.quotes.is_empty() => String::new(),
+            [] => String::new(),
+            words => format!(", not {}", words.join(", ")),
+        };
         format!(
-            "Confidence: {:.2} ({} from {}, {} of {} words of the goal found)",
+            "Confidence: {:.2} ({} from {}, {} of {} words of the goal found{but})",
             self.confidence,
             counted(self.quotes.len(), "quotation"),
             counted(self.sources(), "source"),
@@ -125,6 +140,8 @@ impl Found {
     }
 }
 
+/// Most words named that no quotation has.
+const MOST_LACKING: usize = 4;
 /// What a confidence is, for people.
 pub(super) const CONFIDENCE_NOTE: &str = "Confidence here is coverage, not judgement: how much of the \
      goal's words the quotations contain, together and the best one alone, its own dimension counting \
@@ -165,6 +182,11 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
         .cloned()
         .collect();
     direct.sort_by(|a, b| b.score.total_cmp(&a.score));
+    // What is about something else than the question ends on answers another question.
+    let is_about = |c: &Candidate<'_>| goal.focus.iter().any(|term| c.has(term));
+    if direct.iter().any(is_about) {
+        direct.retain(is_about);
+    }
     let excerpt = direct
         .iter()
         .map(|c| &about[c.passage])
@@ -184,7 +206,7 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
     touched.extend(chosen[count..].iter().map(|c| c.passage));
     touched.sort_unstable();
     touched.dedup();
-    let (terms_met, mut coverage) = covered(goal, &chosen);
+    let (lacking, mut coverage) = covered(goal, &chosen);
     if is_beside {
         coverage *= UNMENTIONED;
     }
@@ -201,8 +223,9 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
         about_others,
         unrelated: about.len() - touched.len(),
         read: passages.len(),
-        terms_met,
+        terms_met: goal.terms.len() - lacking.len(),
         terms: goal.terms.len(),
+        lacking,
         confidence: 0.0,
         excerpt,
     };
@@ -242,13 +265,36 @@ fn unmentioned(goal: &Goal, passages: &[Passage]) -> Vec<String> {
     }
     let mentions = |term: &Term| {
         named.iter().any(|p| {
-            let all = [p.origin.title.as_str(), p.origin.path(), &p.heading, &p.text].map(stems);
+            let all = [
+                p.origin.title.as_str(),
+                p.origin.path(),
+                &p.heading,
+                &p.text,
+            ]
+            .map(stems);
             term.is_in(&all.concat())
         })
     };
     let lacking = !goal.focus.is_empty() && !goal.focus.iter().any(mentions);
-    let words = goal.focus.iter().map(|term| term.word.clone());
-    words.filter(|_| lacking).collect()
+    if lacking {
+        return goal.focus.iter().map(|term| term.word.clone()).collect();
+    }
+    // What is asked for may stand where something else is spoken of.
+    let asked_for = goal.asked.iter().filter(|asked| {
+        !named.iter().any(|p| {
+            let own = [
+                p.origin.title.as_str(),
+                p.origin.path(),
+                &p.heading,
+                &p.text,
+            ]
+            .map(stems);
+            let own = own.concat();
+            let is_about = goal.focus.is_empty() || goal.focus.iter().any(|t| t.is_in(&own));
+            is_about && asked.is_in(&own)
+        })
+    });
+    asked_for.map(|asked| asked.word.clone()).collect()
 }
 
 /// Passages that name what the goal is about, and how many do not.
@@ -266,10 +312,10 @@ fn about_the_subject(goal: &Goal, passages: &[Passage]) -> (Vec<Passage>, usize)
     (about, others)
 }
 
-/// How many goal terms the chosen pieces have, and their share by weight: the mean of what they have
+/// The goal terms that none of the chosen pieces has, and the share of the others by weight: the mean of what they have
 /// together and what the best of them has alone, since words from here and there answer little.
-fn covered(goal: &Goal, chosen: &[Candidate<'_>]) -> (usize, f64) {
-    let mut count = 0;
+fn covered(goal: &Goal, chosen: &[Candidate<'_>]) -> (Vec<String>, f64) {
+    let mut lacking = Vec::new();
     let (mut have, mut all) = (0.0, 0.0);
     let mut alone = vec![0.0_f64; chosen.len()];
     for term in &goal.terms {
@@ -280,18 +326,27 @@ fn covered(goal: &Goal, chosen: &[Candidate<'_>]) -> (usize, f64) {
         };
         all += weight;
         let mut is_met = false;
-        for (own, _) in alone.iter_mut().zip(chosen).filter(|(_, c)| c.has(&term.term)) {
+        for (own, _) in alone
+            .iter_mut()
+            .zip(chosen)
+            .filter(|(_, c)| c.has(&term.term))
+        {
             *own += weight;
             is_met = true;
         }
         if is_met {
-            count += 1;
             have += weight;
+        } else {
+            lacking.push(term.term.word.clone());
         }
     }
     let best = alone.into_iter().fold(0.0, f64::max);
-    let share = if all > 0.0 { f64::midpoint(have, best) / all } else { 0.0 };
-    (count, share)
+    let share = if all > 0.0 {
+        f64::midpoint(have, best) / all
+    } else {
+        0.0
+    };
+    (lacking, share)
 }
 
 /// Whether a sentence begins by pointing at the one before.
@@ -351,8 +406,13 @@ fn joined(chosen: &[Candidate<'_>], cut: &[Vec<Sentence>]) -> Vec<Quote> {
             continue;
         }
         if candidate.form == Form::Fact {
-            let alike: Vec<&Candidate<'_>> = chosen.iter().filter(|c| c.is_like(candidate)).collect();
-            let alike = if alike.is_empty() { vec![candidate] } else { alike };
+            let alike: Vec<&Candidate<'_>> =
+                chosen.iter().filter(|c| c.is_like(candidate)).collect();
+            let alike = if alike.is_empty() {
+                vec![candidate]
+            } else {
+                alike
+            };
             used.extend(alike.iter().map(|c| (c.passage, c.position)));
             quotes.push(statements(&alike));
             continue;
@@ -408,6 +468,10 @@ fn statements(alike: &[&Candidate<'_>]) -> Quote {
         shape: Shape::Facts,
         origin: first.origin.clone(),
         heading: String::new(),
-        about: if same { first.about.to_owned() } else { String::new() },
+        about: if same {
+            first.about.to_owned()
+        } else {
+            String::new()
+        },
     }
 }

@@ -158,8 +158,20 @@ fn answer(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) ->
 
 fn opening(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) -> String {
     let title = goal.title();
-    let unmentioned: Vec<String> = found.unmentioned.iter().map(|w| format!("\"{w}\"")).collect();
-    let unmentioned = unmentioned.join(" or ");
+    let unmentioned: Vec<String> = found
+        .unmentioned
+        .iter()
+        .map(|w| format!("\"{w}\""))
+        .collect();
+    let is_asked = goal
+        .asked
+        .iter()
+        .any(|asked| found.unmentioned.contains(&asked.word));
+    let mut unmentioned = unmentioned.join(" or ");
+    if is_asked && !goal.focus.is_empty() {
+        let about: Vec<&str> = goal.focus.iter().map(|term| term.word.as_str()).collect();
+        let _ = write!(unmentioned, " together with \"{}\"", about.join(" "));
+    }
     if found.quotes.is_empty() {
         let why = match (calls.is_empty(), tools.is_empty()) {
             (true, true) => " No tool is on offer to look with.",

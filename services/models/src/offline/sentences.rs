@@ -318,7 +318,10 @@ mod tests {
                 &["He said \"no.\"", "Then he left."],
             ),
             ("a line\nthat goes on. next", &["a line that goes on. next"]),
-            ("A title\nA line of its own", &["A title", "A line of its own"]),
+            (
+                "A title\nA line of its own",
+                &["A title", "A line of its own"],
+            ),
             ("Run:\ncargo test", &["Run:", "cargo test"]),
             (
                 "row: beds = 12; place = Kiel. Old\nrow: beds = 7",
@@ -365,7 +368,8 @@ mod tests {
 
     #[test]
     fn code_stays_whole_and_its_comments_are_no_headings() {
-        let text = "Set it up.\n```sh\n# configure it\nfrob --init\n```\nThen it works.\n    # indented\n";
+        let text =
+            "Set it up.\n```sh\n# configure it\nfrob --init\n```\nThen it works.\n    # indented\n";
         let found = split(text);
         let told: Vec<(&str, Kind, &str)> = found
             .iter()
@@ -375,11 +379,7 @@ mod tests {
             told,
             [
                 ("Set it up.", Kind::Prose, ""),
-                (
-                    "```sh\n# configure it\nfrob --init\n```",
-                    Kind::Code,
-                    ""
-                ),
+                ("```sh\n# configure it\nfrob --init\n```", Kind::Code, ""),
                 ("Then it works.", Kind::Prose, ""),
                 ("# indented", Kind::Prose, ""),
             ]

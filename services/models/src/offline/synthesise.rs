@@ -104,7 +104,9 @@ fn first_line(text: &str) -> &str {
 
 fn first_sentence(text: &str) -> String {
     match text.split_once("\" itself. ").or(text.split_once("\". ")) {
-        Some((first, _)) if text[first.len()..].starts_with("\" itself") => format!("{first}\" itself."),
+        Some((first, _)) if text[first.len()..].starts_with("\" itself") => {
+            format!("{first}\" itself.")
+        }
         Some((first, _)) => format!("{first}\"."),
         None => text.to_owned(),
     }
@@ -291,7 +293,11 @@ impl Section {
         }
         for quote in &self.quotes {
             let lines: Vec<String> = quote.text.lines().map(|line| format!("> {line}")).collect();
-            parts.push(format!("{}\n>\n> Source: {}", lines.join("\n"), quote.source));
+            parts.push(format!(
+                "{}\n>\n> Source: {}",
+                lines.join("\n"),
+                quote.source
+            ));
         }
         parts.extend(self.not_shown());
         let sources = self.sources();
@@ -325,7 +331,11 @@ impl Section {
         let cut = left - self.elsewhere;
         let mut told = Vec::new();
         if self.elsewhere > 0 {
-            let verb = if self.elsewhere == 1 { "stands" } else { "stand" };
+            let verb = if self.elsewhere == 1 {
+                "stands"
+            } else {
+                "stand"
+            };
             told.push(format!("{} {verb} under another part", self.elsewhere));
         }
         if cut > 0 {
@@ -353,7 +363,10 @@ impl Section {
 
 /// A source without the heading within it, or what a statement of it is about.
 fn document(source: &str) -> String {
-    let end = [", under \"", ", about `"].iter().filter_map(|mark| source.find(mark)).min();
+    let end = [", under \"", ", about `"]
+        .iter()
+        .filter_map(|mark| source.find(mark))
+        .min();
     source[..end.unwrap_or(source.len())].trim().to_owned()
 }
 

@@ -16,7 +16,10 @@ pub(super) struct Term {
 
 impl Term {
     fn of(word: &str) -> Self {
-        let pieces: Vec<&str> = word.split(JOINTS).filter(|piece| !piece.is_empty()).collect();
+        let pieces: Vec<&str> = word
+            .split(JOINTS)
+            .filter(|piece| !piece.is_empty())
+            .collect();
         match pieces.as_slice() {
             [] | [_] => Self {
                 stem: stem(word),

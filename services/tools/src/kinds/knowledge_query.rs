@@ -159,10 +159,15 @@ impl KnowledgeQuery {
 
     /// Names the loaded file that makes each statement.
     async fn find_documents(&self, call: &Call, lines: &mut [Line]) -> Result<(), Error> {
-        let subjects: BTreeSet<String> =
-            lines.iter().map(|line| line.statement.subject.clone()).collect();
+        let subjects: BTreeSet<String> = lines
+            .iter()
+            .map(|line| line.statement.subject.clone())
+            .collect();
         let subjects: Vec<String> = subjects.into_iter().collect();
-        let described = self.library.descriptions(&call.collection, subjects).await?;
+        let described = self
+            .library
+            .descriptions(&call.collection, subjects)
+            .await?;
         for line in lines.iter_mut() {
             line.source = stated_in(&line.statement, &described);
         }
@@ -326,7 +331,10 @@ fn by_document(lines: &[Line]) -> (String, Vec<Source>) {
     for line in lines {
         let source = line.source.as_ref();
         let uri = source.map(|s| &s.uri);
-        match groups.iter_mut().find(|(known, _)| known.map(|s| &s.uri) == uri) {
+        match groups
+            .iter_mut()
+            .find(|(known, _)| known.map(|s| &s.uri) == uri)
+        {
             Some((_, texts)) => texts.push(&line.text),
             None => groups.push((source, vec![&line.text])),
         }
@@ -356,7 +364,11 @@ impl Names {
     /// Statements as lines with their subject, the best of each entity before the rest of any.
     fn lines(&self, found: Vec<Vec<(Weight, Statement)>>, limit: usize) -> Vec<Line> {
         let share = (limit / 3).max(6);
-        let least = found.iter().flatten().map(|(weight, _)| weight.lacking).min();
+        let least = found
+            .iter()
+            .flatten()
+            .map(|(weight, _)| weight.lacking)
+            .min();
         let mut seen = HashSet::new();
         let mut first = Vec::new();
         let mut rest = Vec::new();

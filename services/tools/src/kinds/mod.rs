@@ -79,9 +79,9 @@ async fn nothing(
         .find(|known| known.name == collection.as_str());
     Ok(match own.map(|known| known.documents) {
         None => format!("No documents have been loaded into collection `{collection}`."),
-        Some(1) => format!(
-            "No {what} of collection `{collection}` match `{asked}`. It holds 1 document."
-        ),
+        Some(1) => {
+            format!("No {what} of collection `{collection}` match `{asked}`. It holds 1 document.")
+        }
         Some(count) => format!(
             "No {what} of collection `{collection}` match `{asked}`. It holds {count} documents."
         ),

@@ -622,7 +622,10 @@ mod tests {
         let page = "<table><tr><th>Ratio<th>2025<tr><td><p>Current</p><td>0.9</table>
                     <table><tr><th>Rating</th><td>B</td></tr></table>
                     <table><tr><td>a<td>b<td></table>";
-        assert_eq!(texts(page), ["row: Ratio = Current; 2025 = 0.9\nrow: Rating = B\nrow: a | b"]);
+        assert_eq!(
+            texts(page),
+            ["row: Ratio = Current; 2025 = 0.9\nrow: Rating = B\nrow: a | b"]
+        );
     }
 
     #[test]
@@ -660,10 +663,7 @@ mod tests {
 
     #[test]
     fn code_keeps_its_lines() {
-        assert_eq!(
-            texts("<pre>a:\n  b\n\nc</pre>"),
-            ["```\na:\n  b\nc\n```"]
-        );
+        assert_eq!(texts("<pre>a:\n  b\n\nc</pre>"), ["```\na:\n  b\nc\n```"]);
     }
 
     #[test]

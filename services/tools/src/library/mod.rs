@@ -165,9 +165,9 @@ impl Library {
         entities: Vec<String>,
     ) -> Result<Vec<Description>, Error> {
         let collection = collection.as_str().to_owned();
-        let found = self.database.read(move |connection| {
-            search::descriptions(connection, Some(&collection), entities)
-        });
+        let found = self
+            .database
+            .read(move |connection| search::descriptions(connection, Some(&collection), entities));
         Ok(found.await?)
     }
 

@@ -99,12 +99,19 @@ fn entity_text(
             "{HEADING}{} ({})\n{}\n",
             description.title, description.document, description.text
         );
-        if all.iter().any(|(_, known)| known.uri == description.document) {
+        if all
+            .iter()
+            .any(|(_, known)| known.uri == description.document)
+        {
             continue;
         }
         if let Some(collection) = collection_of(connection, &description.document)? {
             let named = documents(connection, &collection, Some(&description.document), 1)?;
-            all.extend(named.into_iter().map(|(_, document)| (collection.clone(), document)));
+            all.extend(
+                named
+                    .into_iter()
+                    .map(|(_, document)| (collection.clone(), document)),
+            );
         }
     }
     Ok(Some(Opened {

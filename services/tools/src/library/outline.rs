@@ -50,7 +50,9 @@ impl Outline {
 
     /// The passages, titled by what the document says of itself, else by its first heading.
     pub(crate) fn into_parsed(self, own: Option<String>, otherwise: Option<String>) -> Parsed {
-        let title = own.or(self.first_heading).or(otherwise);
+        // A changelog begins with its newest version, which is no name for the whole.
+        let names = |title: &String| title.chars().next().is_some_and(char::is_alphabetic);
+        let title = own.or(self.first_heading.filter(names)).or(otherwise);
         let mut packer = Packer::new(title.as_deref().unwrap_or_default());
         let mut passages = Vec::new();
         for (headings, text) in &self.blocks {

@@ -225,7 +225,9 @@ pub(crate) fn code(text: &str, language: &str) -> Option<String> {
 
 /// The opening line of a fenced block, what it holds, and its closing line.
 fn fenced(text: &str) -> Option<(&str, &str, &str)> {
-    let (open, rest) = text.strip_prefix(FENCE).and_then(|_| text.split_once('\n'))?;
+    let (open, rest) = text
+        .strip_prefix(FENCE)
+        .and_then(|_| text.split_once('\n'))?;
     let (body, close) = rest.rsplit_once('\n')?;
     close.starts_with(FENCE).then_some((open, body, close))
 }
@@ -423,7 +425,11 @@ mod tests {
         let passages = pack("", &[(&["A"], block)]);
         assert!(passages.len() > 1);
         for passage in &passages {
-            assert!(passage.text.starts_with("```rust\nlet number"), "{}", passage.text);
+            assert!(
+                passage.text.starts_with("```rust\nlet number"),
+                "{}",
+                passage.text
+            );
             assert!(passage.text.ends_with("two;\n```"), "{}", passage.text);
         }
         assert_eq!(code("a\n```\nb", "").unwrap(), "````\na\n```\nb\n````");

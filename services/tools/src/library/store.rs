@@ -18,7 +18,8 @@ use std::borrow::Cow;
 
 pub(crate) const PART: &str = "library";
 
-pub(crate) const TABLES: &[&str] = &["
+pub(crate) const TABLES: &[&str] = &[
+    "
     CREATE TABLE library_collections(
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL UNIQUE
@@ -53,12 +54,13 @@ pub(crate) const TABLES: &[&str] = &["
     CREATE UNIQUE INDEX library_passages_of_source ON library_passages(source, ordinal);
     CREATE INDEX library_passages_of_entity ON library_passages(entity) WHERE entity IS NOT NULL;
 ",
-// A source is opened by its URI alone. What was read before rows and code were marked is read anew
-// by the next load.
-"
+    // A source is opened by its URI alone. What was read before rows and code were marked is read anew
+    // by the next load.
+    "
     CREATE INDEX library_sources_uri ON library_sources(uri);
     UPDATE library_sources SET digest = '';
-"];
+",
+];
 
 const LOADING: i64 = 0;
 const LIVE: i64 = 1;

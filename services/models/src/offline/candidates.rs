@@ -19,6 +19,8 @@ const SAME: f64 = 0.8;
 /// A bare statement of a graph tells less than a sentence with the same words, unless its relation is
 /// what was asked for.
 const FACT: f64 = 0.7;
+/// A statement that has the matter in the name of its subject only.
+const BY_NAME: f64 = 0.4;
 /// A statement about something that has no name says nothing to a reader.
 const NAMELESS: f64 = 0.2;
 /// Code shows how, and says little.
@@ -154,6 +156,8 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
     let all: f64 = beside_head.map(|t| t.role.weight()).sum();
     for candidate in candidates.iter_mut() {
         let mut telling = false;
+        // A name in the sentence, below a title that has a word of the question.
+        let (mut names_it, mut told_above) = (false, false);
         let mut head = false;
         let mut head_in_title = false;
         let mut share = 0.0;
@@ -172,12 +176,15 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
             // A word of the title tells of each sentence below it as little as a name does.
             let near = own || term.is_in(&candidate.above);
             telling |= near && *role != Role::Name || *role == Role::Head || only_names;
+            names_it |= own;
+            told_above |= above && *role != Role::Name;
             head |= *role == Role::Head;
             head_in_title |= *role == Role::Head && term.is_in(&candidate.title);
         }
         candidate.on_topic = head || !goal.has_head();
         candidate.tells_topic = head_in_title || head && candidate.sentence.heading.is_empty();
         // A name alone says that the sentence is about the right thing, not that it answers.
+        telling |= names_it && told_above;
         if !telling || !head && share < LEAST_SHARE {
             candidate.score = 0.0;
         }
@@ -280,7 +287,7 @@ fn relation_of(fact: &str) -> Option<&str> {
 
 /// A relation as one word, with and without the small words at its ends: "sub class of" is asked for
 /// as "subclasses".
-fn relation_stems(fact: &str) -> Vec<String> {
+pub(super) fn relation_stems(fact: &str) -> Vec<String> {
     let Some(relation) = relation_of(fact) else {
         return Vec::new();
     };
@@ -303,6 +310,14 @@ fn fact_weight(goal: &Goal, candidate: &Candidate<'_>) -> f64 {
     let object = text.splitn(3, " | ").nth(2).unwrap_or_default();
     if object.contains("without a name") || object == "something" {
         return NAMELESS;
+    }
+    // A side of a matter is looked for in what is written about it.
+    if goal.has_head() {
+        let said = text.split_once(" | ").map_or("", |(_, said)| said);
+        let said = stems(said);
+        let heads = goal.terms.iter().filter(|t| t.role == Role::Head);
+        let by_name_only = !heads.into_iter().any(|t| t.term.is_in(&said));
+        return if by_name_only { FACT * BY_NAME } else { FACT };
     }
     let relation = [
         stems(relation_of(text).unwrap_or_default()),
@@ -352,6 +367,14 @@ fn defines(candidate: &Candidate<'_>, goal: &Goal) -> bool {
         return own == goal.terms.len()
             && subject.len() <= own
             && DESCRIBING.iter().any(|known| relation.ends_with(known));
+    }
+    // The document named after it begins with it.
+    let is_all = |stems: &[String]| goal.terms.iter().all(|t| t.term.is_in(stems));
+    let opens = candidate.sentence.heading.is_empty()
+        && candidate.sentence.kind == Kind::Prose
+        && candidate.position == 0;
+    if opens && is_all(&candidate.title) && is_all(&candidate.own) {
+        return true;
     }
     let words: Vec<&str> = text.split_whitespace().take(BEGINNING + 2).collect();
     let verb = words

@@ -78,7 +78,7 @@ impl Goal {
         let asks_what = asks_what(question, terms.len());
         if asks_what && terms.len() > 1 {
             // "What does it mean?" is not about means.
-            terms.retain(|t| t.term.word != "mean");
+            terms.retain(|t| !matches!(t.term.word.as_str(), "mean" | "stand"));
         }
         Self {
             head: head.to_owned(),
@@ -379,7 +379,9 @@ fn asks_what(question: &str, terms: usize) -> bool {
     let opening = OPENINGS.iter().find(|opening| lower.starts_with(**opening));
     let rest = opening.map(|opening| &lower[opening.len()..]);
     // "What does X mean?" asks it too; "What does X cost?" does not.
-    let means = opening != Some(&"what does ") || lower.trim_end_matches('?').ends_with(" mean");
+    let end = lower.trim_end_matches('?').trim_end();
+    let asks_meaning = end.ends_with(" mean") || end.ends_with(" stand for");
+    let means = opening != Some(&"what does ") || asks_meaning;
     let further = [
         " of ",
         " in ",
@@ -626,6 +628,7 @@ mod tests {
             ("Define air handling unit", true),
             ("What does duty of care mean?", false),
             ("What does entropy mean?", true),
+            ("What does HVAC stand for?", true),
             ("What is the price of oil?", false),
             ("What does a ticket cost?", false),
             ("How is it made?", false),

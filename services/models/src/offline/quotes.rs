@@ -3,7 +3,7 @@
 //! Invariant: every quotation stands word for word in an observation and carries its source. Rows of
 //! tables and statements of a graph are marked as what they are, and code keeps its lines.
 
-use super::candidates::{Candidate, choose, further, gather, sentences_of, weigh};
+use super::candidates::{Candidate, choose, further, gather, relation_stems, sentences_of, weigh};
 use super::goal::{Goal, Plain, Role};
 use super::observation::{Form, Origin, Passage};
 use super::sentences::{Kind, Sentence};
@@ -104,6 +104,8 @@ pub(super) struct Found {
     pub confidence: f64,
     /// The passage of the best quotation.
     pub best: Option<Passage>,
+    /// Where it was asked what something is, and nothing says so: the document called after it.
+    pub namesake: Option<Passage>,
     /// The best passage that is visibly an excerpt of something longer.
     pub excerpt: Option<Passage>,
 }
@@ -194,12 +196,17 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
         .cloned();
     let mut touched: Vec<usize> = direct.iter().map(|c| c.passage).collect();
     let mut chosen = choose(&direct);
+    // Who asks what a thing is has no use for all else that is said of it.
+    if chosen.iter().any(|c| c.defines) {
+        chosen.retain(|c| c.defines);
+    }
     let is_beside = !unmentioned.is_empty() || !on_topic && goal.has_head();
     if is_beside {
         chosen.truncate(MOST_CLOSEST);
     }
     let count = chosen.len();
     let is_enough = is_enough(&chosen) && !is_beside;
+    let namesake = namesake(goal, &about);
     if on_topic && goal.has_head() {
         chosen.extend(further(&candidates, &chosen));
     }
@@ -210,12 +217,18 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
     if is_beside {
         coverage *= UNMENTIONED;
     }
-    if goal.asks_what && chosen.iter().all(|c| !c.defines) {
+    let is_undefined = goal.asks_what && chosen.iter().all(|c| !c.defines);
+    if is_undefined {
         coverage *= UNDEFINED;
+    }
+    // Without a head each word is what was asked: what is lacking weighs more than it counts.
+    if !goal.has_head() {
+        coverage *= coverage;
     }
     let quotes = joined(&chosen, &cut);
     let mut found = Found {
         best: chosen.first().map(|c| about[c.passage].clone()),
+        namesake: namesake.filter(|_| is_undefined).cloned(),
         quotes,
         on_topic: on_topic || !goal.has_head(),
         is_enough,
@@ -234,9 +247,27 @@ pub(super) fn find(goal: &Goal, passages: &[Passage]) -> Found {
     found
 }
 
+/// A passage of the document whose name is what was asked about, with the fewest words beside it.
+fn namesake<'p>(goal: &Goal, passages: &'p [Passage]) -> Option<&'p Passage> {
+    let called = |p: &&Passage| {
+        let title = stems(&p.origin.title);
+        p.form == Form::Text
+            && !p.origin.uri.is_empty()
+            && !goal.terms.is_empty()
+            && goal.terms.iter().all(|t| t.term.is_in(&title))
+    };
+    let named = passages.iter().filter(called);
+    named.min_by_key(|p| stems(&p.origin.title).len())
+}
+
 /// Whether documents about the matter gave several quotations, and not one document all of them.
 fn is_enough(chosen: &[Candidate<'_>]) -> bool {
-    let about: Vec<&Candidate<'_>> = chosen.iter().filter(|c| c.about_head).collect();
+    // A graph has few words on a matter; what is written about it is asked for as well.
+    let (facts, texts): (Vec<&Candidate<'_>>, Vec<&Candidate<'_>>) = chosen
+        .iter()
+        .filter(|c| c.about_head)
+        .partition(|c| c.form == Form::Fact);
+    let about: Vec<&Candidate<'_>> = texts.into_iter().chain(facts.into_iter().take(1)).collect();
     let several = about
         .iter()
         .any(|c| c.origin.key() != about[0].origin.key());
@@ -263,35 +294,32 @@ fn unmentioned(goal: &Goal, passages: &[Passage]) -> Vec<String> {
     if named.is_empty() {
         return goal.subjects.iter().map(|s| s.shown.clone()).collect();
     }
-    let mentions = |term: &Term| {
-        named.iter().any(|p| {
-            let all = [
+    let words: Vec<Vec<String>> = named
+        .iter()
+        .map(|p| {
+            let texts = [
                 p.origin.title.as_str(),
                 p.origin.path(),
                 &p.heading,
                 &p.text,
-            ]
-            .map(stems);
-            term.is_in(&all.concat())
+            ];
+            let mut all = texts.map(stems).concat();
+            if p.form == Form::Fact {
+                all.extend(relation_stems(&p.text));
+            }
+            all
         })
-    };
+        .collect();
+    let mentions = |term: &Term| words.iter().any(|own| term.is_in(own));
     let lacking = !goal.focus.is_empty() && !goal.focus.iter().any(mentions);
     if lacking {
         return goal.focus.iter().map(|term| term.word.clone()).collect();
     }
     // What is asked for may stand where something else is spoken of.
     let asked_for = goal.asked.iter().filter(|asked| {
-        !named.iter().any(|p| {
-            let own = [
-                p.origin.title.as_str(),
-                p.origin.path(),
-                &p.heading,
-                &p.text,
-            ]
-            .map(stems);
-            let own = own.concat();
-            let is_about = goal.focus.is_empty() || goal.focus.iter().any(|t| t.is_in(&own));
-            is_about && asked.is_in(&own)
+        !words.iter().any(|own| {
+            let is_about = goal.focus.is_empty() || goal.focus.iter().any(|t| t.is_in(own));
+            is_about && asked.is_in(own)
         })
     });
     asked_for.map(|asked| asked.word.clone()).collect()

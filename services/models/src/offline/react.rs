@@ -84,12 +84,13 @@ fn next_call(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found)
         return None;
     }
     // An excerpt of the matter itself, or the best document where there is little else.
-    let (source, why) = match (&found.excerpt, &found.best) {
-        (Some(excerpt), _) => (excerpt, "is an excerpt"),
-        (None, Some(best)) if little && best.form == Form::Text && found.on_topic => {
+    let (source, why) = match (&found.namesake, &found.excerpt, &found.best) {
+        (Some(namesake), _, _) => (namesake, "is of the document called after it"),
+        (None, Some(excerpt), _) => (excerpt, "is an excerpt"),
+        (None, None, Some(best)) if little && best.form == Form::Text && found.on_topic => {
             (best, "is the best so far")
         }
-        (None, _) => return None,
+        (None, None, _) => return None,
     };
     if source.origin.uri.is_empty() {
         return None;

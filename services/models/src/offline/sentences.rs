@@ -152,7 +152,7 @@ fn fence_of(line: &str) -> Option<&str> {
 
 /// Whether a line is the rest of the sentence that the line before began.
 fn goes_on(before: &str, line: &str) -> bool {
-    let ended = before.ends_with(['.', '!', '?', ':', ';', '"', '”', ')']);
+    let ended = before.ends_with(['.', '!', '?', ':', '"', '”', ')']);
     if ended || looks_like_code(before) || looks_like_code(line) {
         return false;
     }
@@ -165,7 +165,8 @@ fn looks_like_code(line: &str) -> bool {
     [" = ", "==", "->", "=>", "{", "}", "</", "::", "();"]
         .iter()
         .any(|mark| line.contains(mark))
-        || line.ends_with([';', '\\', '|'])
+        || line.ends_with(['\\', '|'])
+        || line.ends_with(';') && line.contains(['(', '=', '*'])
 }
 
 fn is_rule(line: &str) -> bool {
@@ -323,6 +324,8 @@ mod tests {
                 &["A title", "A line of its own"],
             ),
             ("Run:\ncargo test", &["Run:", "cargo test"]),
+            ("It is due;\nso they say.", &["It is due; so they say."]),
+            ("let a = 1;\nlet b = 2;", &["let a = 1;", "let b = 2;"]),
             (
                 "row: beds = 12; place = Kiel. Old\nrow: beds = 7",
                 &["beds = 12; place = Kiel. Old", "beds = 7"],

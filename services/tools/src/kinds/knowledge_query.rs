@@ -149,7 +149,7 @@ impl KnowledgeQuery {
                 .into_iter()
                 .map(|s| (names.weight(&words, &s), s))
                 .collect();
-            weighed.sort_by(|(one, _), (other, _)| one.cmp(other));
+            weighed.sort_by_key(|(weight, _)| *weight);
             ranked.push(weighed);
         }
         let mut lines = names.lines(ranked, call.limit(LIMIT));

@@ -154,15 +154,11 @@ async fn every_quotation_stands_in_the_text_that_was_loaded() {
             let whole = text.strip_suffix(" …").unwrap_or(&text);
             assert!(stored.contains(whole), "{question}: not in {uri}: {whole}");
             // Where the file itself is plain, its very words are quoted.
-            let (path, _) = opened.documents[0]
-                .1
-                .path
-                .split_at(opened.documents[0].1.path.len());
-            let file = agentfleet_tools::dossier::files()
-                .iter()
-                .find(|(known, _)| *known == path);
-            if path.ends_with(".md") && !whole.starts_with("row: ") {
-                let bytes = String::from_utf8_lossy(file.unwrap().1);
+            let document = &opened.documents[0].1;
+            if document.media_type == "text/markdown" && !whole.starts_with("row: ") {
+                let files = agentfleet_tools::dossier::files().iter();
+                let mut own = files.filter(|(path, _)| *path == document.path);
+                let bytes = String::from_utf8_lossy(own.next().unwrap().1);
                 assert!(
                     joined(&bytes).contains(whole),
                     "{question}: not in the file: {whole}"

@@ -5,10 +5,11 @@
 //! title, opening or headings touch it is about it: its sentences count more, and the opening
 //! sentences of its other sections may be chosen too. Elsewhere the word may stand in passing.
 
+use super::facts::{fact_weight, relation_of};
 use super::goal::{Goal, Plain, Role};
 use super::observation::{Form, Origin, Passage};
 use super::sentences::{Kind, Sentence, split};
-use super::terms::{Term, stem, stems};
+use super::terms::{Term, stems};
 
 /// How much a word in the title or heading counts, against one in the sentence.
 const IN_CONTEXT: f64 = 0.5;
@@ -16,17 +17,8 @@ const IN_CONTEXT: f64 = 0.5;
 const WORTH_QUOTING: f64 = 0.4;
 /// Share of common stems from which two sentences say the same.
 const SAME: f64 = 0.8;
-/// A bare statement of a graph tells less than a sentence with the same words, unless its relation is
-/// what was asked for.
-const FACT: f64 = 0.7;
-/// A statement that has the matter in the name of its subject only.
-const BY_NAME: f64 = 0.4;
-/// A statement about something that has no name says nothing to a reader.
-const NAMELESS: f64 = 0.2;
 /// Code shows how, and says little.
 const CODE: f64 = 0.8;
-/// A statement of the very relation, or about the very thing.
-const EXACT: f64 = 1.3;
 /// What says what a thing is, where that was asked.
 const DEFINES: f64 = 2.0;
 /// What has less than this share of the goal's words, by weight, is about something else.
@@ -87,7 +79,7 @@ pub(super) fn gather<'a>(passages: &'a [Passage], cut: &'a [Vec<Sentence>]) -> V
             let heading = sentence.heading.as_str();
             let mut own = stems(&sentence.text);
             if passage.form == Form::Fact {
-                own.extend(relation_stems(&sentence.text));
+                own.extend(super::facts::relation_stems(&sentence.text));
             }
             let title = &passage.origin.title;
             out.push(Candidate {
@@ -201,7 +193,7 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
             candidate.score *= 0.7;
         }
         if candidate.form == Form::Fact {
-            candidate.score *= fact_weight(goal, candidate);
+            candidate.score *= fact_weight(goal, &candidate.sentence.text, candidate.defines);
         }
         if candidate.sentence.kind == Kind::Code {
             candidate.score *= CODE;
@@ -278,73 +270,6 @@ impl Candidate<'_> {
             && relation == other.relation()
             && self.origin.key() == other.origin.key()
     }
-}
-
-/// The middle of `subject | predicate | object`.
-fn relation_of(fact: &str) -> Option<&str> {
-    fact.split(" | ").nth(1)
-}
-
-/// A relation as one word, with and without the small words at its ends: "sub class of" is asked for
-/// as "subclasses".
-pub(super) fn relation_stems(fact: &str) -> Vec<String> {
-    let Some(relation) = relation_of(fact) else {
-        return Vec::new();
-    };
-    let words: Vec<String> = relation.split_whitespace().map(str::to_lowercase).collect();
-    let small = |word: &String| ["of", "has", "is", "by", "in", "to"].contains(&word.as_str());
-    let bare: Vec<&str> = words
-        .iter()
-        .filter(|w| !small(w))
-        .map(String::as_str)
-        .collect();
-    [words.concat(), bare.concat()]
-        .iter()
-        .filter(|word| !word.is_empty())
-        .map(|word| stem(word))
-        .collect()
-}
-
-fn fact_weight(goal: &Goal, candidate: &Candidate<'_>) -> f64 {
-    let text = &candidate.sentence.text;
-    let object = text.splitn(3, " | ").nth(2).unwrap_or_default();
-    if object.contains("without a name") || object == "something" {
-        return NAMELESS;
-    }
-    // A side of a matter is looked for in what is written about it.
-    if goal.has_head() {
-        let said = text.split_once(" | ").map_or("", |(_, said)| said);
-        let said = stems(said);
-        let heads = goal.terms.iter().filter(|t| t.role == Role::Head);
-        let by_name_only = !heads.into_iter().any(|t| t.term.is_in(&said));
-        return if by_name_only { FACT * BY_NAME } else { FACT };
-    }
-    let relation = [
-        stems(relation_of(text).unwrap_or_default()),
-        relation_stems(text),
-    ]
-    .concat();
-    let is_asked_for = goal
-        .terms
-        .iter()
-        .any(|t| t.role != Role::Name && t.term.is_in(&relation));
-    // The relation is the very word, or a statement is about the very thing and not its relatives.
-    let is_exact = goal
-        .terms
-        .iter()
-        .any(|t| t.role != Role::Name && relation_stems(text).contains(&t.term.stem));
-    let names_it = text.split(" | ").any(|part| {
-        goal.subjects
-            .iter()
-            .any(|s| s.shown.eq_ignore_ascii_case(part.trim()))
-    });
-    let weight = if is_asked_for || candidate.defines {
-        1.0
-    } else {
-        FACT
-    };
-    let weight = if is_exact { weight * EXACT } else { weight };
-    if names_it { weight * EXACT } else { weight }
 }
 
 /// Whether it says what something is: a statement that describes it, or a sentence that begins with

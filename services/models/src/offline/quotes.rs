@@ -3,7 +3,8 @@
 //! Invariant: every quotation stands word for word in an observation and carries its source. Rows of
 //! tables and statements of a graph are marked as what they are, and code keeps its lines.
 
-use super::candidates::{Candidate, choose, further, gather, relation_stems, sentences_of, weigh};
+use super::candidates::{Candidate, choose, further, gather, sentences_of, weigh};
+use super::facts::relation_stems;
 use super::goal::{Goal, Plain, Role};
 use super::observation::{Form, Origin, Passage};
 use super::sentences::{Kind, Sentence};

@@ -42,9 +42,10 @@ fn introduction(out: &mut String) -> Result<(), Box<dyn Error>> {
     );
     write!(
         out,
-        "- **Where.** All statements lie in the named graph `<{RETRIEVAL_GRAPH}>`. The query \
-         endpoints of Agentfleet read the union of all graphs, so no `GRAPH` is needed; on other \
-         stores, load the trace where your queries look, or write `GRAPH <{RETRIEVAL_GRAPH}> {{ ... }}`.\n\
+        "- **Where.** All statements lie in the named graph `<{RETRIEVAL_GRAPH}>`, and nothing else does. The \
+         query endpoints of Agentfleet read the union of all graphs, what people loaded included: \
+         `FROM <{RETRIEVAL_GRAPH}>` reads what the fleet wrote down itself, and nothing that only looks \
+         like it.\n\
          - **How to ask.** `agentfleet query 'SELECT ...'` takes a query from an argument or a file. \
          Each example below works as it stands, after these prefixes:\n\n```sparql\n",
     )?;

@@ -189,19 +189,19 @@ mod tests {
 
     #[test]
     fn on_the_loopback_interface_only_its_own_names_are_answered() {
-        let hosts = Hosts::new(&[], SocketAddr::from(([127, 0, 0, 1], 8420)));
+        let hosts = Hosts::new(&[], SocketAddr::from(([127, 0, 0, 1], 8700)));
         for host in [
-            "localhost:8420",
+            "localhost:8700",
             "LOCALHOST",
-            "127.0.0.1:8420",
-            "[::1]:8420",
+            "127.0.0.1:8700",
+            "[::1]:8700",
             "localhost:9",
         ] {
             assert_eq!(check(&hosts, "/", &[("host", host)]), None, "{host}");
         }
         for host in [
             "evil.example",
-            "evil.example:8420",
+            "evil.example:8700",
             "127.0.0.1.evil.example",
             "",
             "localhost.",
@@ -213,14 +213,14 @@ mod tests {
         let absolute = "http://evil.example/sparql";
         let refused = Some(Code::HostNotAllowed);
         assert_eq!(
-            check(&hosts, absolute, &[("host", "localhost:8420")]),
+            check(&hosts, absolute, &[("host", "localhost:8700")]),
             refused
         );
     }
 
     #[test]
     fn elsewhere_any_name_is_answered_unless_some_are_chosen() {
-        let open = SocketAddr::from(([0, 0, 0, 0], 8420));
+        let open = SocketAddr::from(([0, 0, 0, 0], 8700));
         assert_eq!(
             check(&Hosts::new(&[], open), "/", &[("host", "fleet.example")]),
             None
@@ -242,11 +242,11 @@ mod tests {
 
     #[test]
     fn a_web_page_of_another_origin_is_refused() {
-        let hosts = Hosts::new(&[], SocketAddr::from(([127, 0, 0, 1], 8420)));
-        let host = ("host", "localhost:8420");
+        let hosts = Hosts::new(&[], SocketAddr::from(([127, 0, 0, 1], 8700)));
+        let host = ("host", "localhost:8700");
         let refused = Some(Code::OriginNotAllowed);
         let table: [(&[(&'static str, &str)], Option<Code>); 8] = [
-            (&[("origin", "http://localhost:8420")], None),
+            (&[("origin", "http://localhost:8700")], None),
             (&[("origin", "http://localhost:3000")], refused),
             (&[("origin", "https://evil.example")], refused),
             (&[("origin", "null")], refused),

@@ -42,7 +42,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8700)),
             allowed_hosts: Vec::new(),
             max_body: 1024 * 1024,
             request_timeout: Duration::from_secs(30),

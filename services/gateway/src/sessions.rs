@@ -5,8 +5,9 @@ use crate::problem::Problem;
 use crate::session::{RunState, link};
 use crate::state::App;
 use agentfleet_graph::{Answer, QueryOptions, Solutions};
+use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
 use agentfleet_schema::vocabulary::xsd;
-use agentfleet_schema::{SessionId, Term, uris};
+use agentfleet_schema::{SessionId, Term};
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use schemars::JsonSchema;
@@ -63,17 +64,9 @@ pub(crate) async fn list(
         ));
     };
 
-    let mut rows: Vec<usize> = Vec::new();
-    for row in 0..found.rows.len() {
-        // A value that lies in two graphs gives two rows.
-        let session = found.text(row, "session");
-        if rows
-            .last()
-            .is_none_or(|last| found.text(*last, "session") != session)
-        {
-            rows.push(row);
-        }
-    }
+    let mut rows: Vec<usize> = (0..found.rows.len()).collect();
+    // A node may say a thing twice, and two rows are one session all the same.
+    rows.dedup_by_key(|row| found.text(*row, "session"));
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more);
@@ -127,7 +120,7 @@ fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> S
     }
     format!(
         "SELECT DISTINCT ?session ?start ?question ?collection ?conversation ?pattern ?end ?reason ?answered
-         WHERE {{
+         FROM <{RETRIEVAL_GRAPH}> WHERE {{
            {{ SELECT DISTINCT {selected} WHERE {{
                 ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
                 FILTER NOT EXISTS {{ ?session prov:wasInformedBy ?parent }}

@@ -18,9 +18,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// All that was said about the sessions of a tree: what they generated and used, who worked, and
-/// what hangs on those nodes. The sub-select selects `?top`, or a value for it would stay outside.
+/// what hangs on those nodes, in the provenance graph and no other: nothing that was loaded passes
+/// for a trace. The sub-select selects `?top`, or a value for it would stay outside.
 const TREE: &str = "
-CONSTRUCT { ?node ?p ?o } WHERE {
+CONSTRUCT { ?node ?p ?o } FROM <urn:graph:retrieval> WHERE {
   { SELECT DISTINCT ?node ?top WHERE {
       ?session prov:wasInformedBy* ?top .
       { ?session prov:startedAtTime ?start . BIND(?session AS ?node) }

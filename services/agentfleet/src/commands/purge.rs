@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use agentfleet_console::text;
 use agentfleet_documents::Documents as _;
 use agentfleet_graph::{Answer, EmbeddedGraph, EraseBy, Graph as _, QueryOptions};
+use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::{CollectionName, SessionId, Term, keys, uris};
 use agentfleet_tools::library::Library;
 use std::sync::Arc;
@@ -136,7 +137,7 @@ async fn wanted(
         )
     };
     let sparql = format!(
-        "SELECT DISTINCT ?id WHERE {{ ?session a tg:AgentQuestion ; tg:rootSessionId ?id . \
+        "SELECT DISTINCT ?id FROM <{RETRIEVAL_GRAPH}> WHERE {{ ?session a tg:AgentQuestion ; tg:rootSessionId ?id . \
          FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }} {condition} }}"
     );
     let answer = graph

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// Root runs, newest first. The optional parts are there once a run has ended.
 const LIST: &str = "\
-SELECT ?id ?question ?started ?ended ?reason ?partial ?conversation ?collection WHERE {
+SELECT ?id ?question ?started ?ended ?reason ?partial ?conversation ?collection FROM <GRAPH> WHERE {
   ?session a tg:AgentQuestion ; tg:query ?question ; prov:startedAtTime ?started ;
     tg:rootSessionId ?id .
   FILTER NOT EXISTS { ?session tg:parentSessionId ?parent }
@@ -155,7 +155,7 @@ async fn list(
         wanted.push_str("?session tg:conversationId ?wantedConversation . ");
         bindings.push(("wantedConversation", Term::text(conversation)));
     }
-    let sparql = format!("{}{limit}", LIST.replace("WANTED", &wanted));
+    let sparql = format!("{}{limit}", LIST.replace("WANTED", &wanted).replace("GRAPH", uris::RETRIEVAL_GRAPH));
     let answer = graph
         .query(&sparql, &bindings, QueryOptions::default())
         .await?;

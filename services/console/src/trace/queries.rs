@@ -3,9 +3,11 @@
 //! Every pattern begins at a constant and walks along links, so that an engine looks things up and
 //! never scans: sessions of a tree share the literal of `tg:rootSessionId`, their nodes point to them
 //! with `prov:wasGeneratedBy`, and the rest hangs on those nodes. The values are bindings, never
-//! pasted in. The prefixes `prov:`, `tg:`, `rdf:` and `rdfs:` are the graph's own.
+//! pasted in. They read the provenance graph and no other, so that nothing people loaded can pass for
+//! a trace. The prefixes `prov:`, `tg:`, `rdf:` and `rdfs:` are the graph's own.
 
-use agentfleet_schema::{CorrelationId, SessionId, Term, uris};
+use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
+use agentfleet_schema::{CorrelationId, SessionId, Term};
 
 /// A query and its constants, as the graph takes them.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +21,8 @@ pub struct Query {
 /// fan-out, or the URI of any node of a run. A SELECT of `?root`; no row where the graph knows no such
 /// id.
 pub fn roots_of(id: &str) -> Query {
-    let sparql = "\
-SELECT DISTINCT ?root WHERE {
+    let select = "\
+WHERE {
   { ?session tg:rootSessionId ?id . ?session tg:rootSessionId ?root }
   UNION
   { ?sessionUri tg:rootSessionId ?root }
@@ -35,7 +37,7 @@ SELECT DISTINCT ?root WHERE {
     let id = session.as_str();
     let session = uris::session(&session);
     Query {
-        sparql: sparql.to_owned(),
+        sparql: format!("SELECT DISTINCT ?root FROM <{RETRIEVAL_GRAPH}> {select}"),
         bindings: vec![("id", Term::text(id)), ("sessionUri", Term::iri(session))],
     }
 }
@@ -61,7 +63,7 @@ pub fn tree_of_correlation(correlation: &CorrelationId) -> Query {
 }
 
 /// What to look at from each session of a tree: how a node hangs on it, and whether all of the node
-/// is wanted. What a source is comes from loaded knowledge, which may say a lot: its name will do.
+/// is wanted. Of a source, what it is and its name will do.
 const PARTS: [(&str, bool); 8] = [
     ("", true),
     ("?session prov:used ?node .", true),
@@ -104,7 +106,7 @@ fn construct(start: &str) -> String {
         }
     }
     format!(
-        "CONSTRUCT {{ ?subject ?predicate ?object }} WHERE {{\n{}\n}}",
+        "CONSTRUCT {{ ?subject ?predicate ?object }} FROM <{RETRIEVAL_GRAPH}> WHERE {{\n{}\n}}",
         branches.join("\n  UNION\n")
     )
 }

@@ -235,7 +235,10 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Embedde
     let stop = CancellationToken::new();
     let writing = lock.as_ref().map(|_| {
         let broker: Arc<dyn Broker> = Arc::new(store.broker.clone());
-        let writer = Arc::new(GraphWriter::new(Arc::new(graph.clone())));
+        let writer = Arc::new(GraphWriter::new(
+            Arc::new(graph.clone()),
+            Arc::new(store.documents.clone()),
+        ));
         let drain = Drain {
             stop: stop.clone(),
             grace: settings.grace,
@@ -357,7 +360,7 @@ impl Fleet {
             many(aggregator::completions(), Arc::new(fan_in));
         }
         if roles.includes(Roles::GraphWriter) {
-            let writer = GraphWriter::new(Arc::new(engine.graph.clone()));
+            let writer = GraphWriter::new(Arc::new(engine.graph.clone()), engine.documents());
             many(graph_writer::explainability(), Arc::new(writer));
         }
         Ok(Self { stop, tasks })

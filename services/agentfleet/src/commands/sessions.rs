@@ -155,7 +155,11 @@ async fn list(
         wanted.push_str("?session tg:conversationId ?wantedConversation . ");
         bindings.push(("wantedConversation", Term::text(conversation)));
     }
-    let sparql = format!("{}{limit}", LIST.replace("WANTED", &wanted).replace("GRAPH", uris::RETRIEVAL_GRAPH));
+    let sparql = format!(
+        "{}{limit}",
+        LIST.replace("WANTED", &wanted)
+            .replace("GRAPH", uris::RETRIEVAL_GRAPH)
+    );
     let answer = graph
         .query(&sparql, &bindings, QueryOptions::default())
         .await?;

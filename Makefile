@@ -7,7 +7,7 @@ RUN_PACKAGES := cc:gcc c++:g++
 TEST_PACKAGES := python3:python3 sqlite3:sqlite3
 
 .DEFAULT_GOAL := help
-.PHONY: help run ask test lint format bench setup setup-test build clean schemas
+.PHONY: help run ask test lint format soak bench setup setup-test build clean schemas
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 	@tests/validators/check.sh
 	@echo "== the worked example, as a user runs it"
 	@tests/worked-example.sh
+
+soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
+	@AGENTFLEET_KILL_SECONDS=300 cargo test -p agentfleet-tests --test kill -- --nocapture
 
 bench: build ## Measure, as ratios to the physical floor in the same run
 	@cargo run --quiet -p agentfleet-tests --bin bench --

@@ -272,6 +272,14 @@ pub struct RunControl {
         skip_serializing_if = "is_zero_millis"
     )]
     pub started_at: Millis,
+    /// When the step before was committed. What follows from it is never told as earlier, whatever
+    /// a worker's clock says.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero_millis"
+    )]
+    pub after: Millis,
     /// After this instant only a model-free outcome is committed; 0 means none.
     #[serde(
         default,

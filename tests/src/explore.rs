@@ -8,6 +8,7 @@ use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::sim::{Engine, Sim};
 use agentfleet_schema::{Millis, SessionId};
+use oxigraph::model::Quad;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Report {
     /// Equal for equal runs.
     pub hash: u64,
     pub counts: BTreeMap<String, u64>,
+    /// The provenance it left.
+    pub quads: Vec<Quad>,
     /// Scenario, fleet and log; only if asked for.
     pub story: String,
 }
@@ -127,6 +130,7 @@ impl Explorer {
             Report {
                 seed,
                 violation: world.violation.clone(),
+                quads: world.graph.iter().flatten().collect(),
                 steps,
                 hash: world.journal.hash,
                 counts,

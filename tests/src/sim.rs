@@ -185,7 +185,10 @@ impl Sim {
             Role::Orchestrator => Worker::One(self.orchestrator()),
             Role::FanIn => Worker::Many(Arc::new(FanIn::new(parts()))),
             Role::Deadlines => Worker::One(Arc::new(Deadlines::new(parts()))),
-            Role::Writer => Worker::Many(Arc::new(GraphWriter::new(Arc::new(self.seam.clone())))),
+            Role::Writer => Worker::Many(Arc::new(GraphWriter::new(
+                Arc::new(self.seam.clone()),
+                Arc::new(self.seam.clone()),
+            ))),
             Role::Undertaker => Worker::One(Arc::new(Undertaker::new(parts()))),
             Role::Producer | Role::Gateway => Worker::Idle,
         }

@@ -125,20 +125,105 @@ fn cli(data: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
 }
 
+/// What kills must interrupt, each at least once. Recording, publishing and acknowledging are one
+/// transaction here, so there is nothing between them to interrupt: that is checked after each kill.
+const WINDOWS: [&str; 5] = [
+    "a step being worked",
+    "a call between its intent and its result",
+    "a fan-out with no subagent done",
+    "a fan-out with some subagents done",
+    "all subagents done, and no verdict",
+];
+
 /// What the kill interrupted, read from the database it left.
-fn window(data: &Path) -> &'static str {
-    let database = Connection::open(data.join("agentfleet.db")).unwrap();
-    let count = |sql: &str| -> i64 { database.query_row(sql, [], |row| row.get(0)).unwrap() };
-    let intents = count("SELECT count(*) FROM objects WHERE key LIKE '%/intent'");
-    let results = count("SELECT count(*) FROM objects WHERE key LIKE '%/result'");
-    let fan_outs = count("SELECT count(*) FROM objects WHERE key LIKE '%/fanout'");
-    let verdicts = count("SELECT count(*) FROM objects WHERE key LIKE '%/fanin'");
-    if intents > results {
-        "between a call's intent and its result"
-    } else if fan_outs > verdicts {
-        "between a fan-out and its verdict"
-    } else {
-        "between steps"
+fn interrupted(data: &Path) -> Vec<&'static str> {
+    let left = Left::read(data);
+    let mut found = Vec::new();
+    if left.held > 0 {
+        found.push(WINDOWS[0]);
+    }
+    let step_of = |key: &str| key.split("/calls/").next().unwrap().to_owned();
+    let calling = left.bodies.iter().any(|(key, body)| {
+        let fenced = body["fence"] == json!(true);
+        key.ends_with("/intent")
+            && !fenced
+            && !left.bodies.contains_key(&key.replace("/intent", "/result"))
+            && !left
+                .bodies
+                .contains_key(&format!("{}/outcome", step_of(key)))
+    });
+    if calling {
+        found.push(WINDOWS[1]);
+    }
+    for (key, fan_out) in &left.bodies {
+        let verdict = key.replace("/fanout", "/fanin");
+        if !key.ends_with("/fanout") || left.bodies.contains_key(&verdict) {
+            continue;
+        }
+        let children = fan_out["children"].as_array().unwrap();
+        let done = children
+            .iter()
+            .filter(|child| left.is_over(child["session"].as_str().unwrap()))
+            .count();
+        found.push(match done {
+            0 => WINDOWS[2],
+            some if some < children.len() => WINDOWS[3],
+            _ => WINDOWS[4],
+        });
+    }
+    let keys = |ending: &str| {
+        left.bodies
+            .keys()
+            .filter(|key| key.ends_with(ending))
+            .count()
+    };
+    assert_eq!(
+        keys("/outcome"),
+        keys("/published"),
+        "a step was recorded and not published, or the other way round"
+    );
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// What a kill left behind.
+struct Left {
+    bodies: BTreeMap<String, Value>,
+    /// Requests that were given to a worker and not acknowledged.
+    held: i64,
+}
+
+impl Left {
+    fn read(data: &Path) -> Self {
+        let database = Connection::open(data.join("agentfleet.db")).unwrap();
+        let mut statement = database
+            .prepare("SELECT key, body FROM objects WHERE key LIKE 'sessions/%'")
+            .unwrap();
+        let bodies = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get::<_, Vec<u8>>(1)?)))
+            .unwrap()
+            .map(|row| {
+                let (key, stored): (String, Vec<u8>) = row.unwrap();
+                let body = agentfleet_storage::unpack(&stored).unwrap();
+                (key, serde_json::from_slice(&body).unwrap_or(Value::Null))
+            })
+            .collect();
+        let held =
+            "SELECT count(*) FROM deliveries JOIN subscriptions ON subscriptions.id = subscription
+                    WHERE subscriptions.name = 'orchestrator' AND count > 0";
+        let held = database.query_row(held, [], |row| row.get(0)).unwrap();
+        Self { bodies, held }
+    }
+
+    fn is_over(&self, session: &str) -> bool {
+        let folder = format!("sessions/{session}/steps/");
+        self.bodies.iter().any(|(key, record)| {
+            let outcome = record["outcome"].as_str();
+            key.starts_with(&folder)
+                && key.ends_with("/outcome")
+                && matches!(outcome, Some("answer" | "cancelled" | "fail"))
+        })
     }
 }
 
@@ -180,8 +265,12 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
     let mut sessions = Vec::new();
     let mut kills: BTreeMap<&'static str, u32> = BTreeMap::new();
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    let mut asked = 0;
-    while Instant::now() < deadline {
+    let (mut asked, mut rounds) = (0, 0);
+    // Some windows are narrow: they are aimed at until each was hit, within reason.
+    let patience = deadline + Duration::from_secs(4 * seconds);
+    while Instant::now() < deadline
+        || (WINDOWS.iter().any(|window| !kills.contains_key(window)) && Instant::now() < patience)
+    {
         let mut fleet = start(&data, &script);
         for _ in 0..1 + random(3) {
             asked += 1;
@@ -197,9 +286,23 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         // `kill` is SIGKILL.
         fleet.child.kill().unwrap();
         fleet.child.wait().unwrap();
-        *kills.entry(window(&data)).or_default() += 1;
+        rounds += 1;
+        for window in interrupted(&data) {
+            *kills.entry(window).or_default() += 1;
+        }
     }
-    println!("{} requests, kills by window: {kills:?}", sessions.len());
+    println!(
+        "{} requests, {rounds} kills; they interrupted:",
+        sessions.len()
+    );
+    for window in WINDOWS {
+        let times = kills.get(window).copied().unwrap_or_default();
+        println!("  {times:>5}  {window}");
+        assert!(
+            times > 0,
+            "no kill found {window}; try AGENTFLEET_KILL_SECONDS"
+        );
+    }
 
     // Left alone, every run ends.
     let mut fleet = start(&data, &script);
@@ -246,7 +349,6 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         )
         .unwrap();
     assert_eq!(problems, 0, "something was dead-lettered");
-    assert!(kills.values().sum::<u32>() > 0);
     println!(
         "{} calls started once each, {} fan-outs with one verdict each",
         starts.lock().unwrap().len(),

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Proves that the validators catch errors, then validates traces: the committed ones, and ones that
-# the core as it stands writes now. More files can be named: check.sh [FILE...]
+# Proves that the validators catch errors, then validates traces: the committed ones, ones that the
+# core as it stands writes now, and those of random runs with faults. More files can be named: check.sh [FILE...]
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -11,5 +11,8 @@ python=$("$here/venv.sh")
 
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
+# Runs of the simulator, with everything that can go wrong in them.
+(cd "$root" && AGENTFLEET_SIM_TRACES="$fresh" AGENTFLEET_SIM_RUNS=25 \
+    cargo test --quiet -p agentfleet-tests --test simulator fresh >/dev/null)
 (cd "$root" && cargo run --quiet -p agentfleet-core --example sample_trace -- "$fresh" >/dev/null)
 "$python" "$here/validate.py" "$root"/schema/fixtures/traces/*.nq "$fresh"/*.nq "$@"

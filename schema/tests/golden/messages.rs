@@ -372,6 +372,7 @@ fn request() -> AgentRequest {
             config_version: Some(7),
             started_at: 1_767_225_600_000,
             hard_deadline: 1_767_229_200_000,
+            after: 1_767_225_600_400,
             tokens_spent: 1_234,
             rounds: 1,
             retries: 2,

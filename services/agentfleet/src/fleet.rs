@@ -238,7 +238,10 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Embedde
     let stop = CancellationToken::new();
     let writing = lock.as_ref().map(|_| {
         let broker: Arc<dyn Broker> = Arc::new(store.broker.clone());
-        let writer = Arc::new(GraphWriter::new(Arc::new(graph.clone())));
+        let writer = Arc::new(GraphWriter::new(
+            Arc::new(graph.clone()),
+            Arc::new(store.documents.clone()),
+        ));
         let drain = Drain {
             stop: stop.clone(),
             grace: settings.grace,
@@ -401,7 +404,10 @@ impl Fleet {
         }
         if roles.includes(Roles::GraphWriter) {
             let mut stage = Stage::new(settings);
-            let writer = Arc::new(GraphWriter::new(Arc::new(engine.graph.clone())));
+            let writer = Arc::new(GraphWriter::new(
+                Arc::new(engine.graph.clone()),
+                engine.documents(),
+            ));
             stage.many(engine.broker(), graph_writer::explainability(), writer);
             stages.push(stage);
         }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use agentfleet_broker::Delivery;
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_graph::{Answer, Batch, QueryOptions};
-use agentfleet_runtime::{Adoption, BatchHandler, Committed, Disposition, StepCommit};
+use agentfleet_runtime::{Adoption, BatchHandler, Committed, Disposition, StepCommit, erased};
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
@@ -38,8 +38,19 @@ impl BatchHandler for FanIn {
         let mut dispositions: Vec<Option<Disposition>> = vec![None; deliveries.len()];
         let mut batches = Vec::new();
         let mut places: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+        let erased = match erased(&*self.parts.documents, deliveries).await {
+            Ok(erased) => erased,
+            Err(error) => {
+                let error = Error::from(error);
+                tracing::warn!(%error, "completions are put off");
+                return vec![error.disposition(); deliveries.len()];
+            }
+        };
         for (at, delivery) in deliveries.iter().enumerate() {
             match read(delivery) {
+                Ok((batch, _)) if erased.contains(&batch.root) => {
+                    dispositions[at] = Some(Disposition::Ack);
+                }
                 Ok((batch, place)) => {
                     batches.push(batch);
                     places.entry(place).or_default().push(at);

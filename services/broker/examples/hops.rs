@@ -11,7 +11,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use agentfleet_broker::{
-    Broker, Delivery, Durability, EmbeddedBroker, Options, Outgoing, Properties, Subscription,
+    Broker, Delivery, Durability, EmbeddedBroker, Options, Outgoing, Parcel, Properties,
+    Subscription,
 };
 use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_schema::topics::{
@@ -68,11 +69,20 @@ async fn hop(
         message(&AGENT_RESPONSE, session, step, 300),
         message(&EXPLAINABILITY, session, step, 1500),
     ];
+    let parcels = outgoing.map(|message| Parcel::of(message).unwrap());
     let committed = database.write(storage::Durability::Durable, move |unit| {
         let key = format!("sessions/3c2e6b9a-5d0f-5b7e-9a61-{session:012}/steps/{step}/");
-        documents.create_in(unit, &format!("{key}outcome"), &[b'r'; 2000])?;
-        documents.create_in(unit, &format!("{key}published"), b"{}")?;
-        broker.publish_in(unit, &outgoing)?;
+        documents.create_in(
+            unit,
+            &format!("{key}outcome"),
+            &storage::Packed::of(&[b'r'; 2000][..]),
+        )?;
+        documents.create_in(
+            unit,
+            &format!("{key}published"),
+            &storage::Packed::of(b"{}"),
+        )?;
+        broker.publish_in(unit, &parcels)?;
         broker.ack_in(unit, &delivery)
     });
     committed.await.unwrap();

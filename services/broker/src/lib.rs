@@ -24,7 +24,7 @@ pub mod contract;
 mod embedded;
 mod error;
 
-pub use embedded::{EmbeddedBroker, Options, RetainedStats, SubscriptionStats};
+pub use embedded::{EmbeddedBroker, Options, Parcel, RetainedStats, SubscriptionStats};
 pub use error::Error;
 
 /// Message properties: small strings that travel beside the payload.

@@ -6,7 +6,7 @@ mod support;
 
 use agentfleet_broker::contract::Fixture;
 use agentfleet_broker::{
-    Broker, Consumer, Delivery, Durability, EmbeddedBroker, Error, Options, Outgoing,
+    Broker, Consumer, Delivery, Durability, EmbeddedBroker, Error, Options, Outgoing, Parcel,
     SubscriptionStats,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, DEAD_LETTER, Topic, property};
@@ -18,6 +18,10 @@ use support::{Embedded, START, embedded, open};
 
 const LEASE: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_hours(24);
+
+fn parcel(topic: &Topic, text: &str) -> Parcel {
+    Parcel::of(message(topic, text)).unwrap()
+}
 
 fn message(topic: &Topic, body: &str) -> Outgoing {
     Outgoing {
@@ -103,7 +107,7 @@ async fn a_unit_commits_what_it_published_and_acknowledged_or_nothing_of_it() {
             .write(storage::Durability::Durable, move |unit| {
                 inside.publish_in(
                     unit,
-                    &[message(&AGENT_REQUEST, "step 1"), message(&new_topic, "x")],
+                    &[parcel(&AGENT_REQUEST, "step 1"), parcel(&new_topic, "x")],
                 )?;
                 inside.ack_in(unit, &delivery)?;
                 assert!(!inside.holds_in(unit, &delivery)?);
@@ -144,7 +148,7 @@ async fn the_next_step_is_handed_out_in_the_transaction_that_published_it() {
         let hop = broker
             .database()
             .write(storage::Durability::Durable, move |unit| {
-                inside.publish_in(unit, &[message(&AGENT_REQUEST, &format!("step {step}"))])?;
+                inside.publish_in(unit, &[parcel(&AGENT_REQUEST, &format!("step {step}"))])?;
                 inside.ack_in(unit, &held)?;
                 Ok(unit.transaction())
             });
@@ -325,7 +329,7 @@ async fn a_failed_operation_leaves_no_topic_behind_that_others_would_publish_to(
         let fails = broker
             .database()
             .write(storage::Durability::Process, move |unit| {
-                inside.publish_in(unit, &[message(&wanted, "a"), message(&wanted, "b")])?;
+                inside.publish_in(unit, &[parcel(&wanted, "a"), parcel(&wanted, "b")])?;
                 Err::<(), _>(storage::Error::Closed)
             });
         let (failed, consumer, other) = tokio::join!(
@@ -509,8 +513,12 @@ async fn what_the_disk_has_no_room_for_is_refused_as_worth_another_try() {
             })
     };
     limit(1).await.unwrap();
+    // Nothing that packing makes small.
+    let large: String = (0..20_000u32)
+        .map(|n| n.wrapping_mul(2_654_435_761).to_string())
+        .collect();
     let error = broker
-        .publish(vec![message(&AGENT_REQUEST, &"x".repeat(100_000))])
+        .publish(vec![message(&AGENT_REQUEST, &large)])
         .await
         .unwrap_err();
     assert!(error.retry().is_some(), "{error}");

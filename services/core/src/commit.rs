@@ -104,6 +104,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
         | Outcome::Cancelled(_)
         | Outcome::Fail { .. } => request.control.tokens_spent + below,
     };
+    let started_at = commit.started_at.max(request.control.after);
     let mut record = StepRecord {
         session: request.session_id.clone(),
         step: request.step,
@@ -116,8 +117,8 @@ pub fn assemble(commit: &Commit) -> Assembled {
         nonce: commit.nonce.clone(),
         attempt: commit.attempt,
         config_version: commit.config_version,
-        started_at: commit.started_at,
-        committed_at: commit.now,
+        started_at,
+        committed_at: commit.now.max(started_at),
         outcome: kind,
         routed: finish.routed.clone().or_else(|| {
             let first = request.step == 0;
@@ -242,7 +243,9 @@ impl Publisher<'_> {
                 let mut first = None;
                 for (_, child) in &fan_out.children {
                     first.get_or_insert_with(|| child.limits.clone());
-                    self.request(child);
+                    let mut child = child.clone();
+                    child.control.after = self.record.committed_at;
+                    self.request(&child);
                 }
                 let mut synthesis = self.next(fan_out.synthesis.clone(), identity, &told.last);
                 synthesis.control.tokens_spent = self.record.tokens_total;
@@ -271,6 +274,7 @@ impl Publisher<'_> {
         next.control.previous = Some(identity.clone());
         next.control.config_version = Some(record.config_version);
         next.control.tokens_spent = record.tokens_total;
+        next.control.after = record.committed_at;
         last.clone_into(&mut next.control.derives_from);
         if next.control.started_at == 0 {
             next.control.started_at = record.started_at;

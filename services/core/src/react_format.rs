@@ -211,6 +211,11 @@ impl Splitter {
         }
     }
 
+    /// Whether no marker has come so far.
+    pub fn is_unmarked(&self) -> bool {
+        self.section == Section::Loose && !self.has_action && !self.has_answer
+    }
+
     /// Ends the reply: what was held back of its last line and belongs to a part after all.
     pub fn flush(&mut self) -> Vec<(Part, String)> {
         let mut out = Vec::new();

@@ -4,10 +4,10 @@
 use crate::error::Error;
 use crate::{Created, Documents};
 use agentfleet_schema::Millis;
-use agentfleet_storage::{self as storage, Database, Durability, Unit};
+use agentfleet_storage::{self as storage, Database, Durability, Packed, Unit};
 use async_trait::async_trait;
+use rusqlite::Connection;
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension};
 use std::sync::Arc;
 
 const PART: &str = "documents";
@@ -37,7 +37,7 @@ impl EmbeddedDocuments {
         &self,
         unit: &mut Unit<'_>,
         key: &str,
-        body: &[u8],
+        body: &Packed,
     ) -> Result<Created, storage::Error> {
         if key.is_empty() {
             return Err(Error::EmptyKey.into());
@@ -48,7 +48,7 @@ impl EmbeddedDocuments {
                 "INSERT INTO objects(key, created_at, body) VALUES (?1, ?2, ?3)
                  ON CONFLICT(key) DO NOTHING",
             )?
-            .execute((key, unit.now(), body))?;
+            .execute((key, unit.now(), body.as_bytes()))?;
         Ok(if new == 1 {
             Created::New
         } else {
@@ -113,7 +113,7 @@ impl EmbeddedDocuments {
         Ok(keys.await?)
     }
 
-    /// The bytes of all bodies below a prefix (empty: of all).
+    /// The bytes that all bodies below a prefix take (empty: of all).
     pub async fn total_size(&self, prefix: &str) -> Result<u64, Error> {
         let range = Range::below(prefix);
         let size = self.database.read(move |connection| {
@@ -133,6 +133,7 @@ impl Documents for EmbeddedDocuments {
     async fn create(&self, key: &str, body: Vec<u8>) -> Result<Created, Error> {
         let documents = self.clone();
         let key = key.to_owned();
+        let body = Packed::of(&body);
         let created = self.database.write(Durability::Durable, move |unit| {
             documents.create_in(unit, &key, &body)
         });
@@ -184,8 +185,12 @@ impl Documents for EmbeddedDocuments {
 
 fn body(connection: &Connection, key: &str) -> Result<Option<Arc<[u8]>>, storage::Error> {
     let mut statement = connection.prepare_cached("SELECT body FROM objects WHERE key = ?1")?;
-    let body = statement.query_row([key], |row| Ok(Arc::from(row.get_ref(0)?.as_blob()?)));
-    Ok(body.optional()?)
+    let mut rows = statement.query([key])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let stored = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+    storage::unpack(stored).map(Some)
 }
 
 /// The keys that start with a prefix: from `from`, inclusive, to `to`, exclusive. Keys compare as

@@ -2,8 +2,9 @@
 //! dead-letter topic and never holds up the rest.
 
 use agentfleet_broker::{Delivery, Subscription};
+use agentfleet_documents::Documents;
 use agentfleet_graph::{Batch, Graph};
-use agentfleet_runtime::{BatchHandler, Disposition};
+use agentfleet_runtime::{BatchHandler, Disposition, erased};
 use agentfleet_schema::Triples;
 use agentfleet_schema::topics::{self, subscription};
 use async_trait::async_trait;
@@ -28,6 +29,7 @@ pub fn explainability() -> Subscription {
 #[derive(Clone)]
 pub struct GraphWriter {
     graph: Arc<dyn Graph>,
+    documents: Arc<dyn Documents>,
 }
 
 impl std::fmt::Debug for GraphWriter {
@@ -37,8 +39,8 @@ impl std::fmt::Debug for GraphWriter {
 }
 
 impl GraphWriter {
-    pub fn new(graph: Arc<dyn Graph>) -> Self {
-        Self { graph }
+    pub fn new(graph: Arc<dyn Graph>, documents: Arc<dyn Documents>) -> Self {
+        Self { graph, documents }
     }
 
     /// Writes messages one at a time, to find those that are refused for what they hold.
@@ -71,6 +73,14 @@ fn refused(error: &agentfleet_graph::Error) -> Disposition {
 #[async_trait]
 impl BatchHandler for GraphWriter {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Disposition> {
+        let erased = match erased(&*self.documents, deliveries).await {
+            Ok(erased) => erased,
+            Err(error) => {
+                tracing::warn!(%error, "provenance is put off");
+                let again = Disposition::RetryAfter(Duration::from_secs(1));
+                return vec![again; deliveries.len()];
+            }
+        };
         let mut unreadable = Vec::new();
         let batches: Vec<Option<Batch>> = deliveries
             .iter()
@@ -78,7 +88,11 @@ impl BatchHandler for GraphWriter {
             .map(
                 |(at, delivery)| match serde_json::from_slice::<Triples>(&delivery.payload) {
                     Ok(message) if message.triples.is_empty() => None,
-                    Ok(message) => Some(Batch::of_message(message, &delivery.properties)),
+                    Ok(message) => {
+                        let batch = Batch::of_message(message, &delivery.properties);
+                        // What was erased stays erased.
+                        (!erased.contains(&batch.root)).then_some(batch)
+                    }
                     Err(error) => {
                         unreadable.push((at, format!("the message is no `Triples`: {error}")));
                         None

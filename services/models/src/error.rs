@@ -60,6 +60,15 @@ pub enum Error {
         example: String,
         hint: &'static str,
     },
+    #[error(
+        "`{url}` does not tell which models it has ({detail}): name the one to use (`{example}`), or \
+         correct the address"
+    )]
+    NoListing {
+        url: String,
+        detail: String,
+        example: String,
+    },
     #[error("`{url}` does not answer: {detail}; start the server there, or correct the address")]
     Unreachable { url: String, detail: String },
     #[error("the HTTP client cannot be built: {detail}")]
@@ -203,6 +212,7 @@ impl Error {
             | Self::MissingKey { .. }
             | Self::BadBaseUrl { .. }
             | Self::NoModelThere { .. }
+            | Self::NoListing { .. }
             | Self::Unreachable { .. }
             | Self::HttpClient { .. }
             | Self::Unauthorized { .. }

@@ -13,10 +13,12 @@ use agentfleet_schema::Operation;
 use async_trait::async_trait;
 use serde_json::json;
 
+mod asking;
 mod candidates;
 mod decompose;
 mod dimensions;
 mod extract;
+mod facts;
 mod goal;
 mod inputs;
 mod observation;

@@ -82,6 +82,7 @@ impl Driver<'_> {
                 properties: self.properties,
                 nonce: self.nonce,
                 kind: ask.stream,
+                unmarked_is_answer: !ask.tools.is_empty(),
             };
             stream
                 .run(&mut self.streamed, |sink| async move {

@@ -107,7 +107,7 @@ impl Orchestrator {
         if let Some(record) = &found.outcome {
             return self.adopt(&request, record, delivery).await;
         }
-        let now = self.parts.host.now();
+        let now = self.parts.host.now().max(request.control.after);
         let snapshot = match request.control.config_version {
             Some(version) => self.parts.config.snapshot_at(version).await?,
             None => self.parts.config.snapshot().await?,

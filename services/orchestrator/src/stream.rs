@@ -16,6 +16,10 @@ use std::future::Future;
 use std::sync::Mutex;
 use tokio::sync::mpsc;
 
+/// What a model says before it calls a tool is shorter than this, in bytes. More than this without
+/// a marker is taken for the answer, and shown as it comes.
+const PREFACE: usize = 240;
+
 /// Streams one model reply.
 pub(crate) struct Stream<'a> {
     pub broker: &'a dyn Broker,
@@ -23,6 +27,8 @@ pub(crate) struct Stream<'a> {
     pub properties: &'a BTreeMap<String, String>,
     pub nonce: &'a str,
     pub kind: StreamAs,
+    /// Text without markers is the answer: the model has other means to call a tool.
+    pub unmarked_is_answer: bool,
 }
 
 /// Receives the model's text on its own task and hands it on without waiting.
@@ -57,6 +63,7 @@ impl Stream<'_> {
         tokio::pin!(chat);
         let mut splitter = Splitter::default();
         let mut whole = Gathered::default();
+        let (mut unmarked, mut is_answer) = (String::new(), false);
         loop {
             let first = tokio::select! {
                 biased;
@@ -69,13 +76,23 @@ impl Stream<'_> {
             }
             let parts = match self.kind {
                 StreamAs::Nothing => continue,
-                StreamAs::React => splitter.push(&text),
-                StreamAs::Answer => {
-                    let text = whole.push(&text);
-                    if text.is_empty() {
-                        continue;
+                StreamAs::React => {
+                    let parts = splitter.push(&text);
+                    if self.unmarked_is_answer && splitter.is_unmarked() {
+                        unmarked.push_str(&text);
+                        is_answer |= unmarked.len() > PREFACE;
+                        if is_answer {
+                            let text = whole.push(&std::mem::take(&mut unmarked));
+                            vec![(Part::Answer, text)]
+                        } else {
+                            continue;
+                        }
+                    } else {
+                        parts
                     }
-                    vec![(Part::Answer, text)]
+                }
+                StreamAs::Answer => {
+                    vec![(Part::Answer, whole.push(&text))]
                 }
             };
             let chunks = self.chunks(parts, streamed);
@@ -106,6 +123,7 @@ impl Stream<'_> {
         }
         chunks
             .into_iter()
+            .filter(|(_, text)| !text.is_empty())
             .map(|(part, text)| {
                 let (kind, name, so_far, count) = match part {
                     Part::Thought => (

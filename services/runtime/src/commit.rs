@@ -10,12 +10,12 @@
 //! attempt wrote is never taken for what was committed.
 
 use crate::Error;
-use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing};
+use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing, Parcel};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{Publication, StepRecord};
 use agentfleet_schema::topics::Topic;
-use agentfleet_storage::Database;
+use agentfleet_storage::{Database, Packed};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -118,20 +118,27 @@ impl Committer for EmbeddedCommitter {
     ) -> Result<Committed, Error> {
         let (broker, documents) = (self.broker.clone(), self.documents.clone());
         let delivery = delivery.cloned();
+        // Before the unit begins: all units share one thread.
+        let (key, record) = commit.record;
+        let record = Packed::of(&record);
+        let objects: Vec<(String, Packed)> = commit
+            .objects
+            .into_iter()
+            .map(|(key, body)| (key, Packed::of(&body)))
+            .collect();
+        let parcels = parcels(commit.publications)?;
+        let marker = commit.marker;
         let committed = self
             .database
             .write(agentfleet_storage::Durability::Durable, move |unit| {
-                let (key, record) = &commit.record;
-                if documents.create_in(unit, key, record)? == Created::Exists {
+                if documents.create_in(unit, &key, &record)? == Created::Exists {
                     return Ok(Committed::Lost);
                 }
-                for (key, body) in &commit.objects {
+                for (key, body) in &objects {
                     documents.create_in(unit, key, body)?;
                 }
-                documents.create_in(unit, &commit.marker, b"")?;
-                let messages: Vec<Outgoing> =
-                    commit.publications.into_iter().map(outgoing).collect();
-                broker.publish_in(unit, &messages)?;
+                documents.create_in(unit, &marker, &Packed::of(b""))?;
+                broker.publish_in(unit, &parcels)?;
                 if let Some(delivery) = &delivery {
                     broker.ack_in(unit, delivery)?;
                 }
@@ -149,11 +156,11 @@ impl Committer for EmbeddedCommitter {
         } = adoption;
         let (broker, documents) = (self.broker.clone(), self.documents.clone());
         let delivery = delivery.cloned();
+        let parcels = parcels(publications)?;
         self.database
             .write(agentfleet_storage::Durability::Durable, move |unit| {
-                if documents.create_in(unit, &marker, b"")? == Created::New {
-                    let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
-                    broker.publish_in(unit, &messages)?;
+                if documents.create_in(unit, &marker, &Packed::of(b""))? == Created::New {
+                    broker.publish_in(unit, &parcels)?;
                 }
                 if let Some(delivery) = &delivery {
                     broker.ack_in(unit, delivery)?;
@@ -163,6 +170,13 @@ impl Committer for EmbeddedCommitter {
             .await?;
         Ok(())
     }
+}
+
+fn parcels(publications: Vec<Publication>) -> Result<Vec<Parcel>, Error> {
+    let parcels = publications
+        .into_iter()
+        .map(|publication| Parcel::of(outgoing(publication)));
+    Ok(parcels.collect::<Result<_, _>>()?)
 }
 
 /// A sequence over any broker and any documents store.

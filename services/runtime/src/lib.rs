@@ -8,12 +8,14 @@ pub mod client;
 mod commit;
 mod consume;
 pub mod effects;
+mod erased;
 mod host;
 
 pub use commit::{
     Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
 };
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
+pub use erased::erased;
 pub use host::{CLOCK_SKEW, Host, SystemHost};
 
 /// What can go wrong below a worker. All of it is infrastructure: worth another try.

@@ -37,6 +37,8 @@ pub enum Error {
     InUse(PathBuf),
     #[error("`{0}` is not empty: choose a new data directory, or move this one away")]
     NotEmpty(PathBuf),
+    #[error("a stored body is damaged: it cannot be unpacked")]
+    Unpackable,
     #[error("the database is closed")]
     Closed,
     #[error("an operation on the database panicked; its changes were rolled back")]
@@ -82,6 +84,7 @@ impl Error {
             | Self::Exists(_)
             | Self::InUse(_)
             | Self::NotEmpty(_)
+            | Self::Unpackable
             | Self::Closed
             | Self::Panicked
             | Self::Sqlite(_)

@@ -18,6 +18,7 @@ mod error;
 mod hook;
 mod instances;
 mod migrate;
+mod pack;
 mod peers;
 mod queue;
 mod readers;
@@ -29,6 +30,7 @@ pub use clock::{Clock, ManualClock, Moved, SystemClock};
 pub use error::Error;
 pub use hook::{CommitHook, Nudge};
 pub use instances::Instances;
+pub use pack::{Packed, unpack};
 pub use queue::Poker;
 pub use unit::{Durability, Unit};
 

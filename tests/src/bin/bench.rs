@@ -19,6 +19,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The binary's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Answers at once. A question `steps=N` takes N iterations; `children=N` fans out to N subagents of
@@ -118,8 +122,6 @@ async fn engine(dir: &Path) -> Result<(Engine, Settings)> {
         data: Some(dir.display().to_string()),
         model: Some("offline".into()),
         concurrency: Some("64".into()),
-        max_subagents: Some("1000".into()),
-        max_iterations: Some("100000".into()),
         ..Flags::default()
     };
     let settings = Settings::load(&flags)?;
@@ -131,8 +133,8 @@ async fn engine(dir: &Path) -> Result<(Engine, Settings)> {
         key: key.into(),
         value,
     };
-    let wide = json!({"name": "supervisor", "description": "d"});
-    let long = json!({"name": "react", "description": "d"});
+    let wide = json!({"name": "supervisor", "description": "d", "max_subagents": 1000});
+    let long = json!({"name": "react", "description": "d", "max_iterations": 100_000});
     agentfleet_config::ConfigStore::put(
         &store.config,
         vec![

@@ -5,7 +5,9 @@ use crate::embedded::dispatcher::Waiter;
 use crate::embedded::store::Terms;
 use crate::error::Error;
 use crate::{Consumer, Delivery};
+use agentfleet_storage as storage;
 use async_trait::async_trait;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// The most messages of one batch: they are claimed and decoded while other work waits.
@@ -34,7 +36,16 @@ impl Consumer for EmbeddedConsumer {
         };
         self.broker.state.wait(waiter);
         // Nothing may be awaited after this: what arrived is returned, or dropped and so handed back.
-        Ok(answer.await.map_err(|_| Error::Closed)??.take())
+        let mut claimed = answer.await.map_err(|_| Error::Closed)??.take();
+        for delivery in &mut claimed {
+            // One that is damaged is delivered empty: whoever works it finds it unreadable, and a
+            // message that nobody can read has an end like any other.
+            delivery.payload = storage::unpack(&delivery.payload).unwrap_or_else(|error| {
+                tracing::error!(message = %delivery.message_id, %error, "a message is damaged");
+                Arc::from([])
+            });
+        }
+        Ok(claimed)
     }
 }
 

@@ -33,6 +33,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+pub use store::Parcel;
 use store::Terms;
 use topology::Topology;
 
@@ -203,9 +204,9 @@ impl EmbeddedBroker {
     pub fn publish_in(
         &self,
         unit: &mut Unit<'_>,
-        messages: &[Outgoing],
+        parcels: &[Parcel],
     ) -> Result<(), storage::Error> {
-        store::publish(&self.state, unit, messages)
+        store::publish(&self.state, unit, parcels)
     }
 
     /// Acknowledges as part of the caller's unit.
@@ -238,17 +239,19 @@ impl EmbeddedBroker {
 #[async_trait]
 impl Broker for EmbeddedBroker {
     async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error> {
-        // Refused before it takes anybody's time.
-        messages.iter().try_for_each(store::check_size)?;
         let durable = |message: &Outgoing| message.durability == Durability::Durable;
         let durability = if messages.iter().any(durable) {
             storage::Durability::Durable
         } else {
             storage::Durability::Process
         };
+        let parcels: Vec<Parcel> = messages
+            .into_iter()
+            .map(Parcel::of)
+            .collect::<Result<_, _>>()?;
         let state = Arc::clone(&self.state);
         let published = self.database.write(durability, move |unit| {
-            store::publish(&state, unit, &messages)
+            store::publish(&state, unit, &parcels)
         });
         Ok(published.await?)
     }
@@ -385,11 +388,7 @@ fn retained(
         found.push(Retained {
             position,
             properties: store::decode(&position.to_string(), properties)?,
-            payload: row
-                .get_ref(2)?
-                .as_blob()
-                .map_err(rusqlite::Error::from)?
-                .into(),
+            payload: storage::unpack(row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?)?,
         });
     }
     Ok(found)

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::{Delivery, MAX_PAYLOAD, Outgoing, Properties, Receipt};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{DEAD_LETTER, Topic, property};
-use agentfleet_storage::{self as storage, Unit};
+use agentfleet_storage::{self as storage, Packed, Unit};
 use rusqlite::{OptionalExtension, Row};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,35 +24,44 @@ pub(super) struct Terms {
 pub(super) fn publish(
     state: &Arc<State>,
     unit: &mut Unit<'_>,
-    messages: &[Outgoing],
+    parcels: &[Parcel],
 ) -> Result<(), storage::Error> {
-    for message in messages {
-        check_size(message)?;
-    }
-    for message in messages {
-        let ready_at = message.deliver_at.unwrap_or(0).max(unit.now());
-        insert(
-            state,
-            unit,
-            &message.topic,
-            &message.payload,
-            &message.properties,
-            ready_at,
-        )?;
+    for parcel in parcels {
+        let ready_at = parcel.deliver_at.unwrap_or(0).max(unit.now());
+        insert(state, unit, parcel, ready_at)?;
     }
     Ok(())
 }
 
-pub(super) fn check_size(message: &Outgoing) -> Result<(), Error> {
-    let size = message.payload.len();
-    if size > MAX_PAYLOAD {
-        return Err(Error::TooLarge {
-            topic: message.topic.clone(),
-            size,
-            limit: MAX_PAYLOAD,
-        });
+/// A message ready to be stored: everything that takes time is done before the unit begins.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    topic: Topic,
+    payload: Packed,
+    properties: Properties,
+    encoded: String,
+    deliver_at: Option<Millis>,
+}
+
+impl Parcel {
+    /// Refuses what is too large.
+    pub fn of(message: Outgoing) -> Result<Self, Error> {
+        let size = message.payload.len();
+        if size > MAX_PAYLOAD {
+            return Err(Error::TooLarge {
+                topic: message.topic,
+                size,
+                limit: MAX_PAYLOAD,
+            });
+        }
+        Ok(Self {
+            topic: message.topic,
+            payload: Packed::of(&message.payload),
+            encoded: encode(&message.properties),
+            properties: message.properties,
+            deliver_at: message.deliver_at,
+        })
     }
-    Ok(())
 }
 
 /// Stores one message and what delivers it. With nobody to deliver it to and nothing that retains
@@ -60,11 +69,10 @@ pub(super) fn check_size(message: &Outgoing) -> Result<(), Error> {
 fn insert(
     state: &Arc<State>,
     unit: &mut Unit<'_>,
-    topic: &Topic,
-    payload: &[u8],
-    properties: &Properties,
+    parcel: &Parcel,
     ready_at: Millis,
 ) -> Result<(), storage::Error> {
+    let (topic, properties) = (&parcel.topic, &parcel.properties);
     let mut topology = state.topology();
     let entry = topology.topic(unit, topic)?;
     let key = state
@@ -83,7 +91,8 @@ fn insert(
             "INSERT INTO messages(topic, key, published_at, properties, payload)
              VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
-        statement.insert((entry.id, key, unit.now(), encode(properties), payload))?
+        let payload = parcel.payload.as_bytes();
+        statement.insert((entry.id, key, unit.now(), &parcel.encoded, payload))?
     };
     let mut statement = unit.tx().prepare_cached(
         "INSERT INTO deliveries(id, subscription, ready_at, count, owner) VALUES (?1, ?2, ?3, 0, 0)",
@@ -307,14 +316,21 @@ fn bury(
         .entry(property::ORIGIN_MESSAGE.to_owned())
         .or_insert_with(|| delivery.message_id.clone());
     let now = unit.now();
-    insert(
-        state,
-        unit,
-        &DEAD_LETTER,
-        &delivery.payload,
-        &properties,
-        now,
-    )?;
+    let message = delivery.receipt.delivery >> 16;
+    let stored = unit
+        .tx()
+        .prepare_cached("SELECT payload FROM messages WHERE id = ?1")?
+        .query_row([message], |row| {
+            Ok(Packed::stored(row.get_ref(0)?.as_blob()?))
+        })?;
+    let parcel = Parcel {
+        topic: DEAD_LETTER,
+        payload: stored,
+        encoded: encode(&properties),
+        properties,
+        deliver_at: None,
+    };
+    insert(state, unit, &parcel, now)?;
     unit.tx()
         .prepare_cached("DELETE FROM deliveries WHERE id = ?1")?
         .execute([delivery.receipt.delivery])?;

@@ -152,7 +152,8 @@ impl React {
             // A model with native tools that calls none has answered, markers or not.
             Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
                 self.thought.clear();
-                self.answer(loose, Termination::FinalAnswer, false)
+                // As it stands: what looks like the format may be part of it, such as a code fence.
+                self.answer(reply.text.trim().to_owned(), Termination::FinalAnswer, true)
             }
             Format::Malformed { reason, loose } => self.unreadable(&reason, loose),
         }

@@ -5,9 +5,11 @@
 //! title, opening or headings touch it is about it: its sentences count more, and the opening
 //! sentences of its other sections may be chosen too. Elsewhere the word may stand in passing.
 
-use super::goal::{Goal, Plain, Role, stems};
+use super::facts::{fact_weight, relation_of};
+use super::goal::{Goal, Plain, Role};
 use super::observation::{Form, Origin, Passage};
-use super::sentences::{Sentence, split};
+use super::sentences::{Kind, Sentence, split};
+use super::terms::{Term, stems};
 
 /// How much a word in the title or heading counts, against one in the sentence.
 const IN_CONTEXT: f64 = 0.5;
@@ -15,8 +17,16 @@ const IN_CONTEXT: f64 = 0.5;
 const WORTH_QUOTING: f64 = 0.4;
 /// Share of common stems from which two sentences say the same.
 const SAME: f64 = 0.8;
-/// A bare statement of a graph tells less than a sentence with the same words.
-const FACT: f64 = 0.7;
+/// Code shows how, and says little.
+const CODE: f64 = 0.8;
+/// What says what a thing is, where that was asked.
+const DEFINES: f64 = 2.0;
+/// What has less than this share of the goal's words, by weight, is about something else.
+const LEAST_SHARE: f64 = 0.3;
+/// Statements of one relation are told together, up to so many.
+const MOST_ALIKE: usize = 12;
+/// How near the best of them another one must be.
+const ALIKE: f64 = 0.75;
 /// A sentence with figures, against one without.
 const FIGURES: f64 = 1.15;
 const MOST_QUOTES: usize = 6;
@@ -38,14 +48,21 @@ pub(super) struct Candidate<'a> {
     pub origin: &'a Origin,
     pub form: Form,
     pub sentence: &'a Sentence,
+    /// What a statement is about.
+    pub about: &'a str,
     own: Vec<String>,
     context: Vec<String>,
+    /// Its parts: the headings, and what the document is called.
+    above: Vec<String>,
+    title: Vec<String>,
     pub score: f64,
     pub on_topic: bool,
+    /// It says what the thing is that was asked for.
+    pub defines: bool,
     /// The first sentence under its heading.
     opens_section: bool,
-    /// Its touching the head says what the whole document is about: it stands in the opening, in
-    /// the title or in a heading.
+    /// Its touching the head says what the whole document is about: it stands in the opening, or in
+    /// the title. A heading speaks for its own section only.
     tells_topic: bool,
     /// Its document is about the head; always, where the goal has none.
     pub about_head: bool,
@@ -60,16 +77,25 @@ pub(super) fn gather<'a>(passages: &'a [Passage], cut: &'a [Vec<Sentence>]) -> V
         let mut above = None;
         for (position, sentence) in sentences.iter().enumerate() {
             let heading = sentence.heading.as_str();
+            let mut own = stems(&sentence.text);
+            if passage.form == Form::Fact {
+                own.extend(super::facts::relation_stems(&sentence.text));
+            }
+            let title = &passage.origin.title;
             out.push(Candidate {
                 passage: at,
                 position,
                 origin: &passage.origin,
                 form: passage.form,
-                own: stems(&sentence.text),
-                context: stems(&format!("{}\n{heading}", passage.origin.title)),
+                about: &passage.about,
+                own,
+                context: stems(&format!("{title}\n{heading}\n{}", passage.origin.path())),
+                above: stems(heading),
+                title: stems(&format!("{title}\n{}", passage.origin.path())),
                 sentence,
                 score: 0.0,
                 on_topic: false,
+                defines: false,
                 opens_section: !heading.is_empty() && above != Some(heading),
                 tells_topic: false,
                 about_head: false,
@@ -88,6 +114,7 @@ pub(super) fn sentences_of(passage: &Passage) -> Vec<Sentence> {
         Form::Fact => {
             vec![Sentence {
                 text: passage.text.clone(),
+                kind: Kind::Prose,
                 heading: String::new(),
                 paragraph: 0,
             }]
@@ -106,36 +133,56 @@ pub(super) fn sentences_of(passage: &Passage) -> Vec<Sentence> {
 /// Weighs every candidate against the goal.
 pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
     let total = candidates.len() as f64;
-    let weights: Vec<(&str, Role, f64)> = goal
+    let weights: Vec<(&Term, Role, f64)> = goal
         .terms
         .iter()
         .map(|t| {
-            let having = |c: &&Candidate<'_>| c.has(&t.term.stem);
+            let having = |c: &&Candidate<'_>| c.has(&t.term);
             let count = candidates.iter().filter(having).count().max(1) as f64;
             let rarity = (1.0 + total / count).ln() / (1.0 + total).ln().max(f64::MIN_POSITIVE);
-            (t.term.stem.as_str(), t.role, t.role.weight() * rarity)
+            (&t.term, t.role, t.role.weight() * rarity)
         })
         .collect();
     let only_names = goal.terms.iter().all(|t| t.role == Role::Name);
+    let beside_head = goal.terms.iter().filter(|t| t.role != Role::Head);
+    let all: f64 = beside_head.map(|t| t.role.weight()).sum();
     for candidate in candidates.iter_mut() {
         let mut telling = false;
+        // A name in the sentence, below a title that has a word of the question.
+        let (mut names_it, mut told_above) = (false, false);
         let mut head = false;
-        let mut head_above = false;
-        for (stem, role, weight) in &weights {
-            let own = candidate.own.iter().any(|s| s == stem);
-            if !own && !candidate.context.iter().any(|s| s == stem) {
+        let mut head_in_title = false;
+        let mut share = 0.0;
+        for (term, role, weight) in &weights {
+            let own = term.is_in(&candidate.own);
+            let above = term.is_in(&candidate.context);
+            if !own && !above {
                 continue;
             }
             candidate.score += if own { *weight } else { weight * IN_CONTEXT };
-            telling |= *role != Role::Name || only_names;
+            share += if *role == Role::Head {
+                1.0
+            } else {
+                role.weight() / all
+            };
+            // A word of the title tells of each sentence below it as little as a name does.
+            let near = own || term.is_in(&candidate.above);
+            telling |= near && *role != Role::Name || *role == Role::Head || only_names;
+            names_it |= own;
+            told_above |= above && *role != Role::Name;
             head |= *role == Role::Head;
-            head_above |= *role == Role::Head && candidate.context.iter().any(|s| s == stem);
+            head_in_title |= *role == Role::Head && term.is_in(&candidate.title);
         }
         candidate.on_topic = head || !goal.has_head();
-        candidate.tells_topic = head_above || head && candidate.sentence.heading.is_empty();
+        candidate.tells_topic = head_in_title || head && candidate.sentence.heading.is_empty();
         // A name alone says that the sentence is about the right thing, not that it answers.
-        if !telling {
+        telling |= names_it && told_above;
+        if !telling || !head && share < LEAST_SHARE {
             candidate.score = 0.0;
+        }
+        candidate.defines = goal.asks_what && candidate.score > 0.0 && defines(candidate, goal);
+        if candidate.defines {
+            candidate.score *= DEFINES;
         }
         if !goal.is_named_in(&Plain::of(&[
             &candidate.sentence.text,
@@ -146,7 +193,10 @@ pub(super) fn weigh(goal: &Goal, candidates: &mut [Candidate<'_>]) {
             candidate.score *= 0.7;
         }
         if candidate.form == Form::Fact {
-            candidate.score *= FACT;
+            candidate.score *= fact_weight(goal, &candidate.sentence.text, candidate.defines);
+        }
+        if candidate.sentence.kind == Kind::Code {
+            candidate.score *= CODE;
         }
         // Figures can be checked; a sentence that has some says more.
         if candidate.sentence.text.chars().any(|c| c.is_ascii_digit()) {
@@ -172,15 +222,15 @@ fn mark_documents(goal: &Goal, candidates: &mut [Candidate<'_>]) {
         .filter(|c| c.tells_topic)
         .map(|c| c.origin.key().to_owned())
         .collect();
-    let body: Vec<&str> = goal
+    let body: Vec<&Term> = goal
         .terms
         .iter()
         .filter(|t| t.role == Role::Body)
-        .map(|t| t.term.stem.as_str())
+        .map(|t| &t.term)
         .collect();
     let touching: Vec<usize> = candidates
         .iter()
-        .filter(|c| body.iter().any(|stem| c.has(stem)))
+        .filter(|c| body.iter().any(|term| c.has(term)))
         .map(|c| c.passage)
         .collect();
     for candidate in candidates {
@@ -192,15 +242,78 @@ fn mark_documents(goal: &Goal, candidates: &mut [Candidate<'_>]) {
 
 impl Candidate<'_> {
     /// Whether it has a word, in itself or above it.
-    pub(super) fn has(&self, stem: &str) -> bool {
-        self.own.iter().any(|s| s == stem) || self.context.iter().any(|s| s == stem)
+    pub(super) fn has(&self, term: &Term) -> bool {
+        term.is_in(&self.own) || term.is_in(&self.context)
+    }
+
+    /// The relation of a statement.
+    pub(super) fn relation(&self) -> Option<&str> {
+        let is_fact = self.form == Form::Fact;
+        is_fact.then(|| relation_of(&self.sentence.text)).flatten()
     }
 
     fn repeats(&self, others: &[Self]) -> bool {
-        others
-            .iter()
-            .any(|other| says_the_same(&other.own, &self.own))
+        others.iter().any(|other| {
+            if self.form == Form::Fact {
+                // Statements differ in a name where sentences differ in more.
+                other.sentence.text == self.sentence.text
+            } else {
+                says_the_same(&other.own, &self.own)
+            }
+        })
     }
+
+    /// Whether both are statements of one document and one relation.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let relation = self.relation();
+        relation.is_some()
+            && relation == other.relation()
+            && self.origin.key() == other.origin.key()
+    }
+}
+
+/// Whether it says what something is: a statement that describes it, or a sentence that begins with
+/// the thing and goes on with "is a".
+fn defines(candidate: &Candidate<'_>, goal: &Goal) -> bool {
+    const DESCRIBING: &[&str] = &[
+        "definition",
+        "description",
+        "comment",
+        "abstract",
+        "scope note",
+    ];
+    /// How far from its beginning a sentence names what it defines, in words.
+    const BEGINNING: usize = 6;
+    let text = &candidate.sentence.text;
+    if candidate.form == Form::Fact {
+        let subject = stems(text.split(" | ").next().unwrap_or_default());
+        let relation = relation_of(text).unwrap_or_default().to_lowercase();
+        let own = goal.terms.iter().filter(|t| t.term.is_in(&subject)).count();
+        return own == goal.terms.len()
+            && subject.len() <= own
+            && DESCRIBING.iter().any(|known| relation.ends_with(known));
+    }
+    // The document named after it begins with it.
+    let is_all = |stems: &[String]| goal.terms.iter().all(|t| t.term.is_in(stems));
+    let opens = candidate.sentence.heading.is_empty()
+        && candidate.sentence.kind == Kind::Prose
+        && candidate.position == 0;
+    if opens && is_all(&candidate.title) && is_all(&candidate.own) {
+        return true;
+    }
+    let words: Vec<&str> = text.split_whitespace().take(BEGINNING + 2).collect();
+    let verb = words
+        .iter()
+        .position(|word| ["is", "are", "means", "denotes"].contains(word));
+    let Some(at) = verb.filter(|at| *at > 0 && *at <= BEGINNING) else {
+        return false;
+    };
+    let before = stems(&words[..at].join(" "));
+    let goes_on = words
+        .get(at + 1)
+        .is_some_and(|next| ["a", "an", "the", "any", "one"].contains(next));
+    let is_plain = matches!(words[at], "means" | "denotes" | "are");
+    (goes_on || is_plain) && goal.terms.iter().all(|t| t.term.is_in(&before))
 }
 
 /// The best ones, none twice, not too many from one source. Takes and gives them sorted by score.
@@ -210,15 +323,19 @@ pub(super) fn choose<'a>(candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
         .map_or(0.0, |best| best.score * WORTH_QUOTING);
     let mut chosen: Vec<Candidate<'a>> = Vec::new();
     for candidate in candidates {
-        if chosen.len() == MOST_QUOTES || candidate.score < least {
+        if quotations(&chosen).count() == MOST_QUOTES || candidate.score < least {
             break;
         }
-        let of_source = chosen
-            .iter()
+        let of_source = quotations(&chosen)
             .filter(|c| c.origin.key() == candidate.origin.key())
             .count();
-        if of_source < MOST_FROM_ONE_SOURCE && !candidate.repeats(&chosen) {
+        let is_fact = candidate.form == Form::Fact;
+        let alike = chosen.iter().filter(|c| c.is_like(candidate)).count();
+        if alike == 0 && of_source < MOST_FROM_ONE_SOURCE && !candidate.repeats(&chosen) {
             chosen.push(candidate.clone());
+            if is_fact {
+                chosen.extend(alike_to(candidate, candidates));
+            }
         }
     }
     if chosen.iter().filter(|c| c.about_head).count() >= ENOUGH_ABOUT_HEAD {
@@ -227,11 +344,36 @@ pub(super) fn choose<'a>(candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
     chosen
 }
 
+/// The further statements of the same document and relation that answer about as well.
+fn alike_to<'a>(first: &Candidate<'a>, candidates: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
+    let mut found: Vec<Candidate<'a>> = Vec::new();
+    for other in candidates {
+        let is_other = other.sentence.text != first.sentence.text && !other.repeats(&found);
+        if found.len() + 1 < MOST_ALIKE
+            && is_other
+            && other.is_like(first)
+            && other.score >= first.score * ALIKE
+        {
+            found.push(other.clone());
+        }
+    }
+    found
+}
+
+/// Chosen pieces by quotation: statements that are told together count once.
+fn quotations<'c, 'a>(chosen: &'c [Candidate<'a>]) -> impl Iterator<Item = &'c Candidate<'a>> {
+    chosen.iter().enumerate().filter_map(|(at, candidate)| {
+        let told = chosen[..at].iter().any(|before| before.is_like(candidate));
+        (!told).then_some(candidate)
+    })
+}
+
 /// Opening sentences of sections that nothing was chosen from, in documents about the head.
 pub(super) fn further<'a>(all: &[Candidate<'a>], chosen: &[Candidate<'a>]) -> Vec<Candidate<'a>> {
     let mut openings: Vec<&Candidate<'a>> = all
         .iter()
         .filter(|c| c.opens_section && c.form == Form::Text && c.about_head)
+        .filter(|c| c.sentence.kind == Kind::Prose)
         .collect();
     openings.sort_by(|a, b| b.score.total_cmp(&a.score));
     let mut both = chosen.to_vec();

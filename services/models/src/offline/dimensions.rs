@@ -268,6 +268,13 @@ fn coordinated(text: &str, tokens: &[Token], at: usize) -> Option<Row> {
             | "criteria"
     );
     let after_colon = marker == ":";
+    // "with serde and rename fields" names no fields; "the legal and ethical fields" does.
+    let led_in = is_article(&cue) || marked || compares || is_instruction(&cue);
+    let category = match category {
+        Some(Category::Sides) => true,
+        Some(Category::Things) => led_in || parts.len() > 2,
+        None => false,
+    };
     let strong = versus || category || compares || marked || after_colon;
     let names = parts
         .iter()
@@ -366,8 +373,8 @@ fn to_the_left(text: &str, tokens: &[Token], at: usize) -> Option<(Vec<Part>, Op
     Some((parts, lead))
 }
 
-/// Parts right of a coordinator, and whether a noun such as "dimensions" closes the row.
-fn to_the_right(text: &str, tokens: &[Token], at: usize) -> Option<(Vec<Part>, bool)> {
+/// Parts right of a coordinator, and the noun such as "dimensions" that closes the row.
+fn to_the_right(text: &str, tokens: &[Token], at: usize) -> Option<(Vec<Part>, Option<Category>)> {
     let mut parts = Vec::new();
     let mut from = at + 1;
     loop {
@@ -385,17 +392,21 @@ fn to_the_right(text: &str, tokens: &[Token], at: usize) -> Option<(Vec<Part>, b
         let mut own = word_ranges(&tokens[from..end]);
         let noun = own
             .iter()
-            .position(|range| is_category(&text[range.clone()]));
-        let category = matches!(noun, Some(position) if position > 0);
-        if let Some(position) = noun.filter(|position| *position > 0) {
+            .enumerate()
+            .skip(1)
+            .find_map(|(at, range)| Some((at, category_of(&text[range.clone()])?)));
+        let category = noun.map(|(_, category)| category);
+        if let Some((position, _)) = noun {
             own.truncate(position);
         }
         if own.is_empty() || own.len() > PART_WORDS {
-            return (!parts.is_empty()).then_some((parts, false));
+            return (!parts.is_empty()).then_some((parts, None));
         }
         parts.push(own[0].start..own[own.len() - 1].end);
         match tokens.get(end) {
-            Some(Token::And | Token::Versus) if !category && parts.len() < MOST => from = end + 1,
+            Some(Token::And | Token::Versus) if category.is_none() && parts.len() < MOST => {
+                from = end + 1
+            }
             _ => return Some((parts, category)),
         }
     }
@@ -502,37 +513,54 @@ fn is_article(word: &str) -> bool {
     ["the", "a", "an", "its", "their"].contains(&word.to_lowercase().as_str())
 }
 
-/// A noun that names what a row is a row of.
-fn is_category(word: &str) -> bool {
-    const CATEGORIES: &[&str] = &[
+/// What kind of noun closes a row and names what it is a row of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Category {
+    /// It can only mean sides of a matter.
+    Sides,
+    /// It may be a thing as well: fields, points, terms.
+    Things,
+}
+
+fn category_of(word: &str) -> Option<Category> {
+    const SIDES: &[&str] = &[
         "angles",
-        "areas",
         "aspects",
         "axes",
-        "categories",
         "considerations",
         "criteria",
         "dimensions",
-        "domains",
         "facets",
+        "implications",
+        "lenses",
+        "perspectives",
+        "respects",
+        "viewpoints",
+    ];
+    const THINGS: &[&str] = &[
+        "areas",
+        "categories",
+        "domains",
         "factors",
         "fields",
-        "implications",
         "issues",
-        "lenses",
         "matters",
-        "perspectives",
         "points",
         "questions",
-        "respects",
         "sides",
         "terms",
         "themes",
         "topics",
-        "viewpoints",
         "views",
     ];
-    CATEGORIES.contains(&word.to_lowercase().as_str())
+    let lower = word.to_lowercase();
+    if SIDES.contains(&lower.as_str()) {
+        Some(Category::Sides)
+    } else if THINGS.contains(&lower.as_str()) {
+        Some(Category::Things)
+    } else {
+        None
+    }
 }
 
 fn looks_like_a_name(text: &str) -> bool {
@@ -580,6 +608,10 @@ mod tests {
                 "Look at the legal and ethical aspects of drones",
                 &["legal", "ethical"],
             ),
+            (
+                "Look at the legal and ethical questions of drones",
+                &["legal", "ethical"],
+            ),
             ("Should we use Kafka or Pulsar?", &["Kafka", "Pulsar"]),
             (
                 "Rate the harbour: depth, access, tides",
@@ -616,6 +648,8 @@ mod tests {
             "Tell me about research and development at the plant",
             "He came and went.",
             "Condense the minutes, please",
+            "How do I derive a serializer with serde and rename fields?",
+            "Does the regex crate support look-around and backreferences?",
             "Why did the bridge close after it had been opened, repaired at some considerable expense and painted?",
         ] {
             assert_eq!(items(text, ""), [""; 0], "{text}");

@@ -1,7 +1,8 @@
 //! What a goal asks for, in terms that can be counted: its head ("Financial dimension"), the words
 //! of its question, and the names it is about.
 
-use super::terms::{Term, distinct, is_instruction, is_stop_word, subject_terms, words};
+use super::asking::{asked, asks_what, focus};
+use super::terms::{Term, is_instruction, is_stop_word, subject_terms, words};
 
 /// Most words before a colon that still count as a head.
 const HEAD_WORDS: usize = 12;
@@ -15,6 +16,12 @@ pub(super) struct Goal {
     pub question: String,
     pub terms: Vec<GoalTerm>,
     pub subjects: Vec<Subject>,
+    /// What the question ends on: "the licence of clap" is about clap, whatever else it names.
+    pub focus: Vec<Term>,
+    /// What it asks for of that: "which licence", "what is the price of".
+    pub asked: Option<Term>,
+    /// It asks what something is, and little else.
+    pub asks_what: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -59,12 +66,27 @@ impl Goal {
                 continue;
             }
             let named = subjects.iter().any(|s| s.has_word(&term.word));
+            if term
+                .parts
+                .iter()
+                .any(|part| terms.iter().any(|known| known.term.stem == *part))
+            {
+                continue;
+            }
             let role = if named { Role::Name } else { Role::Body };
             terms.push(GoalTerm { term, role });
+        }
+        let asks_what = asks_what(question, terms.len());
+        if asks_what && terms.len() > 1 {
+            // "What does it mean?" is not about means.
+            terms.retain(|t| !matches!(t.term.word.as_str(), "mean" | "stand"));
         }
         Self {
             head: head.to_owned(),
             question: question.to_owned(),
+            focus: focus(question),
+            asked: asked(question),
+            asks_what,
             terms,
             subjects,
         }
@@ -388,14 +410,6 @@ fn is_joint(word: &str) -> bool {
 fn is_unusual(word: &str) -> bool {
     word.chars().any(|c| c.is_ascii_digit()) && word.chars().any(char::is_alphabetic)
         || word.chars().skip(1).any(char::is_uppercase)
-}
-
-/// The stems of a text, each once.
-pub(super) fn stems(text: &str) -> Vec<String> {
-    distinct(super::terms::terms(text))
-        .into_iter()
-        .map(|t| t.stem)
-        .collect()
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 //! [1] Title (uri)
 //! passage text
 //!
-//! - subject | predicate | object [uri]
+//! [2] Title (uri)
+//! - subject | predicate | object [uri of the subject]
 //! ```
+//! A statement comes from the document it stands under, and from what it is about where there is none.
 //! The reader is tolerant: what it does not recognise is one passage, and its source is the call.
 
 use super::inputs::PastCall;
@@ -26,6 +28,20 @@ impl Origin {
             (false, true) => self.title.clone(),
             (true, _) => self.uri.clone(),
         }
+    }
+
+    /// Words of the address that say what the document is: the path, without scheme, collection and
+    /// file type.
+    pub(super) fn path(&self) -> &str {
+        let path = match self.uri.split_once("://") {
+            Some((_, rest)) => rest.split_once('/').map_or("", |(_, path)| path),
+            None if self.uri.starts_with("urn:") => self.uri.rsplit(':').next().unwrap_or_default(),
+            None => &self.uri,
+        };
+        let name = path.rfind('/').map_or(0, |at| at + 1);
+        path.rfind('.')
+            .filter(|at| *at > name)
+            .map_or(path, |at| &path[..at])
     }
 
     /// What tells one source from another.
@@ -53,6 +69,8 @@ pub(super) struct Passage {
     pub heading: String,
     pub text: String,
     pub form: Form,
+    /// What a statement is about, where that is not its origin.
+    pub about: String,
     /// The text is visibly an excerpt, or was cut on its way here.
     pub is_cut: bool,
 }
@@ -69,6 +87,7 @@ impl Passage {
             heading: String::new(),
             text: trimmed.to_owned(),
             form: Form::Text,
+            about: String::new(),
             is_cut,
         }
     }
@@ -144,13 +163,24 @@ impl Reader {
             return;
         }
         if let Some((text, uri)) = fact(line) {
-            self.close();
-            let origin = Origin {
-                title: String::new(),
-                uri,
+            let document = self
+                .open
+                .as_ref()
+                .filter(|(_, body)| body.trim().is_empty());
+            let (origin, about) = match document {
+                Some((document, _)) => (document.clone(), uri),
+                None => {
+                    self.close();
+                    let origin = Origin {
+                        title: String::new(),
+                        uri,
+                    };
+                    (origin, String::new())
+                }
             };
             self.done.push(Passage {
                 form: Form::Fact,
+                about,
                 ..Passage::of_text(origin, &text)
             });
             return;
@@ -347,6 +377,39 @@ mod tests {
                 .collect();
             assert_eq!(&found, expected, "{observation}");
         }
+    }
+
+    #[test]
+    fn statements_come_from_the_document_they_stand_under() {
+        let call = PastCall {
+            observation:
+                "[1] Register (urn:doc:r)\n- Mill | owner | A [urn:mill]\n- A | seat | B\n\n\
+                          [2] Notes (urn:doc:n)\n- not a statement\n- x | y | z [urn:x]\n"
+                    .into(),
+            ..PastCall::default()
+        };
+        let told: Vec<(String, String, Form, String)> = passages(&call)
+            .into_iter()
+            .map(|p| (p.origin.shown(), p.text, p.form, p.about))
+            .collect();
+        let told: Vec<(&str, &str, Form, &str)> = told
+            .iter()
+            .map(|(o, t, f, a)| (o.as_str(), t.as_str(), *f, a.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    "Register (urn:doc:r)",
+                    "Mill | owner | A",
+                    Form::Fact,
+                    "urn:mill"
+                ),
+                ("Register (urn:doc:r)", "A | seat | B", Form::Fact, ""),
+                ("Notes (urn:doc:n)", "- not a statement", Form::Text, ""),
+                ("urn:x", "x | y | z", Form::Fact, ""),
+            ]
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! One ReACT turn without reasoning: search, search elsewhere if that found little, read the best
-//! source in full if only an excerpt is at hand, then quote.
+//! One ReACT turn without reasoning: ask every tool that searches once, search with wider words if that
+//! found little, read the best source in full if only an excerpt is at hand, then quote.
 
 use super::goal::Goal;
 use super::inputs::{PastCall, ToolInfo, flag, number, past_calls, text, tools};
@@ -10,6 +10,8 @@ use crate::ModelRequest;
 use serde_json::json;
 use std::fmt::Write as _;
 
+/// How an answer begins that has nothing on the thing itself; a synthesis passes it on.
+pub(super) const NOTHING_MENTIONS: &str = "Nothing that was found mentions";
 /// Searches made before settling for what there is.
 const MOST_SEARCHES: usize = 3;
 
@@ -57,10 +59,12 @@ fn next_call(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found)
         .filter(|c| searchers.iter().any(|s| s.tool.name == c.tool))
         .count();
     let little = !found.is_enough;
-    if searched == 0 || little && searched < MOST_SEARCHES {
-        // Every tool with the narrower words first, then each with the wider ones.
-        for query in goal.queries() {
-            for searcher in &searchers {
+    // Every tool with the narrower words first, then each with the wider ones. What one tool found
+    // says nothing about what another one knows.
+    for query in goal.queries() {
+        for searcher in &searchers {
+            let is_asked = calls.iter().any(|call| call.tool == searcher.tool.name);
+            if searched < MOST_SEARCHES && (little || !is_asked) {
                 let (argument, value) = searcher.argument(goal, query.clone());
                 let tool = searcher.tool.name.as_str();
                 if !is_made(calls, tool, &value) {
@@ -80,12 +84,13 @@ fn next_call(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found)
         return None;
     }
     // An excerpt of the matter itself, or the best document where there is little else.
-    let (source, why) = match (&found.excerpt, &found.best) {
-        (Some(excerpt), _) => (excerpt, "is an excerpt"),
-        (None, Some(best)) if little && best.form == Form::Text && found.on_topic => {
+    let (source, why) = match (&found.namesake, &found.excerpt, &found.best) {
+        (Some(namesake), _, _) => (namesake, "is of the document called after it"),
+        (None, Some(excerpt), _) => (excerpt, "is an excerpt"),
+        (None, None, Some(best)) if little && best.form == Form::Text && found.on_topic => {
             (best, "is the best so far")
         }
-        (None, _) => return None,
+        (None, None, _) => return None,
     };
     if source.origin.uri.is_empty() {
         return None;
@@ -154,6 +159,20 @@ fn answer(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) ->
 
 fn opening(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) -> String {
     let title = goal.title();
+    let unmentioned: Vec<String> = found
+        .unmentioned
+        .iter()
+        .map(|w| format!("\"{w}\""))
+        .collect();
+    let is_asked = goal
+        .asked
+        .iter()
+        .any(|asked| found.unmentioned.contains(&asked.word));
+    let mut unmentioned = unmentioned.join(" or ");
+    if is_asked && !goal.focus.is_empty() {
+        let about: Vec<&str> = goal.focus.iter().map(|term| term.word.as_str()).collect();
+        let _ = write!(unmentioned, " together with \"{}\"", about.join(" "));
+    }
     if found.quotes.is_empty() {
         let why = match (calls.is_empty(), tools.is_empty()) {
             (true, true) => " No tool is on offer to look with.",
@@ -162,18 +181,28 @@ fn opening(goal: &Goal, tools: &[ToolInfo], calls: &[PastCall], found: &Found) -
             }
             (false, _) => "",
         };
-        return format!("Nothing was found on \"{title}\".{why}");
+        let lacking = if unmentioned.is_empty() {
+            String::new()
+        } else {
+            format!(" {NOTHING_MENTIONS} {unmentioned}.")
+        };
+        return format!("Nothing was found on \"{title}\".{why}{lacking}");
     }
     let sources = counted(found.sources(), "source");
     let quoted = counted(found.quotes.len(), "quotation");
-    if found.on_topic {
+    if !unmentioned.is_empty() {
+        format!(
+            "{NOTHING_MENTIONS} {unmentioned}. The closest: {quoted} from {sources} that share other \
+             words of the question, not interpreted, since no language model is at work."
+        )
+    } else if found.on_topic {
         format!(
             "On \"{title}\": {quoted} from {sources}, picked by the words shared with the goal and \
              not interpreted, since no language model is at work."
         )
     } else {
         format!(
-            "Nothing that was found mentions \"{title}\" itself. The closest: {quoted} from \
+            "{NOTHING_MENTIONS} \"{title}\" itself. The closest: {quoted} from \
              {sources} that share other words of the goal, not interpreted, since no language model \
              is at work."
         )

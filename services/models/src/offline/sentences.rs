@@ -1,13 +1,33 @@
-//! Cuts a passage into what can be quoted: sentences, list items, table rows, each with the heading
-//! it stands under.
+//! Cuts a passage into what can be quoted: sentences, list items, table rows, blocks of code, each
+//! with the heading it stands under.
+//!
+//! A line ends a piece unless the next one plainly goes on with it: what stood apart in the source
+//! is never run together.
 
 /// Longest piece quoted whole, in characters; longer ones are cut at a word.
 const LONGEST: usize = 500;
+/// Most lines of code quoted.
+const MOST_LINES: usize = 12;
+/// A line of this many characters was probably wrapped.
+const WRAPPED: usize = 60;
+/// How a search marks a line that renders a row of a table.
+const ROW: &str = "row: ";
+
+/// What a piece is, which decides how it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Prose,
+    /// A row of a table, each cell after its column.
+    Row,
+    /// Lines of code between their fences.
+    Code,
+}
 
 /// One quotable piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub text: String,
+    pub kind: Kind,
     /// The headings above it, the outermost first.
     pub heading: String,
     /// Its paragraph: neighbours of one paragraph may be quoted together.
@@ -16,55 +36,137 @@ pub(super) struct Sentence {
 
 /// The quotable pieces of a text, in order.
 pub(super) fn split(text: &str) -> Vec<Sentence> {
-    let mut out: Vec<Sentence> = Vec::new();
-    let mut headings: Vec<(usize, &str)> = Vec::new();
-    let mut heading = String::new();
-    let mut paragraph = 0;
-    let mut running = String::new();
-    let flush = |running: &mut String, heading: &str, paragraph: usize, out: &mut Vec<Sentence>| {
-        for text in of_prose(running) {
-            out.push(Sentence {
-                text,
-                heading: heading.to_owned(),
-                paragraph,
-            });
-        }
-        running.clear();
-    };
+    let mut cutter = Cutter::default();
     for line in text.lines() {
-        let line = line.trim();
-        if line.is_empty() || is_rule(line) {
-            flush(&mut running, &heading, paragraph, &mut out);
-            paragraph += 1;
-        } else if let Some((level, title)) = heading_of(line) {
-            flush(&mut running, &heading, paragraph, &mut out);
-            paragraph += 1;
-            headings.retain(|(above, _)| *above < level);
-            headings.push((level, title));
-            let titles: Vec<&str> = headings.iter().map(|(_, title)| *title).collect();
-            heading = titles.join(" > ");
-        } else if let Some(item) = item_of(line) {
-            flush(&mut running, &heading, paragraph, &mut out);
-            paragraph += 1;
-            running.push_str(item);
-        } else if line.starts_with('|') || is_record(line) {
-            flush(&mut running, &heading, paragraph, &mut out);
-            out.push(Sentence {
-                text: row(line),
-                heading: heading.clone(),
-                paragraph,
-            });
-            paragraph += 1;
-        } else {
-            if !running.is_empty() {
-                running.push(' ');
-            }
-            running.push_str(line);
-        }
+        cutter.line(line);
     }
-    flush(&mut running, &heading, paragraph, &mut out);
+    cutter.end_code();
+    cutter.end_paragraph();
+    let mut out = cutter.out;
     out.retain(|sentence| sentence.text.chars().any(char::is_alphanumeric));
     out
+}
+
+#[derive(Debug, Default)]
+struct Cutter<'t> {
+    out: Vec<Sentence>,
+    headings: Vec<(usize, &'t str)>,
+    paragraph: usize,
+    running: String,
+    /// The last line of the running paragraph.
+    last: &'t str,
+    /// The open block of code: its fence and the lines so far.
+    code: Option<(&'t str, Vec<&'t str>)>,
+}
+
+impl<'t> Cutter<'t> {
+    fn line(&mut self, raw: &'t str) {
+        let line = raw.trim();
+        if let Some((fence, lines)) = &mut self.code {
+            if line.starts_with(*fence) && line.trim_start_matches('`').is_empty() {
+                self.end_code();
+            } else {
+                lines.push(raw.trim_end());
+            }
+            return;
+        }
+        let indent = raw.len() - raw.trim_start().len();
+        if let Some(fence) = fence_of(line) {
+            self.end_paragraph();
+            self.code = Some((fence, vec![line]));
+        } else if line.is_empty() || is_rule(line) {
+            self.end_paragraph();
+        } else if let Some((level, title)) = heading_of(line).filter(|_| indent < 4) {
+            self.end_paragraph();
+            self.headings.retain(|(above, _)| *above < level);
+            self.headings.push((level, title));
+        } else if let Some(item) = item_of(line) {
+            self.end_paragraph();
+            self.running.push_str(item);
+            self.last = line;
+        } else if let Some(cells) = line.strip_prefix(ROW) {
+            self.end_paragraph();
+            self.push(shortened(cells), Kind::Row);
+        } else if line.starts_with('|') {
+            self.end_paragraph();
+            self.push(row(line), Kind::Row);
+        } else if is_record(line) {
+            self.end_paragraph();
+            self.push(row(line), Kind::Prose);
+        } else {
+            if !self.running.is_empty() && !goes_on(self.last, line) {
+                self.end_paragraph();
+            }
+            if !self.running.is_empty() {
+                self.running.push(' ');
+            }
+            self.running.push_str(line);
+            self.last = line;
+        }
+    }
+
+    fn end_paragraph(&mut self) {
+        let running = std::mem::take(&mut self.running);
+        for text in of_prose(&running) {
+            self.add(text, Kind::Prose);
+        }
+        self.paragraph += 1;
+    }
+
+    /// A piece that is a paragraph of its own.
+    fn push(&mut self, text: String, kind: Kind) {
+        self.add(text, kind);
+        self.paragraph += 1;
+    }
+
+    fn add(&mut self, text: String, kind: Kind) {
+        let titles: Vec<&str> = self.headings.iter().map(|(_, title)| *title).collect();
+        self.out.push(Sentence {
+            text,
+            kind,
+            heading: titles.join(" > "),
+            paragraph: self.paragraph,
+        });
+    }
+
+    fn end_code(&mut self) {
+        let Some((fence, lines)) = self.code.take() else {
+            return;
+        };
+        let (open, body) = lines.split_first().map_or(("", &[][..]), |(o, b)| (*o, b));
+        let mut shown: Vec<&str> = body.iter().copied().take(MOST_LINES).collect();
+        if body.len() > MOST_LINES {
+            shown.push("…");
+        }
+        if shown.iter().any(|line| !line.trim().is_empty()) {
+            self.push(format!("{open}\n{}\n{fence}", shown.join("\n")), Kind::Code);
+        }
+    }
+}
+
+/// The marks that open a block of code, if a line does.
+fn fence_of(line: &str) -> Option<&str> {
+    let length = line.len() - line.trim_start_matches('`').len();
+    (length >= 3 && !line[length..].contains('`')).then(|| &line[..length])
+}
+
+/// Whether a line is the rest of the sentence that the line before began.
+fn goes_on(before: &str, line: &str) -> bool {
+    let ended = before.ends_with(['.', '!', '?', ':', '"', '”', ')']);
+    if ended || looks_like_code(before) || looks_like_code(line) {
+        return false;
+    }
+    let first = line.chars().next();
+    let long = before.chars().count() >= WRAPPED;
+    first.is_some_and(char::is_lowercase) || long && first.is_some_and(char::is_alphanumeric)
+}
+
+fn looks_like_code(line: &str) -> bool {
+    [" = ", "==", "->", "=>", "{", "}", "</", "::", "();"]
+        .iter()
+        .any(|mark| line.contains(mark))
+        || line.ends_with(['\\', '|'])
+        || line.ends_with(';') && line.contains(['(', '=', '*'])
 }
 
 fn is_rule(line: &str) -> bool {
@@ -218,6 +320,17 @@ mod tests {
             ),
             ("a line\nthat goes on. next", &["a line that goes on. next"]),
             (
+                "A title\nA line of its own",
+                &["A title", "A line of its own"],
+            ),
+            ("Run:\ncargo test", &["Run:", "cargo test"]),
+            ("It is due;\nso they say.", &["It is due; so they say."]),
+            ("let a = 1;\nlet b = 2;", &["let a = 1;", "let b = 2;"]),
+            (
+                "row: beds = 12; place = Kiel. Old\nrow: beds = 7",
+                &["beds = 12; place = Kiel. Old", "beds = 7"],
+            ),
+            (
                 "- first\n- second. Third.\n1) fourth",
                 &["first", "second.", "Third.", "fourth"],
             ),
@@ -254,6 +367,30 @@ mod tests {
                 ("Five.", "Risks", 4),
             ]
         );
+    }
+
+    #[test]
+    fn code_stays_whole_and_its_comments_are_no_headings() {
+        let text =
+            "Set it up.\n```sh\n# configure it\nfrob --init\n```\nThen it works.\n    # indented\n";
+        let found = split(text);
+        let told: Vec<(&str, Kind, &str)> = found
+            .iter()
+            .map(|s| (s.text.as_str(), s.kind, s.heading.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("Set it up.", Kind::Prose, ""),
+                ("```sh\n# configure it\nfrob --init\n```", Kind::Code, ""),
+                ("Then it works.", Kind::Prose, ""),
+                ("# indented", Kind::Prose, ""),
+            ]
+        );
+        let open = split("````\na\n```\nb");
+        assert_eq!(open[0].text, "````\na\n```\nb\n````");
+        let long = split(&format!("```\n{}```", "line\n".repeat(40)));
+        assert!(long[0].text.ends_with("line\n…\n```"), "{}", long[0].text);
     }
 
     #[test]

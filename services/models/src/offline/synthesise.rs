@@ -1,11 +1,16 @@
 //! Puts the subagents' results together: a section for each, with its best quotations, its coverage
 //! and its sources; what is missing is named; every source is listed once at the end.
+//!
+//! A result that has nothing on its own part says so here too, and its nearest quotations, which are
+//! about something else, are left where they are. Counts are those of the result.
 
 use super::candidates::says_the_same;
-use super::goal::{Goal, stems};
+use super::goal::Goal;
 use super::inputs::{list, text};
 use super::observation::{Origin, Passage};
-use super::quotes::{CONFIDENCE_NOTE, find};
+use super::quotes::{CONFIDENCE_NOTE, counted, find};
+use super::react::NOTHING_MENTIONS;
+use super::terms::stems;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -18,8 +23,10 @@ const TITLE_CHARS: usize = 140;
 struct Section {
     title: String,
     quotes: Vec<Cited>,
-    /// Quotations of the result that are not shown.
-    more: usize,
+    /// All quotations of the result.
+    total: usize,
+    /// Those that stand under another part already.
+    elsewhere: usize,
     confidence: String,
     /// What the result says where it quotes nothing.
     remark: String,
@@ -28,6 +35,7 @@ struct Section {
 /// A quotation and its source, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cited {
+    /// Its lines, without the marks of the block.
     text: String,
     source: String,
 }
@@ -94,6 +102,16 @@ fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default().trim()
 }
 
+fn first_sentence(text: &str) -> String {
+    match text.split_once("\" itself. ").or(text.split_once("\". ")) {
+        Some((first, _)) if text[first.len()..].starts_with("\" itself") => {
+            format!("{first}\" itself.")
+        }
+        Some((first, _)) => format!("{first}\"."),
+        None => text.to_owned(),
+    }
+}
+
 fn preamble(sections: &[Section]) -> String {
     if sections.iter().all(|s| s.quotes.is_empty()) {
         return "*No language model was at work, and nothing was found to quote. Where it was \
@@ -102,7 +120,10 @@ fn preamble(sections: &[Section]) -> String {
     }
     format!(
         "*Assembled without a language model: every statement below is a quotation with its source, \
-         picked by shared words. Nothing was weighed, compared or concluded. {CONFIDENCE_NOTE}*"
+         picked by shared words, as it was read: white space joined, links and emphasis shown as \
+         their words, a table's row marked as one, and a statement of the knowledge graph as \
+         `subject | relation | object`. Nothing was weighed, compared or concluded. \
+         {CONFIDENCE_NOTE}*"
     )
 }
 
@@ -114,12 +135,14 @@ fn at_a_glance(sections: &[Section]) -> String {
             .strip_prefix("Confidence:")
             .map_or("not stated", str::trim);
         let number = number.split_whitespace().next().unwrap_or("not stated");
-        let _ = write!(
-            table,
-            "\n| {} | {} | {number} |",
-            section.title.replace('|', "/"),
-            section.quotes.len() + section.more
-        );
+        let shown = section.quotes.len();
+        let count = if shown == section.total {
+            shown.to_string()
+        } else {
+            format!("{shown} of {}", section.total)
+        };
+        let title = section.title.replace('|', "/");
+        let _ = write!(table, "\n| {title} | {count} | {number} |");
     }
     table
 }
@@ -183,19 +206,30 @@ fn section(goal_text: &str, body: &str, shown: &mut Vec<Cited>) -> Section {
         }
     }
     // A sentence that another section shows already is not shown again, unless nothing else is left.
+    let total = quotes.len();
+    let first = first_line(body);
+    if first.starts_with(NOTHING_MENTIONS) {
+        remark = first_sentence(first);
+        quotes.clear();
+    }
     let fresh: Vec<Cited> = quotes
         .iter()
         .filter(|q| !is_shown(shown, q))
         .cloned()
         .collect();
     let own = if fresh.is_empty() { quotes } else { fresh };
-    let more = own.len().saturating_sub(MOST_IN_SECTION);
+    let elsewhere = if remark.is_empty() {
+        total - own.len()
+    } else {
+        0
+    };
     let quotes: Vec<Cited> = own.into_iter().take(MOST_IN_SECTION).collect();
     shown.extend(quotes.iter().cloned());
     Section {
         title: goal.title().to_owned(),
         quotes,
-        more,
+        total,
+        elsewhere,
         confidence,
         remark,
     }
@@ -214,7 +248,8 @@ fn quoted(body: &str) -> Vec<Cited> {
     let mut block: Vec<&str> = Vec::new();
     for line in body.lines().chain([""]) {
         if let Some(rest) = line.trim_start().strip_prefix('>') {
-            block.push(rest.trim());
+            // Lines of code keep their places.
+            block.push(rest.strip_prefix(' ').unwrap_or(rest).trim_end());
             continue;
         }
         if block.is_empty() {
@@ -227,13 +262,13 @@ fn quoted(body: &str) -> Vec<Cited> {
         let text: Vec<&str> = block
             .iter()
             .copied()
-            .filter(|line| !line.is_empty() && !line.starts_with("Source:"))
+            .filter(|line| !line.trim().is_empty() && !line.starts_with("Source:"))
             .collect();
         if let Some(source) = source
             && !text.is_empty()
         {
             out.push(Cited {
-                text: text.join(" "),
+                text: text.join("\n"),
                 source,
             });
         }
@@ -257,19 +292,14 @@ impl Section {
             parts.push(self.remark.clone());
         }
         for quote in &self.quotes {
-            parts.push(format!("> {}\n>\n> Source: {}", quote.text, quote.source));
-        }
-        if self.more > 0 {
-            let noun = if self.more == 1 {
-                "quotation is"
-            } else {
-                "quotations are"
-            };
+            let lines: Vec<String> = quote.text.lines().map(|line| format!("> {line}")).collect();
             parts.push(format!(
-                "{} more {noun} in the full result of this part.",
-                self.more
+                "{}\n>\n> Source: {}",
+                lines.join("\n"),
+                quote.source
             ));
         }
+        parts.extend(self.not_shown());
         let sources = self.sources();
         let mut end = Vec::new();
         if !self.confidence.is_empty() {
@@ -282,6 +312,40 @@ impl Section {
             parts.push(end.join("\n\n"));
         }
         parts.join("\n\n")
+    }
+
+    /// Where the quotations are that the result counts and the section does not show.
+    fn not_shown(&self) -> Option<String> {
+        let left = self.total - self.quotes.len();
+        let is = |count: usize| if count == 1 { "is" } else { "are" };
+        if left == 0 {
+            return None;
+        }
+        if !self.remark.is_empty() {
+            let quotations = counted(left, "quotation");
+            return Some(format!(
+                "{quotations} that only share other words of the goal {} in the full result of this part.",
+                is(left)
+            ));
+        }
+        let cut = left - self.elsewhere;
+        let mut told = Vec::new();
+        if self.elsewhere > 0 {
+            let verb = if self.elsewhere == 1 {
+                "stands"
+            } else {
+                "stand"
+            };
+            told.push(format!("{} {verb} under another part", self.elsewhere));
+        }
+        if cut > 0 {
+            told.push(format!("{cut} {} in the full result of this part", is(cut)));
+        }
+        Some(format!(
+            "Of its {}, {}.",
+            counted(self.total, "quotation"),
+            told.join(", and ")
+        ))
     }
 
     /// Each source once.
@@ -297,14 +361,13 @@ impl Section {
     }
 }
 
-/// A source without the heading within it.
+/// A source without the heading within it, or what a statement of it is about.
 fn document(source: &str) -> String {
-    source
-        .split(", under \"")
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+    let end = [", under \"", ", about `"]
+        .iter()
+        .filter_map(|mark| source.find(mark))
+        .min();
+    source[..end.unwrap_or(source.len())].trim().to_owned()
 }
 
 fn not_covered(missing: &[(String, String)]) -> String {

@@ -7,18 +7,62 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Term {
     pub word: String,
+    /// Words hung together by a hyphen or an underscore are compared as one: `look-around` is neither
+    /// about looking nor around anything.
     pub stem: String,
+    /// The stems of such words, since others write them apart.
+    pub parts: Vec<String>,
 }
+
+impl Term {
+    fn of(word: &str) -> Self {
+        let pieces: Vec<&str> = word
+            .split(JOINTS)
+            .filter(|piece| !piece.is_empty())
+            .collect();
+        match pieces.as_slice() {
+            [] | [_] => Self {
+                stem: stem(word),
+                word: word.to_owned(),
+                parts: Vec::new(),
+            },
+            [before @ .., last] => Self {
+                stem: format!("{}{}", before.concat().to_lowercase(), stem(last)),
+                parts: pieces.iter().map(|piece| stem(piece)).collect(),
+                word: word.to_owned(),
+            },
+        }
+    }
+
+    /// Whether these stems hold the term, in one word or in several.
+    pub(super) fn is_in(&self, stems: &[String]) -> bool {
+        let has = |stem: &String| stems.iter().any(|known| known == stem);
+        has(&self.stem) || !self.parts.is_empty() && self.parts.iter().all(has)
+    }
+}
+
+/// Marks that make one word of several.
+const JOINTS: [char; 3] = ['-', '_', '\u{2010}'];
 
 /// The content words of a text, in order, repeats included.
 pub(super) fn terms(text: &str) -> Vec<Term> {
-    words(text)
+    joined_words(text)
         .filter(|word| !is_stop_word(word))
-        .map(|word| Term {
-            stem: stem(word),
-            word: word.to_owned(),
-        })
+        .map(Term::of)
         .collect()
+}
+
+/// The stems of a text, each once: those of its words, and of the parts of words that hang together.
+pub(super) fn stems(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for term in terms(text) {
+        for stem in std::iter::once(term.stem).chain(term.parts) {
+            if !stem.is_empty() && !all.contains(&stem) {
+                all.push(stem);
+            }
+        }
+    }
+    all
 }
 
 /// The content words of a question or goal: orders to whoever answers ("assess", "compare") say
@@ -45,9 +89,18 @@ pub(super) fn distinct(terms: Vec<Term>) -> Vec<Term> {
 
 /// The words of a text as written, without punctuation and possessive endings.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
-        .filter_map(|piece| {
-            let piece = piece.trim_matches(['\'', '’']);
+    pieces(text, &[])
+}
+
+/// The same, with words that hang together left so.
+fn joined_words(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text, &JOINTS)
+}
+
+fn pieces<'t>(text: &'t str, joints: &'static [char]) -> impl Iterator<Item = &'t str> {
+    text.split(move |c: char| !c.is_alphanumeric() && c != '\'' && c != '’' && !joints.contains(&c))
+        .filter_map(move |piece| {
+            let piece = piece.trim_matches(['\'', '’']).trim_matches(joints);
             let piece = piece
                 .strip_suffix("'s")
                 .or(piece.strip_suffix("’s"))
@@ -76,6 +129,10 @@ pub(super) fn is_instruction(word: &str) -> bool {
 /// The stem of a word.
 pub(super) fn stem(word: &str) -> String {
     let mut stem = word.to_lowercase();
+    if let Ok(at) = IRREGULAR.binary_search_by_key(&stem.as_str(), |(form, _)| form) {
+        IRREGULAR[at].1.clone_into(&mut stem);
+        return stem;
+    }
     if !stem.is_ascii() || stem.bytes().any(|b| !b.is_ascii_lowercase()) {
         return stem;
     }
@@ -173,6 +230,9 @@ const ENDINGS: &[(&str, &str, usize)] = &[
     ("ness", "", 4),
     ("ments", "", 4),
     ("ment", "", 4),
+    // British and American spellings of one word.
+    ("cence", "cens", 2),
+    ("fence", "fens", 2),
     ("encies", "", 4),
     ("ancies", "", 4),
     ("ency", "", 4),
@@ -214,6 +274,40 @@ const ENDINGS: &[(&str, &str, usize)] = &[
     ("y", "", 4),
 ];
 
+/// Forms whose endings do not lead to their word. Sorted, for binary search.
+const IRREGULAR: &[(&str, &str)] = &[
+    ("began", "begin"),
+    ("begun", "begin"),
+    ("bought", "buy"),
+    ("broke", "break"),
+    ("broken", "break"),
+    ("built", "build"),
+    ("chosen", "choo"),
+    ("fell", "fall"),
+    ("grew", "grow"),
+    ("grown", "grow"),
+    ("held", "hold"),
+    ("led", "lead"),
+    ("lost", "lose"),
+    ("made", "make"),
+    ("met", "meet"),
+    ("owned", "own"),
+    ("owner", "own"),
+    ("owners", "own"),
+    ("ownership", "own"),
+    ("owning", "own"),
+    ("owns", "own"),
+    ("paid", "pay"),
+    ("ran", "run"),
+    ("risen", "rise"),
+    ("rose", "rise"),
+    ("sold", "sell"),
+    ("spent", "spend"),
+    ("won", "win"),
+    ("written", "writ"),
+    ("wrote", "writ"),
+];
+
 /// Sorted, for binary search.
 const STOP_WORDS: &[&str] = &[
     "about", "above", "after", "again", "against", "all", "already", "also", "although", "always",
@@ -253,6 +347,7 @@ const INSTRUCTIONS: &[&str] = &[
     "consider",
     "cover",
     "covering",
+    "define",
     "describe",
     "determine",
     "discuss",
@@ -309,6 +404,7 @@ mod tests {
     fn the_word_lists_are_sorted() {
         assert!(STOP_WORDS.is_sorted());
         assert!(INSTRUCTIONS.is_sorted());
+        assert!(IRREGULAR.is_sorted());
     }
 
     #[test]
@@ -371,6 +467,12 @@ mod tests {
             &["environment", "environmental"],
             &["cost", "costs"],
             &["tax", "taxes"],
+            &["licence", "license", "licences", "licensed"],
+            &["own", "owns", "owner", "ownership"],
+            &["build", "built", "building"],
+            &["rise", "rose"],
+            &["choose", "chosen"],
+            &["write", "written"],
         ];
         for family in families {
             let stems: Vec<String> = family.iter().map(|word| stem(word)).collect();
@@ -409,5 +511,20 @@ mod tests {
             .map(|t| t.word)
             .collect();
         assert_eq!(subject, ["risk", "bridge"]);
+    }
+
+    #[test]
+    fn words_that_hang_together_are_one_and_match_when_written_apart() {
+        let asked = subject_terms("Does it support look-around and serde_json?");
+        let shown: Vec<&str> = asked.iter().map(|t| t.word.as_str()).collect();
+        assert_eq!(shown, ["support", "look-around", "serde_json"]);
+        for (text, expected) in [
+            ("Look-around is missing", true),
+            ("No lookaround here", true),
+            ("Look at what is around", false),
+        ] {
+            assert_eq!(asked[1].is_in(&stems(text)), expected, "{text}");
+        }
+        assert!(asked[2].is_in(&stems("the JSON side of serde")));
     }
 }

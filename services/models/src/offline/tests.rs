@@ -455,7 +455,7 @@ fn where_nothing_is_found_it_says_so_and_where_it_looked() {
         "{reply}"
     );
     assert!(
-        reply.contains("Confidence: 0.00 (0 passages from 0 sources, 0 of"),
+        reply.contains("Confidence: 0.00 (0 quotations from 0 sources, 0 of"),
         "{reply}"
     );
     assert!(!reply.contains("rained"), "{reply}");

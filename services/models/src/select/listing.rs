@@ -1,7 +1,7 @@
 //! Asks a server which models it has, with a short limit: this happens while a person waits.
 
 use crate::error::Error;
-use crate::providers::ApiKey;
+use crate::providers::{ApiKey, ProviderKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -17,7 +17,14 @@ pub(super) struct Listing {
 impl Listing {
     /// `base_url` ends with a slash. Ollama lists what was used or pulled last first.
     pub(super) async fn of_ollama(http: &reqwest::Client, base_url: &str) -> Result<Self, Error> {
-        let body = get(http, &format!("{base_url}api/tags"), base_url, None).await?;
+        let body = get(
+            http,
+            &format!("{base_url}api/tags"),
+            base_url,
+            None,
+            ProviderKind::Ollama,
+        )
+        .await?;
         Ok(Self {
             names: names(&body, "models", "name"),
         })
@@ -28,7 +35,14 @@ impl Listing {
         base_url: &str,
         key: Option<&ApiKey>,
     ) -> Result<Self, Error> {
-        let body = get(http, &format!("{base_url}models"), base_url, key).await?;
+        let body = get(
+            http,
+            &format!("{base_url}models"),
+            base_url,
+            key,
+            ProviderKind::OpenAi,
+        )
+        .await?;
         Ok(Self {
             names: names(&body, "data", "id"),
         })
@@ -74,7 +88,14 @@ async fn get(
     url: &str,
     base_url: &str,
     key: Option<&ApiKey>,
+    kind: ProviderKind,
 ) -> Result<Value, Error> {
+    // A server that answers is there; many compatible ones just keep no list.
+    let no_listing = |detail: String| Error::NoListing {
+        url: base_url.trim_end_matches('/').to_owned(),
+        detail,
+        example: format!("--model {}:NAME", kind.as_str()),
+    };
     let unreachable = |detail: String| Error::Unreachable {
         url: base_url.trim_end_matches('/').to_owned(),
         detail,
@@ -92,15 +113,13 @@ async fn get(
         })
     })?;
     if !response.status().is_success() {
-        return Err(unreachable(format!(
-            "it answers HTTP {}",
-            response.status().as_u16()
-        )));
+        let status = response.status().as_u16();
+        return Err(no_listing(format!("it answers HTTP {status}")));
     }
     response
         .json()
         .await
-        .map_err(|_| unreachable("its answer is not JSON".to_owned()))
+        .map_err(|_| no_listing("its answer is not JSON".to_owned()))
 }
 
 fn cause(error: &reqwest::Error) -> String {

@@ -220,6 +220,21 @@ async fn a_base_url_alone_means_a_compatible_server_which_is_asked_for_its_model
 }
 
 #[tokio::test]
+async fn a_compatible_server_without_a_list_of_models_serves_the_one_that_is_named() {
+    let server = Server::answering([Answer::error(404, &json!({"detail": "Not Found"}))]).await;
+    let mut options = choosing(&[], NOBODY);
+    options.base_url = Some(server.url());
+    let error = select(&options).await.unwrap_err().to_string();
+    for words in [&server.url(), "HTTP 404", "`--model openai:NAME`"] {
+        assert!(error.contains(words), "{words} is not in: {error}");
+    }
+    assert!(!error.contains("does not answer"), "{error}");
+    options.model = Some("openai:local".to_owned());
+    assert_eq!(chosen(&options).await.model.describe(), "openai local");
+    assert_eq!(server.received().len(), 1, "a named model is not looked up");
+}
+
+#[tokio::test]
 async fn native_tools_can_be_switched_off() {
     let mut options = choosing(&[("OPENAI_API_KEY", "k")], NOBODY);
     assert!(chosen(&options).await.model.capabilities().native_tools);

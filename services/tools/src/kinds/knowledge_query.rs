@@ -1,12 +1,15 @@
 //! `knowledge-query`: statements of the collection's graph about what a question names.
 //!
 //! Entities are found by words in the library's index; their statements are then asked of the graph
-//! with the entity bound, so no query scans. Each statement is a line
-//! `- subject | predicate | object [subject uri]`, in labels where there are any. A node without a
-//! name is written as what it says, in parentheses.
+//! with the entity bound, so no query scans. Statements stand below the loaded file that makes them,
+//! `[n] Title (uri)`, each as a line `- subject | predicate | object [subject uri]`, in labels where
+//! there are any. A node without a name is written as what it says, in parentheses.
 
 use super::{Call, ToolKind, nothing};
-use crate::library::{Entity, Library, covered, is_blank, label_quality, local_name, terms};
+use crate::library::{
+    Description, Entity, Library, covered, document_of_blank, is_blank, label_quality, local_name,
+    one_value, terms,
+};
 use crate::{Error, ToolResult, arguments};
 use agentfleet_graph::{Answer, Graph, QueryOptions};
 use agentfleet_schema::config::{ToolArgument, ToolItem};
@@ -31,6 +34,18 @@ const NAMELESS_PARTS: usize = 8;
 const RDF_FIRST: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#first";
 /// Most characters of one value.
 const MAX_VALUE: usize = 600;
+/// Shortest beginning that a word of the question and a predicate may share: `subclasses` asks for
+/// `subClassOf`.
+const RELATION_CHARS: usize = 5;
+/// Predicates, by the end of their IRI, that say in words what something is.
+const DESCRIBING: &[&str] = &[
+    "definition",
+    "description",
+    "comment",
+    "abstract",
+    "scopenote",
+    "note",
+];
 
 const OUT: &str = "SELECT ?p ?o WHERE { GRAPH ?g { ?s ?p ?o } } LIMIT 300";
 const IN: &str = "SELECT ?s ?p WHERE { GRAPH ?g { ?s ?p ?o } } LIMIT 300";
@@ -113,7 +128,7 @@ impl KnowledgeQuery {
         call: &Call,
         question: &str,
         entities: &[Entity],
-    ) -> Result<Vec<(String, String)>, Failure> {
+    ) -> Result<Vec<Line>, Failure> {
         let graph = uris::collection_graph(call.collection.as_str());
         let words = terms(question);
         let mut found = Vec::with_capacity(entities.len());
@@ -128,17 +143,109 @@ impl KnowledgeQuery {
         let iris = named_iris(found.iter().flatten().chain(nameless.values().flatten()));
         let labels = self.library.labels(&call.collection, iris).await?;
         let names = Names { labels, nameless };
-        for statements in &mut found {
-            // Those that speak of what was asked first; types, which say least, last.
-            statements.sort_by_cached_key(|s| {
-                (
-                    std::cmp::Reverse(covered(&words, &names.line(s))),
-                    s.predicate == RDF_TYPE,
-                )
-            });
+        let mut ranked = Vec::with_capacity(found.len());
+        for statements in found {
+            let mut weighed: Vec<(Weight, Statement)> = statements
+                .into_iter()
+                .map(|s| (names.weight(&words, &s), s))
+                .collect();
+            weighed.sort_by_key(|(weight, _)| *weight);
+            ranked.push(weighed);
         }
-        Ok(names.lines(found, call.limit(LIMIT)))
+        let mut lines = names.lines(ranked, call.limit(LIMIT));
+        self.find_documents(call, &mut lines).await?;
+        Ok(lines)
     }
+
+    /// Names the loaded file that makes each statement.
+    async fn find_documents(&self, call: &Call, lines: &mut [Line]) -> Result<(), Error> {
+        let subjects: BTreeSet<String> = lines
+            .iter()
+            .map(|line| line.statement.subject.clone())
+            .collect();
+        let subjects: Vec<String> = subjects.into_iter().collect();
+        let described = self
+            .library
+            .descriptions(&call.collection, subjects)
+            .await?;
+        for line in lines.iter_mut() {
+            line.source = stated_in(&line.statement, &described);
+        }
+        // A nameless node has no description of its own, but its name holds that of its file.
+        for at in 0..lines.len() {
+            if lines[at].source.is_some() {
+                continue;
+            }
+            let Some(uri) = document_of_blank(&lines[at].statement.subject) else {
+                continue;
+            };
+            let known = lines
+                .iter()
+                .filter_map(|line| line.source.as_ref())
+                .find(|source| source.uri == uri);
+            let source = match known {
+                Some(source) => source.clone(),
+                None => match self.library.fetch(&call.collection, &uri, 0, 0).await? {
+                    Some(found) => Source {
+                        uri,
+                        title: found.document.title,
+                    },
+                    None => continue,
+                },
+            };
+            lines[at].source = Some(source);
+        }
+        Ok(())
+    }
+}
+
+/// The loaded document that states something of a subject. Of several that describe it, the first
+/// whose words hold the statement, else the first that may state it beyond what is kept of its words.
+fn stated_in(statement: &Statement, described: &[Description]) -> Option<Source> {
+    let own: Vec<&Description> = described
+        .iter()
+        .filter(|d| d.entity == statement.subject)
+        .collect();
+    let object = &statement.object;
+    let said = match object.kind {
+        TermType::Literal => one_value(&object.value),
+        TermType::Iri | TermType::Blank | TermType::Triple => local_name(&object.iri),
+    };
+    let said = if statement.predicate == RDF_TYPE {
+        said
+    } else {
+        format!("{}: {said}", local_name(&statement.predicate))
+    };
+    let found = own
+        .iter()
+        .find(|d| d.text.contains(&said))
+        .or_else(|| own.iter().find(|d| d.is_cut()))
+        .or(own.first())?;
+    Some(Source {
+        uri: found.document.clone(),
+        title: found.title.clone(),
+    })
+}
+
+/// A statement as it is shown.
+#[derive(Clone, Debug)]
+struct Line {
+    statement: Statement,
+    text: String,
+    /// The loaded file that says so.
+    source: Option<Source>,
+}
+
+/// Where a statement stands among those of its entity; less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Weight {
+    /// Words of the question that it lacks, its relation counted as one more.
+    lacking: usize,
+    /// It says nothing that can be read, such as a node without a name.
+    is_empty: bool,
+    is_type: bool,
+    /// It does not say in words what the thing is.
+    is_bare: bool,
 }
 
 /// A fault of a store, or a query that only this question makes fail.
@@ -196,17 +303,11 @@ impl ToolKind for KnowledgeQuery {
                 ..ToolResult::default()
             });
         }
-        let shown: HashSet<&str> = lines.iter().map(|(subject, _)| subject.as_str()).collect();
-        let mut sources: Vec<Source> = Vec::new();
-        for entity in &entities {
-            if sources.iter().all(|source| source.uri != entity.document) {
-                let title = entity.document_title.clone();
-                sources.push(Source {
-                    uri: entity.document.clone(),
-                    title,
-                });
-            }
-        }
+        let (content, mut sources) = by_document(&lines);
+        let shown: HashSet<&str> = lines
+            .iter()
+            .map(|line| line.statement.subject.as_str())
+            .collect();
         for entity in entities {
             if shown.contains(entity.uri.as_str()) && !is_blank(&entity.uri) {
                 sources.push(Source {
@@ -215,13 +316,42 @@ impl ToolKind for KnowledgeQuery {
                 });
             }
         }
-        let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
         Ok(ToolResult {
-            content: lines.join("\n"),
+            content,
             sources,
             ..ToolResult::default()
         })
     }
+}
+
+/// The statements of each document below its name, in the order in which they come up, and the
+/// documents.
+fn by_document(lines: &[Line]) -> (String, Vec<Source>) {
+    let mut groups: Vec<(Option<&Source>, Vec<&str>)> = Vec::new();
+    for line in lines {
+        let source = line.source.as_ref();
+        let uri = source.map(|s| &s.uri);
+        match groups
+            .iter_mut()
+            .find(|(known, _)| known.map(|s| &s.uri) == uri)
+        {
+            Some((_, texts)) => texts.push(&line.text),
+            None => groups.push((source, vec![&line.text])),
+        }
+    }
+    let blocks: Vec<String> = groups
+        .iter()
+        .enumerate()
+        .map(|(at, (source, texts))| {
+            let head = match source {
+                Some(source) => format!("{} ({})", source.title, source.uri),
+                None => "the knowledge graph".to_owned(),
+            };
+            format!("[{}] {head}\n{}", at + 1, texts.join("\n"))
+        })
+        .collect();
+    let sources = groups.into_iter().filter_map(|(source, _)| source.cloned());
+    (blocks.join("\n\n"), sources.collect())
 }
 
 /// What IRIs are called.
@@ -232,21 +362,33 @@ struct Names {
 
 impl Names {
     /// Statements as lines with their subject, the best of each entity before the rest of any.
-    fn lines(&self, found: Vec<Vec<Statement>>, limit: usize) -> Vec<(String, String)> {
+    fn lines(&self, found: Vec<Vec<(Weight, Statement)>>, limit: usize) -> Vec<Line> {
         let share = (limit / 3).max(6);
+        let least = found
+            .iter()
+            .flatten()
+            .map(|(weight, _)| weight.lacking)
+            .min();
         let mut seen = HashSet::new();
         let mut first = Vec::new();
         let mut rest = Vec::new();
         for statements in found {
             let mut taken = 0;
-            for statement in statements {
-                let line = (statement.subject.clone(), self.line(&statement));
+            for (weight, statement) in statements {
+                let text = self.line(&statement);
                 // Different terms may have the same name: `rdfs:Class` and `owl:Class`.
-                if self.is_redundant(&statement) || !seen.insert(line.clone()) {
+                let is_new = seen.insert((statement.subject.clone(), text.clone()));
+                if self.is_redundant(&statement) || !is_new {
                     continue;
                 }
                 taken += 1;
-                if taken <= share {
+                let line = Line {
+                    statement,
+                    text,
+                    source: None,
+                };
+                // What answers best is shown whole: all subclasses, and not the first ten.
+                if taken <= share || Some(weight.lacking) == least {
                     first.push(line);
                 } else {
                     rest.push(line);
@@ -265,12 +407,44 @@ impl Names {
             predicate,
             object,
         } = statement;
+        let address = if is_blank(subject) {
+            String::new()
+        } else {
+            format!(" [{subject}]")
+        };
         format!(
-            "- {} | {} | {} [{subject}]",
+            "- {} | {} | {}{address}",
             self.subject(subject, predicate),
             self.of(predicate),
             self.object(object)
         )
+    }
+
+    fn weight(&self, words: &[String], statement: &Statement) -> Weight {
+        let line = self.line(statement);
+        let own = local_name(&statement.predicate);
+        let relation: String = own.split_whitespace().collect();
+        let relation = relation.to_lowercase();
+        let asks_for = |word: &String| {
+            let same = word
+                .chars()
+                .zip(relation.chars())
+                .take_while(|(a, b)| a == b)
+                .count();
+            let long = word.chars().count();
+            // All but an ending of the word.
+            same >= RELATION_CHARS && same + 2 >= long || *word == relation
+        };
+        let lacking = words.len() - covered(words, &line);
+        let is_asked_for = words.iter().any(asks_for);
+        let value = self.object(&statement.object);
+        let is_describing = DESCRIBING.iter().any(|end| relation.ends_with(end));
+        Weight {
+            lacking: (lacking + 1).saturating_sub(usize::from(is_asked_for)),
+            is_empty: value.contains("without a name") || value == "something",
+            is_type: statement.predicate == RDF_TYPE,
+            is_bare: !(is_describing && statement.object.kind == TermType::Literal),
+        }
     }
 
     /// Whether a statement only repeats the name its line begins with.

@@ -65,8 +65,8 @@ pub(crate) trait ToolKind: Send + Sync + 'static {
     async fn call(&self, call: Call) -> Result<ToolResult, Error>;
 }
 
-/// Says that a collection holds nothing, or nothing that matches, and what there is instead.
-/// `what` are the things looked for, such as `passages`.
+/// Says that a collection holds nothing, or nothing that matches. `what` are the things looked for,
+/// such as `passages`. What other collections there are is not for this call to know.
 async fn nothing(
     library: &Library,
     collection: &CollectionName,
@@ -74,24 +74,16 @@ async fn nothing(
     asked: &str,
 ) -> Result<String, Error> {
     let collections = library.collections().await?;
-    if collections.is_empty() {
-        return Ok("No documents have been loaded yet, into any collection.".to_owned());
-    }
-    let text = if collections
+    let own = collections
         .iter()
-        .any(|known| known.name == collection.as_str())
-    {
-        format!("No {what} of collection `{collection}` match `{asked}`.")
-    } else {
-        format!("No documents have been loaded into collection `{collection}`.")
-    };
-    let counted = |known: &crate::library::Collection| match known.documents {
-        1 => format!("`{}` (1 document)", known.name),
-        count => format!("`{}` ({count} documents)", known.name),
-    };
-    let names: Vec<String> = collections.iter().map(counted).collect();
-    Ok(format!(
-        "{text} These collections exist: {}.",
-        names.join(", ")
-    ))
+        .find(|known| known.name == collection.as_str());
+    Ok(match own.map(|known| known.documents) {
+        None => format!("No documents have been loaded into collection `{collection}`."),
+        Some(1) => {
+            format!("No {what} of collection `{collection}` match `{asked}`. It holds 1 document.")
+        }
+        Some(count) => format!(
+            "No {what} of collection `{collection}` match `{asked}`. It holds {count} documents."
+        ),
+    })
 }

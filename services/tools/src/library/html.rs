@@ -6,6 +6,7 @@
 
 use super::format::Parsed;
 use super::outline::{Outline, one_line, table_row};
+use super::passage::{ROW, code};
 use html5ever::TokenizerResult;
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::states::RawKind;
@@ -438,18 +439,22 @@ impl Page {
             return;
         }
         let mark = std::mem::take(&mut self.mark);
-        let text = if is_pre {
+        if is_pre {
             // Below its term or mark, so that its lines keep their places.
-            let below = if mark.is_empty() { "" } else { "\n" };
-            format!("{below}{}", text.trim_matches('\n'))
-        } else {
-            text.lines()
-                .map(one_line)
-                .filter(|line| !line.is_empty())
-                .collect::<Vec<_>>()
-                .join("\n")
-        };
-        self.add(Item::Block(format!("{mark}{text}")));
+            if mark.chars().any(char::is_alphabetic) {
+                self.add(Item::Block(mark.trim_end().to_owned()));
+            }
+            if let Some(block) = code(&text, "") {
+                self.add(Item::Block(block));
+            }
+            return;
+        }
+        let lines: Vec<String> = text
+            .lines()
+            .map(one_line)
+            .filter(|line| !line.is_empty())
+            .collect();
+        self.add(Item::Block(format!("{mark}{}", lines.join("\n"))));
     }
 
     /// A term goes in front of its definition.
@@ -531,7 +536,7 @@ impl Page {
         }
         let line = match cells.as_slice() {
             [name, value] if table.first_heading && table.header.is_empty() => {
-                format!("{name}: {value}")
+                format!("{ROW}{name} = {value}")
             }
             _ => table_row(&table.header, &cells),
         };
@@ -617,7 +622,10 @@ mod tests {
         let page = "<table><tr><th>Ratio<th>2025<tr><td><p>Current</p><td>0.9</table>
                     <table><tr><th>Rating</th><td>B</td></tr></table>
                     <table><tr><td>a<td>b<td></table>";
-        assert_eq!(texts(page), ["Ratio: Current; 2025: 0.9\nRating: B\na | b"]);
+        assert_eq!(
+            texts(page),
+            ["row: Ratio = Current; 2025 = 0.9\nrow: Rating = B\nrow: a | b"]
+        );
     }
 
     #[test]
@@ -643,7 +651,7 @@ mod tests {
         let page = "<dl><dt>work_mem<dd><p>Memory of a sort.<p>More.<dt>alone<dt>port<dd><pre>a\nb</pre></dl><p>After";
         assert_eq!(
             texts(page),
-            ["work_mem: Memory of a sort.\nMore.\nalone\nport:\na\nb\nAfter"]
+            ["work_mem: Memory of a sort.\nMore.\nalone\nport:\n```\na\nb\n```\nAfter"]
         );
     }
 
@@ -655,7 +663,7 @@ mod tests {
 
     #[test]
     fn code_keeps_its_lines() {
-        assert_eq!(texts("<pre>a:\n  b\n\nc</pre>"), ["a:\n  b\nc"]);
+        assert_eq!(texts("<pre>a:\n  b\n\nc</pre>"), ["```\na:\n  b\nc\n```"]);
     }
 
     #[test]

@@ -1,10 +1,12 @@
-//! Markdown to titled passages: sections by heading, text without markup, one line for each table
-//! row that repeats the column names, so that a row can be quoted alone.
+//! Markdown to titled passages: sections by heading, and one line for each table row that repeats
+//! the column names, so that a row can be quoted alone.
+//!
+//! Links are their text and emphasis is gone; code keeps its marks, so that nobody takes it for prose.
 
 use super::format::Parsed;
 use super::html;
 use super::outline::{Outline, one_line, table_row};
-use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 /// Reads a whole document.
 pub(crate) fn parse(text: &str) -> Parsed {
@@ -44,7 +46,8 @@ enum Inside {
     Heading(usize),
     FrontMatter,
     Html,
-    Code,
+    /// A block of code in this language, which may be empty.
+    Code(String),
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +67,8 @@ impl Reader {
         match event {
             Event::Start(tag) => self.start(&tag),
             Event::End(tag) => self.end(tag),
-            Event::Text(text) | Event::Code(text) if self.images == 0 => self.text.push_str(&text),
+            Event::Text(text) if self.images == 0 => self.text.push_str(&text),
+            Event::Code(text) if self.images == 0 => self.inline_code(&text),
             Event::Html(text) => self.text.push_str(&text),
             Event::SoftBreak => self.text.push(' '),
             Event::HardBreak => self.text.push('\n'),
@@ -89,9 +93,13 @@ impl Reader {
                 self.end_block();
                 self.inside = Inside::Html;
             }
-            Tag::CodeBlock(_) => {
+            Tag::CodeBlock(kind) => {
                 self.end_block();
-                self.inside = Inside::Code;
+                let language = match kind {
+                    CodeBlockKind::Fenced(language) => language.to_string(),
+                    CodeBlockKind::Indented => String::new(),
+                };
+                self.inside = Inside::Code(language);
             }
             Tag::List(first) => {
                 self.end_block();
@@ -134,8 +142,11 @@ impl Reader {
                 }
             }
             TagEnd::CodeBlock => {
-                self.inside = Inside::Prose;
-                self.end_block();
+                let text = std::mem::take(&mut self.text);
+                if let Inside::Code(language) = std::mem::take(&mut self.inside) {
+                    self.end_term();
+                    self.outline.code(&text, &language);
+                }
             }
             TagEnd::List(_) => {
                 self.end_block();
@@ -170,6 +181,24 @@ impl Reader {
         let text = std::mem::take(&mut self.text);
         if let Inside::Heading(level) = std::mem::take(&mut self.inside) {
             self.outline.heading(level, &text);
+        }
+    }
+
+    /// Code within a line, between its marks. Headings are names and go without.
+    fn inline_code(&mut self, text: &str) {
+        if matches!(self.inside, Inside::Heading(_)) {
+            self.text.push_str(text);
+            return;
+        }
+        let mark = if text.contains('`') { "``" } else { "`" };
+        self.text += &format!("{mark}{text}{mark}");
+    }
+
+    /// A term whose definition begins with code stands above it.
+    fn end_term(&mut self) {
+        let mark = std::mem::take(&mut self.mark);
+        if mark.chars().any(char::is_alphabetic) {
+            self.outline.block(mark.trim_end());
         }
     }
 
@@ -262,17 +291,17 @@ mod tests {
         let text = "# T\n\n| Metric | 2024 | 2025 |\n|---|---|---|\n| Current ratio | 1.1 | 0.9 |\n| Debt | | 4 |\n";
         assert_eq!(
             parse(text).passages[0].text,
-            "Metric: Current ratio; 2024: 1.1; 2025: 0.9\nMetric: Debt; 2025: 4"
+            "row: Metric = Current ratio; 2024 = 1.1; 2025 = 0.9\nrow: Metric = Debt; 2025 = 4"
         );
     }
 
     #[test]
-    fn markup_is_gone_and_words_stay() {
+    fn markup_is_gone_but_for_that_of_code_and_words_stay() {
         assert_eq!(parse("Term\n: Meaning\n").passages[0].text, "Term: Meaning");
         let text = "A **bold** [link](https://e.x/) with `code`.[^1]\n\n![badge](b.svg)\n\n- one\n- two\n  1. deep\n\n> quote\n\n```sh\nrun\n\nit\n```\n\n<div>html &amp; text<script>no()</script></div>\n\n[^1]: Footnote.";
         assert_eq!(
             parse(text).passages[0].text,
-            "A bold link with code.\n- one\n- two\n  1. deep\nquote\nrun\nit\nhtml & text\nFootnote."
+            "A bold link with `code`.\n- one\n- two\n  1. deep\nquote\n```sh\nrun\nit\n```\nhtml & text\nFootnote."
         );
     }
 }

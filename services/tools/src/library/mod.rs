@@ -10,6 +10,7 @@ mod format;
 mod html;
 mod load;
 mod markdown;
+mod opened;
 mod outline;
 mod passage;
 mod rdf;
@@ -24,12 +25,13 @@ mod walk;
 
 pub use format::EXTENSIONS;
 pub use load::{LoadOptions, LoadReport, OnProgress, Progress, Skipped};
-pub use search::{Entity, Hit};
+pub use opened::Opened;
+pub use search::{Description, Entity, Hit};
 
 pub(crate) use html::plain as html_text;
-pub(crate) use rdf::{label_quality, local_name};
+pub(crate) use rdf::{label_quality, local_name, one_value};
 pub(crate) use terms::{covered, terms};
-pub(crate) use uri::is_blank;
+pub(crate) use uri::{document_of_blank, is_blank};
 
 use crate::Error;
 use agentfleet_graph::{EmbeddedGraph, EraseBy, Graph};
@@ -156,6 +158,19 @@ impl Library {
         Ok(found.await?)
     }
 
+    /// The documents of a collection that describe these entities.
+    pub async fn descriptions(
+        &self,
+        collection: &CollectionName,
+        entities: Vec<String>,
+    ) -> Result<Vec<Description>, Error> {
+        let collection = collection.as_str().to_owned();
+        let found = self
+            .database
+            .read(move |connection| search::descriptions(connection, Some(&collection), entities));
+        Ok(found.await?)
+    }
+
     /// Up to `most` characters of a document's text, beginning after `from` of them.
     pub async fn fetch(
         &self,
@@ -172,29 +187,7 @@ impl Library {
                 let Some((source, document)) = documents.pop() else {
                     return Ok(None);
                 };
-                let mut statement = connection.prepare_cached(
-                    "SELECT heading, text FROM library_passages WHERE source = ?1 ORDER BY ordinal",
-                )?;
-                let mut rows = statement.query([source])?;
-                let mut window = Window {
-                    from,
-                    most,
-                    at: 0,
-                    text: String::new(),
-                };
-                let mut above = String::new();
-                while let Some(row) = rows.next()? {
-                    let heading: String = row.get(0)?;
-                    let text: String = row.get(1)?;
-                    if window.at > 0 {
-                        window.push("\n\n");
-                    }
-                    if !heading.is_empty() && heading != above {
-                        window.push(&format!("## {heading}\n"));
-                    }
-                    above = heading;
-                    window.push(&text);
-                }
+                let window = opened::window(connection, source, from, most)?;
                 let shown = window.text.chars().count();
                 let before = from.min(window.at);
                 let after = window.at - before - shown;
@@ -262,6 +255,20 @@ impl Library {
         let removed = self.hide(collection, Some(uri.to_owned())).await?;
         self.clear().await?;
         Ok(removed > 0)
+    }
+
+    /// Removes the document with this URI, in whichever collection it is; says in which it was.
+    pub async fn forget_document(&self, uri: &str) -> Result<Option<CollectionName>, Error> {
+        let wanted = uri.to_owned();
+        let collection = self
+            .database
+            .read(move |connection| opened::collection_of(connection, &wanted))
+            .await?;
+        let Some(collection) = collection.map(CollectionName::from) else {
+            return Ok(None);
+        };
+        let removed = self.remove_document(&collection, uri).await?;
+        Ok(removed.then_some(collection))
     }
 
     /// Removes everything that was loaded into a collection; says how many documents that was.
@@ -364,23 +371,4 @@ fn documents(
         ))
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// The part of a text that is wanted, while the text passes by.
-struct Window {
-    from: usize,
-    most: usize,
-    /// Characters that have passed.
-    at: usize,
-    text: String,
-}
-
-impl Window {
-    fn push(&mut self, text: &str) {
-        let count = text.chars().count();
-        let skip = self.from.saturating_sub(self.at);
-        let room = (self.from.saturating_add(self.most)).saturating_sub(self.at.max(self.from));
-        self.text.extend(text.chars().skip(skip).take(room));
-        self.at += count;
-    }
 }

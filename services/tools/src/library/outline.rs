@@ -1,7 +1,7 @@
 //! The shape that Markdown, HTML and plain text share: blocks of text below a path of headings.
 
 use super::format::Parsed;
-use super::passage::Packer;
+use super::passage::{Packer, ROW, code};
 
 /// Collects the blocks of one document in their order.
 #[derive(Debug, Default)]
@@ -41,9 +41,18 @@ impl Outline {
         }
     }
 
+    /// Adds a block of code below the open headings.
+    pub(crate) fn code(&mut self, text: &str, language: &str) {
+        if let Some(block) = code(text, language) {
+            self.block(&block);
+        }
+    }
+
     /// The passages, titled by what the document says of itself, else by its first heading.
     pub(crate) fn into_parsed(self, own: Option<String>, otherwise: Option<String>) -> Parsed {
-        let title = own.or(self.first_heading).or(otherwise);
+        // A changelog begins with its newest version, which is no name for the whole.
+        let names = |title: &String| title.chars().next().is_some_and(char::is_alphabetic);
+        let title = own.or(self.first_heading.filter(names)).or(otherwise);
         let mut packer = Packer::new(title.as_deref().unwrap_or_default());
         let mut passages = Vec::new();
         for (headings, text) in &self.blocks {
@@ -59,7 +68,8 @@ pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A table row that can be read without its table: each cell after the name of its column.
+/// A table row that can be read without its table, marked as a row: each cell after the name of its
+/// column. Empty if no cell holds anything.
 pub(crate) fn table_row(header: &[String], cells: &[String]) -> String {
     let filled = cells
         .iter()
@@ -68,12 +78,18 @@ pub(crate) fn table_row(header: &[String], cells: &[String]) -> String {
     if header.len() == cells.len() {
         let named = filled.map(|(at, cell)| match header[at].as_str() {
             "" => cell.clone(),
-            name => format!("{name}: {cell}"),
+            name => format!("{name} = {cell}"),
         });
-        return named.collect::<Vec<_>>().join("; ");
+        return marked(&named.collect::<Vec<_>>().join("; "));
     }
-    filled
-        .map(|(_, cell)| cell.as_str())
-        .collect::<Vec<_>>()
-        .join(" | ")
+    let cells: Vec<&str> = filled.map(|(_, cell)| cell.as_str()).collect();
+    marked(&cells.join(" | "))
+}
+
+fn marked(row: &str) -> String {
+    if row.is_empty() {
+        String::new()
+    } else {
+        format!("{ROW}{row}")
+    }
 }

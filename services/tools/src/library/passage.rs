@@ -3,7 +3,11 @@
 //! Owns the size rules; the formats say what a block is and which headings stand above it. A
 //! passage holds about 80 to 200 words of one section. Longer blocks are split at sentences.
 //! Neighbouring sections of a few words each share a passage, named by the headings they have in
-//! common. The text of a passage has no blank lines, so that passages can be told apart by them.
+//! common, each below its own heading line (`## Heading`). The text of a passage has no blank lines,
+//! so that passages can be told apart by them.
+//!
+//! Three kinds of lines mean something to whoever quotes: `## ` is a heading, [`ROW`] a row of a
+//! table, and what stands between two fences is code, to be quoted as it is.
 
 /// Most words of a passage.
 const MAX_WORDS: usize = 200;
@@ -13,6 +17,13 @@ const MAX_CHARS: usize = 2_400;
 const SMALL_WORDS: usize = 40;
 /// Most words of a passage made of small sections.
 const MERGED_WORDS: usize = 120;
+
+/// How a line begins that renders a row of a table.
+pub(crate) const ROW: &str = "row: ";
+/// How a heading line inside a passage begins.
+pub(crate) const HEADING: &str = "## ";
+/// What begins and ends a block of code; longer where the code holds such a mark itself.
+const FENCE: &str = "```";
 
 /// A piece of a document: what is indexed, ranked and quoted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +84,14 @@ impl Packer {
         }
         if fits(words(&text), text.chars().count()) {
             self.add(text, out);
+        } else if let Some((open, body, close)) = fenced(&text) {
+            for piece in pieces_of_code(body) {
+                self.add(format!("{open}\n{piece}\n{close}"), out);
+            }
+        } else if let Some(row) = text.strip_prefix(ROW) {
+            for piece in split(row) {
+                self.add(format!("{ROW}{piece}"), out);
+            }
         } else {
             for piece in split(&text) {
                 self.add(piece, out);
@@ -153,8 +172,9 @@ fn emit(draft: &Draft, out: &mut Vec<Passage>) {
         }
         let own = &headings[shared..];
         if !own.is_empty() && own != above {
+            text.push_str(HEADING);
             text.push_str(&own.join(" > "));
-            text.push_str(": ");
+            text.push('\n');
         }
         above = own;
         text.push_str(part);
@@ -183,6 +203,55 @@ fn without_blank_lines(text: &str) -> String {
         out.push_str(line);
     }
     out
+}
+
+/// A block of code between fences; `None` if there is none.
+pub(crate) fn code(text: &str, language: &str) -> Option<String> {
+    let body = text.trim_matches('\n').trim_end();
+    if body.trim().is_empty() {
+        return None;
+    }
+    let mut fence = FENCE.to_owned();
+    while body.contains(&fence) {
+        fence.push('`');
+    }
+    // Attributes of the language, as in `rust,ignore`, are for machines.
+    let language = language
+        .split(|c: char| c.is_whitespace() || c == ',' || c == '`')
+        .next()
+        .unwrap_or_default();
+    Some(format!("{fence}{language}\n{body}\n{fence}"))
+}
+
+/// The opening line of a fenced block, what it holds, and its closing line.
+fn fenced(text: &str) -> Option<(&str, &str, &str)> {
+    let (open, rest) = text
+        .strip_prefix(FENCE)
+        .and_then(|_| text.split_once('\n'))?;
+    let (body, close) = rest.rsplit_once('\n')?;
+    close.starts_with(FENCE).then_some((open, body, close))
+}
+
+/// Splits long code between its lines; a line that is too long alone is cut.
+fn pieces_of_code(body: &str) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut piece = String::new();
+    let (mut piece_words, mut piece_chars) = (0, 0);
+    for line in body.lines().flat_map(bounded) {
+        let (line_words, line_chars) = (words(line), line.chars().count() + 1);
+        if !piece.is_empty() && !fits(piece_words + line_words, piece_chars + line_chars) {
+            pieces.push(std::mem::take(&mut piece));
+            (piece_words, piece_chars) = (0, 0);
+        }
+        if !piece.is_empty() {
+            piece.push('\n');
+        }
+        piece.push_str(line);
+        piece_words += line_words;
+        piece_chars += line_chars;
+    }
+    pieces.push(piece);
+    pieces
 }
 
 /// Splits a long block at sentences, then at words, then anywhere.
@@ -263,6 +332,7 @@ fn bounded(sentence: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use proptest::prelude::*;
 
@@ -322,7 +392,10 @@ mod tests {
         );
         assert_eq!(passages.len(), 1);
         assert_eq!(passages[0].heading, "Terms");
-        assert_eq!(passages[0].text, "Cash: Money at hand.\nDebt: Money owed.");
+        assert_eq!(
+            passages[0].text,
+            "## Cash\nMoney at hand.\n## Debt\nMoney owed."
+        );
     }
 
     #[test]
@@ -344,6 +417,23 @@ mod tests {
         let passages = pack("", &[(&["A"], sentence.repeat(5))]);
         assert_eq!(passages.len(), 2);
         assert!(passages.iter().all(|p| p.text.ends_with('.')));
+    }
+
+    #[test]
+    fn long_code_is_split_between_its_lines_and_stays_code() {
+        let block = code(&"let number = one + two;\n".repeat(90), "rust,ignore").unwrap();
+        let passages = pack("", &[(&["A"], block)]);
+        assert!(passages.len() > 1);
+        for passage in &passages {
+            assert!(
+                passage.text.starts_with("```rust\nlet number"),
+                "{}",
+                passage.text
+            );
+            assert!(passage.text.ends_with("two;\n```"), "{}", passage.text);
+        }
+        assert_eq!(code("a\n```\nb", "").unwrap(), "````\na\n```\nb\n````");
+        assert_eq!(code(" \n", "sh"), None);
     }
 
     proptest! {

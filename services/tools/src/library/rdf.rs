@@ -21,7 +21,7 @@ const BATCH: usize = 4_096;
 /// Subjects kept in memory; a file with more may give a subject several passages.
 const MAX_SUBJECTS: usize = 50_000;
 /// Most characters of a subject's passage, and of one value in it.
-const MAX_PASSAGE: usize = 1_500;
+pub(crate) const MAX_PASSAGE: usize = 1_500;
 const MAX_VALUE: usize = 400;
 
 /// Predicates that name their subject, best first. `schema` is found with and without TLS.
@@ -356,7 +356,8 @@ pub(crate) fn label_quality(predicate: &str, language: &str) -> Option<usize> {
     Some(at + if foreign { LABELS.len() } else { 0 })
 }
 
-fn one_value(text: &str) -> String {
+/// A literal as it stands in a description: one line, cut where it is long.
+pub(crate) fn one_value(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MAX_VALUE) {
         Some((cut, _)) => format!("{}...", &line[..cut]),

@@ -1,7 +1,7 @@
-//! Rows of a CSV or TSV file, each a passage of its own: `column: value; column: value`.
+//! Rows of a CSV or TSV file, each a passage of its own: `row: column = value; column = value`.
 //!
-//! Lines that begin with `#` above the header describe the file: the first is its title, and they
-//! are kept as its first passage. The separator is the one the header uses most.
+//! Lines that begin with `#` above the header describe the file: the first is its title, and
+//! the others are kept as its first passage. The separator is the one the header uses most.
 
 use super::format::Halt;
 use super::outline::table_row;
@@ -82,8 +82,9 @@ pub(crate) fn parse(
         1 + preface.count,
     )?;
     let mut passages = Vec::new();
-    if !preface.lines.is_empty() {
-        let text = bounded_text(&preface.lines.join("\n"), MAX_ROW);
+    // The first line is the title, which stands with every passage anyway.
+    if preface.lines.len() > 1 {
+        let text = bounded_text(&preface.lines[1..].join("\n"), MAX_ROW);
         passages.push(Passage {
             text,
             ..Passage::default()
@@ -202,16 +203,16 @@ mod tests {
     #[test]
     fn each_row_repeats_its_columns() {
         for (text, expected) in [
-            ("a,b\n1,2\n,3\n", vec!["a: 1; b: 2", "b: 3"]),
-            ("a;b\n1,5;2\n", vec!["a: 1,5; b: 2"]),
-            ("a\tb\n1\t\"x\ny\"\n", vec!["a: 1; b: x y"]),
-            ("\u{feff}a,b\n1,2\n", vec!["a: 1; b: 2"]),
-            ("a,b\n1,2,3\n", vec!["1 | 2 | 3"]),
+            ("a,b\n1,2\n,3\n", vec!["row: a = 1; b = 2", "row: b = 3"]),
+            ("a;b\n1,5;2\n", vec!["row: a = 1,5; b = 2"]),
+            ("a\tb\n1\t\"x\ny\"\n", vec!["row: a = 1; b = x y"]),
+            ("\u{feff}a,b\n1,2\n", vec!["row: a = 1; b = 2"]),
+            ("a,b\n1,2,3\n", vec!["row: 1 | 2 | 3"]),
             (
                 "# Title\n# more\na,b\n1,2\n",
-                vec!["Title\nmore", "a: 1; b: 2"],
+                vec!["more", "row: a = 1; b = 2"],
             ),
-            ("a\n1\n", vec!["a: 1"]),
+            ("a\n1\n", vec!["row: a = 1"]),
             ("a,b\n\n,\n", vec![]),
             ("", vec![]),
         ] {

@@ -123,10 +123,64 @@ pub(crate) fn labels(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// A document that describes an entity, and what it says of it in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    pub entity: String,
+    /// What the document calls the entity.
+    pub label: String,
+    pub document: String,
+    pub title: String,
+    /// Statements as `predicate: value; predicate: value`, cut where they are many.
+    pub text: String,
+}
+
+impl Description {
+    /// Whether there may be more statements than its text holds.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.text.len() >= rdf::MAX_PASSAGE
+    }
+}
+
+/// The documents that describe these entities, in the order they were loaded. Without a collection
+/// those of all collections.
+pub(crate) fn descriptions(
+    connection: &Connection,
+    collection: Option<&str>,
+    entities: Vec<String>,
+) -> Result<Vec<Description>, StorageError> {
+    let collection = match collection {
+        Some(name) => match store::collection(connection, name)? {
+            Some(id) => Some(id),
+            None => return Ok(Vec::new()),
+        },
+        None => None,
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT p.entity, p.heading, s.uri, s.title, p.text
+         FROM library_passages p JOIN library_sources s ON s.id = p.source
+         WHERE p.entity IN (SELECT value FROM json_each(?1)) AND s.state = 1
+           AND (?2 IS NULL OR s.collection = ?2)
+         ORDER BY p.source, p.ordinal",
+    )?;
+    let entities = serde_json::Value::from(entities).to_string();
+    let rows = statement.query_map((entities, collection), |row| {
+        Ok(Description {
+            entity: row.get(0)?,
+            label: row.get(1)?,
+            document: row.get(2)?,
+            title: row.get(3)?,
+            text: row.get(4)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 #[derive(Debug)]
 struct Row {
     uri: String,
     title: String,
+    path: String,
     heading: String,
     text: String,
     ordinal: i64,
@@ -164,7 +218,8 @@ fn ranked(
     let mut rows = Vec::with_capacity(candidates.len());
     for (id, bm25) in candidates {
         if let Some(mut row) = row(connection, id)? {
-            let whole = format!("{} {} {}", row.title, row.heading, row.text);
+            let path = store::path_words(&row.path);
+            let whole = format!("{} {path} {} {}", row.title, row.heading, row.text);
             // What matched in a way that is not seen here is at least one of the terms.
             let covered = terms::covered(&terms, &whole).max(1);
             row.score = bm25 * (0.5 + 0.5 * covered as f64 / terms.len() as f64);
@@ -237,7 +292,7 @@ fn is_named(question: &str, name: &str) -> bool {
 
 fn row(connection: &Connection, id: i64) -> Result<Option<Row>, StorageError> {
     let mut statement = connection.prepare_cached(
-        "SELECT s.uri, s.title, p.heading, p.text, p.ordinal, p.entity
+        "SELECT s.uri, s.title, p.heading, p.text, p.ordinal, p.entity, s.path
          FROM library_passages p JOIN library_sources s ON s.id = p.source WHERE p.id = ?1",
     )?;
     let row = statement.query_row([id], |row| {
@@ -248,6 +303,7 @@ fn row(connection: &Connection, id: i64) -> Result<Option<Row>, StorageError> {
             text: row.get(3)?,
             ordinal: row.get(4)?,
             entity: row.get(5)?,
+            path: row.get(6)?,
             score: 0.0,
         })
     });

@@ -9,7 +9,7 @@
 //! entities of RDF files: what other collections hold neither shows up in a search nor changes its
 //! ranking.
 
-use super::passage::Passage;
+use super::passage::{Passage, ROW};
 use super::{rdf, uri};
 use agentfleet_schema::Millis;
 use agentfleet_storage::{Error as StorageError, Unit};
@@ -18,7 +18,8 @@ use std::borrow::Cow;
 
 pub(crate) const PART: &str = "library";
 
-pub(crate) const TABLES: &[&str] = &["
+pub(crate) const TABLES: &[&str] = &[
+    "
     CREATE TABLE library_collections(
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL UNIQUE
@@ -52,7 +53,14 @@ pub(crate) const TABLES: &[&str] = &["
     ) STRICT;
     CREATE UNIQUE INDEX library_passages_of_source ON library_passages(source, ordinal);
     CREATE INDEX library_passages_of_entity ON library_passages(entity) WHERE entity IS NOT NULL;
-"];
+",
+    // A source is opened by its URI alone. What was read before rows and code were marked is read anew
+    // by the next load.
+    "
+    CREATE INDEX library_sources_uri ON library_sources(uri);
+    UPDATE library_sources SET digest = '';
+",
+];
 
 const LOADING: i64 = 0;
 const LIVE: i64 = 1;
@@ -122,6 +130,7 @@ pub(crate) struct NewSource {
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     pub(crate) id: i64,
+    /// Title and path, as they are searched.
     title: String,
     ordinal: i64,
     entities: i64,
@@ -208,7 +217,7 @@ fn begin(unit: &mut Unit<'_>, collection: i64, new: NewSource) -> Result<Open, S
         ))?;
     Ok(Open {
         id: unit.tx().last_insert_rowid(),
-        title: new.title,
+        title: format!("{} {}", new.title, path_words(&new.path)),
         ordinal: 0,
         entities: 0,
     })
@@ -243,11 +252,32 @@ fn add(
             .prepare_cached(&format!(
                 "INSERT INTO {table}(rowid, title, heading, body) VALUES (?1, ?2, ?3, ?4)"
             ))?
-            .execute((rowid, &open.title, searchable(&passage), &passage.text))?;
+            .execute((
+                rowid,
+                &open.title,
+                searchable(&passage),
+                without_marks(&passage.text),
+            ))?;
         open.ordinal += 1;
         open.entities += i64::from(passage.entity.is_some());
     }
     Ok(())
+}
+
+/// The words of a path: a folder is often named after what its files are about.
+pub(crate) fn path_words(path: &str) -> String {
+    let stem = path.rsplit_once('.').map_or(path, |(stem, _)| stem);
+    stem.replace('/', " ")
+}
+
+/// A text without the marks of table rows, which are nobody's words.
+fn without_marks(text: &str) -> Cow<'_, str> {
+    let row_below = format!("\n{ROW}");
+    match text.strip_prefix(ROW) {
+        Some(rest) => Cow::Owned(rest.replace(&row_below, "\n")),
+        None if text.contains(&row_below) => Cow::Owned(text.replace(&row_below, "\n")),
+        None => Cow::Borrowed(text),
+    }
 }
 
 /// The heading as it is searched. Names such as `hasUnit` are found by their words, and an entity

@@ -49,6 +49,7 @@ pub(crate) fn query(text: &str, terms: &[String]) -> String {
     for term in terms {
         alternatives.push(quoted(term));
         alternatives.extend(beginning(term));
+        alternatives.extend(spelled_otherwise(term).map(|other| quoted(&other)));
     }
     alternatives.extend(names(text));
     alternatives.join(" OR ")
@@ -71,7 +72,9 @@ pub(crate) fn covered(terms: &[String], text: &str) -> usize {
     let text = text.to_lowercase();
     let words: HashSet<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
     let has = |term: &String| {
-        words.contains(term.as_str()) || {
+        let otherwise = spelled_otherwise(term);
+        let is_spelled_otherwise = otherwise.is_some_and(|other| words.contains(other.as_str()));
+        words.contains(term.as_str()) || is_spelled_otherwise || {
             let stem = stem(term);
             !stem.is_empty() && words.iter().any(|word| word.starts_with(stem))
         }
@@ -90,6 +93,36 @@ fn stem(word: &str) -> &str {
     word.char_indices()
         .nth(kept)
         .map_or(word, |(end, _)| &word[..end])
+}
+
+/// The other spelling of an English word: British for American and the other way round. A spelling
+/// that nobody uses finds nothing.
+fn spelled_otherwise(term: &str) -> Option<String> {
+    const ENDINGS: &[(&str, &str)] = &[
+        ("isations", "izations"),
+        ("isation", "ization"),
+        ("ising", "izing"),
+        ("ised", "ized"),
+        ("ise", "ize"),
+        ("yse", "yze"),
+        ("licences", "licenses"),
+        ("licence", "license"),
+        ("defence", "defense"),
+        ("offence", "offense"),
+        ("ours", "ors"),
+        ("our", "or"),
+        ("tres", "ters"),
+        ("tre", "ter"),
+        ("elling", "eling"),
+        ("elled", "eled"),
+    ];
+    ENDINGS.iter().find_map(|(british, american)| {
+        let swap = |from: &str, to: &str| {
+            let rest = term.strip_suffix(from)?;
+            (term.chars().count() >= 5).then(|| format!("{rest}{to}"))
+        };
+        swap(british, american).or_else(|| swap(american, british))
+    })
 }
 
 /// Words that begin like the stem of a term: `supply` finds `supplier`, which stemming alone keeps
@@ -137,6 +170,10 @@ mod tests {
                 r#""supply" OR "supply" * OR "x" OR "2025""#,
             ),
             ("work_mem?", r#""work" OR "mem" OR "work mem""#),
+            (
+                "licence of colour",
+                r#""licence" OR "licence" * OR "license" OR "colour" OR "colour" * OR "color""#,
+            ),
             ("hasUnit", r#""hasunit" OR "hasunit" * OR "has unit""#),
             ("\"a\" \"b\"", r#""b""#),
         ] {

@@ -17,6 +17,12 @@ pub(crate) fn blank(document: &str, number: usize) -> String {
     format!("{BLANK}{name}:b{number}")
 }
 
+/// The document whose blank node an IRI stands for.
+pub(crate) fn document_of_blank(iri: &str) -> Option<String> {
+    let (name, _) = iri.strip_prefix(BLANK)?.rsplit_once(":b")?;
+    Some(format!("{DOCUMENT}{name}"))
+}
+
 /// Whether an IRI stands for a blank node.
 pub(crate) fn is_blank(iri: &str) -> bool {
     iri.starts_with(BLANK)
@@ -80,6 +86,7 @@ mod tests {
         let one = blank(&document("c", "a.ttl"), 1);
         assert_eq!(one, "urn:agentfleet:blank:c:a.ttl:b1");
         assert!(is_blank(&one));
+        assert_eq!(document_of_blank(&one), Some(document("c", "a.ttl")));
         assert_ne!(one, blank(&document("c", "b.ttl"), 1));
         assert!(!is_blank(&document("c", "a.ttl")));
     }

@@ -76,7 +76,7 @@ async fn finding_nothing_is_said_plainly() {
         assert!(!result.is_error);
         assert_eq!(
             result.content,
-            "No documents have been loaded yet, into any collection."
+            "No documents have been loaded into collection `c`."
         );
     }
     place.write("a.md", "# A\n\nword");
@@ -85,19 +85,19 @@ async fn finding_nothing_is_said_plainly() {
     let result = place.call(&search, "c", &[("query", "unicorn")]).await;
     assert_eq!(
         result.content,
-        "No passages of collection `c` match `unicorn`. These collections exist: `c` (1 document)."
+        "No passages of collection `c` match `unicorn`. It holds 1 document."
     );
     let result = place.call(&search, "d", &[("query", "word")]).await;
     assert_eq!(
         result.content,
-        "No documents have been loaded into collection `d`. These collections exist: `c` (1 document)."
+        "No documents have been loaded into collection `d`."
     );
     let result = place
         .call(&tool("knowledge-query"), "c", &[("question", "word")])
         .await;
     assert_eq!(
         result.content,
-        "No facts of collection `c` match `word`. These collections exist: `c` (1 document)."
+        "No facts of collection `c` match `word`. It holds 1 document."
     );
     assert!(result.sources.is_empty());
 }

@@ -250,7 +250,7 @@ async fn a_large_file_is_streamed_and_appears_at_once() {
     assert_eq!(hits.len(), 1);
     assert_eq!(
         (hits[0].heading.as_str(), hits[0].text.as_str()),
-        ("row 30000", "number: 29999; word: w29999")
+        ("row 30000", "row: number = 29999; word = w29999")
     );
 }
 

@@ -8,5 +8,7 @@ mod dossier;
 mod http;
 mod knowledge;
 mod loading;
+mod offline;
+mod opening;
 mod place;
 mod reloading;

@@ -4,7 +4,7 @@
 //! that share most first, in the format of the search tool.
 
 use super::super::Offline;
-use super::super::goal::stems;
+use super::super::terms::stems;
 use super::request;
 use agentfleet_schema::Operation;
 use serde_json::{Value, json};

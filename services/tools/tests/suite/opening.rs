@@ -1,0 +1,145 @@
+//! Opening what answers and traces name, forgetting a document, and what loaded statements may touch.
+
+use crate::place::{Place, tool};
+use agentfleet_graph::{Answer, Graph as _, QueryOptions};
+
+const TRIPLES: &str =
+    "@prefix e: <urn:e:> . e:mill <http://schema.org/name> 'Mill' ; e:part [ e:name 'wheel' ] .";
+
+#[tokio::test]
+async fn every_source_a_tool_names_can_be_opened() {
+    let place = Place::new().await;
+    place.write(
+        "notes.md",
+        "# Notes\n\nThe mill burned.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n",
+    );
+    place.write("k.ttl", TRIPLES);
+    place.load("c").await;
+    let mut sources = Vec::new();
+    for (kind, argument) in [
+        ("document-search", "query"),
+        ("knowledge-query", "question"),
+    ] {
+        let result = place
+            .call(&tool(kind), "c", &[(argument, "mill wheel")])
+            .await;
+        sources.extend(result.sources);
+    }
+    let uris: Vec<&str> = sources.iter().map(|source| source.uri.as_str()).collect();
+    assert!(uris.contains(&"urn:e:mill") && uris.len() >= 3, "{uris:?}");
+    for uri in uris {
+        let opened = place.library.open_source(None, uri).await.unwrap().unwrap();
+        assert!(
+            opened.text.to_lowercase().contains("mill"),
+            "{uri}: {}",
+            opened.text
+        );
+    }
+    let notes = "urn:agentfleet:document:c:notes.md";
+    let opened = place
+        .library
+        .open_source(None, notes)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(opened.title, "Notes");
+    assert_eq!(opened.text, "The mill burned.\nrow: a = 1; b = 2");
+    assert_eq!(
+        (opened.documents.len(), opened.documents[0].0.as_str()),
+        (1, "c")
+    );
+    let part = place
+        .library
+        .open_source(None, &format!("{notes}#part"))
+        .await
+        .unwrap();
+    assert_eq!(part.unwrap().text, opened.text);
+    let mill = place
+        .library
+        .open_source(None, "urn:e:mill")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(mill.title, "Mill");
+    assert_eq!(mill.documents[0].1.uri, "urn:agentfleet:document:c:k.ttl");
+    for (collection, uri) in [
+        (Some("other"), notes),
+        (Some("other"), "urn:e:mill"),
+        (None, "urn:agentfleet:document:c:nothing.md"),
+        (None, ""),
+    ] {
+        let collection = collection.map(Into::into);
+        let opened = place.library.open_source(collection.as_ref(), uri).await;
+        assert_eq!(opened.unwrap(), None, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn one_document_can_be_forgotten() {
+    let place = Place::new().await;
+    place.write("a.md", "# A\n\nword");
+    place.write("k.ttl", TRIPLES);
+    place.load("c").await;
+    let uri = "urn:agentfleet:document:c:k.ttl";
+    let forgotten = place.library.forget_document(uri).await.unwrap();
+    assert_eq!(forgotten.unwrap().as_str(), "c");
+    assert_eq!(place.library.forget_document(uri).await.unwrap(), None);
+    assert_eq!(place.library.open_source(None, uri).await.unwrap(), None);
+    assert_eq!(
+        place.library.open_source(None, "urn:e:mill").await.unwrap(),
+        None
+    );
+    assert_eq!(place.titles("c", "word").await, ["A"]);
+}
+
+async fn column(place: &Place, query: &str) -> Vec<String> {
+    let answer = place
+        .graph
+        .query(query, &[], QueryOptions::default())
+        .await
+        .unwrap();
+    let Answer::Solutions(found) = answer else {
+        panic!("no rows")
+    };
+    (0..found.rows.len())
+        .filter_map(|row| found.text(row, "x").map(str::to_owned))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_loaded_file_writes_below_its_collection_whatever_graph_it_names() {
+    let place = Place::new().await;
+    let step = "<urn:trustgraph:agent:1/answer> <urn:p>";
+    let graph = "<urn:graph:retrieval>";
+    place.write("a.nq", format!("{step} \"forged\" {graph} .\n"));
+    place.write("b.trig", format!("{graph} {{ {step} 'forged too' }}\n"));
+    place.write("c.ttl", format!("{step} 'forged as well' .\n"));
+    place.write(
+        "d.jsonld",
+        r#"{"@id":"urn:graph:retrieval","@graph":[{"@id":"urn:trustgraph:agent:1/answer","urn:p":"again"}]}"#,
+    );
+    place.write(
+        "e.nq",
+        format!("{step} \"theirs\" <urn:agentfleet:collection:other> .\n"),
+    );
+    let report = place.load("c").await;
+    assert_eq!(
+        (report.loaded, report.skipped.len()),
+        (5, 0),
+        "{:?}",
+        report.skipped
+    );
+    let forged = "SELECT (STR(?o) AS ?x) WHERE { GRAPH <urn:graph:retrieval> { ?s ?p ?o } }";
+    assert_eq!(column(&place, forged).await, Vec::<String>::new());
+    let graphs = column(
+        &place,
+        "SELECT DISTINCT (STR(?g) AS ?x) WHERE { GRAPH ?g { ?s ?p ?o } }",
+    )
+    .await;
+    assert!(!graphs.is_empty());
+    for graph in graphs {
+        let own = graph == "urn:agentfleet:collection:c"
+            || graph.starts_with("urn:agentfleet:collection:c:graph:");
+        assert!(own, "{graph}");
+    }
+}

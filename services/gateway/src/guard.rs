@@ -43,12 +43,14 @@ impl Hosts {
             SocketAddr::V4(v4) => v4.ip().to_string(),
             SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
         };
-        let loopback = [
+        let mut loopback = vec![
             "localhost".to_owned(),
             "127.0.0.1".to_owned(),
             "[::1]".to_owned(),
-            own,
         ];
+        if !loopback.contains(&own) {
+            loopback.push(own);
+        }
         let names = address.ip().is_loopback().then(|| loopback.into());
         Self {
             names,

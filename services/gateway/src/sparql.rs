@@ -10,7 +10,7 @@ use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::rdf;
 use crate::state::App;
-use agentfleet_graph::{Answer, QueryOptions};
+use agentfleet_graph::{Answer, Error as GraphError, QueryOptions};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
@@ -127,8 +127,13 @@ async fn answer(
         timeout: until.saturating_duration_since(Instant::now()),
         max_rows: app.options.max_rows,
     };
-    let answer = app.parts.graph.query(query, &[], options).await?;
+    let answer = app.parts.graph.query(query, &[], options).await;
     drop(running);
+    let answer = answer.map_err(|error| match error {
+        // What was waited for a turn counts, too.
+        GraphError::Timeout(_) => GraphError::Timeout(timeout),
+        other => other,
+    })?;
     match &answer {
         Answer::Boolean(_) | Answer::Solutions(_) => {
             let offer = choose(params, headers, rdf::RESULTS)?;

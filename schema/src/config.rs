@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Config item types this product reads. Others may be stored; they are not validated.
+/// Config item types this product reads. Others are refused: nobody would read them.
 pub mod item_type {
     pub const AGENT_PATTERN: &str = "agent-pattern";
     pub const AGENT_TASK_TYPE: &str = "agent-task-type";

@@ -26,6 +26,7 @@ macro_rules! config_contract {
             one_bad_item_refuses_the_whole_put
             a_reference_must_find_its_end
             every_version_of_an_item_is_kept
+            what_is_there_already_is_not_stored_again
             a_pinned_set_does_not_change
             the_other_handle_sees_a_change
             puts_at_the_same_time_get_a_version_each
@@ -33,7 +34,7 @@ macro_rules! config_contract {
             seeding_updates_only_what_nobody_edited
             what_a_person_deleted_stays_deleted
             seeding_leaves_out_what_lost_its_reference
-            items_of_other_types_are_stored_unread
+            items_of_a_type_that_nothing_reads_are_refused
         );
     };
     (@each $fixture:expr, $($name:ident)+) => {
@@ -229,6 +230,27 @@ pub async fn every_version_of_an_item_is_kept(fixture: &dyn Fixture) {
     );
 }
 
+pub async fn what_is_there_already_is_not_stored_again(fixture: &dyn Fixture) {
+    let (store, _) = fixture.pair().await;
+    store.put(vec![pattern("a", "A")], "one").await.unwrap();
+    let both = vec![pattern("a", "A"), pattern("b", "B")];
+    assert_eq!(store.put(both.clone(), "two").await.unwrap(), 2);
+    assert_eq!(store.put(both, "two").await.unwrap(), 2);
+    assert_eq!(store.history("agent-pattern", "a").await.unwrap().len(), 1);
+    // Seeding takes back what it finds as it would write it, and a deleted item is put again.
+    let shipped = vec![pattern("a", "A")];
+    let owner = store.put(shipped.clone(), "one").await.unwrap();
+    assert_eq!(owner, 2);
+    store.put(shipped, crate::seed::AUTHOR).await.unwrap();
+    let newest = store.get("agent-pattern", "a").await.unwrap().unwrap();
+    assert_eq!(
+        (newest.version, newest.author.as_str()),
+        (3, crate::seed::AUTHOR)
+    );
+    store.delete("agent-pattern", "b", "two").await.unwrap();
+    assert_eq!(store.put(vec![pattern("b", "B")], "two").await.unwrap(), 5);
+}
+
 pub async fn a_pinned_set_does_not_change(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     for n in 1..=12_u64 {
@@ -411,22 +433,10 @@ pub async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
     assert_eq!(set.task_types.keys().collect::<Vec<_>>(), ["does-not"]);
 }
 
-pub async fn items_of_other_types_are_stored_unread(fixture: &dyn Fixture) {
+pub async fn items_of_a_type_that_nothing_reads_are_refused(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    let other = item(
-        "flow-blueprint",
-        "any/key",
-        json!({"nodes": [1, 2.5, null]}),
-    );
-    store.put(vec![other.clone()], "someone").await.unwrap();
-    assert_eq!(
-        store
-            .get("flow-blueprint", "any/key")
-            .await
-            .unwrap()
-            .unwrap()
-            .item,
-        other
-    );
-    assert_eq!(store.snapshot().await.unwrap().version, 1);
+    let other = item("agent-patern", "a", json!({"name": "a"}));
+    let error = store.put(vec![other], "someone").await.unwrap_err();
+    assert!(error.to_string().contains("`agent-pattern`"), "{error}");
+    assert!(store.list(None).await.unwrap().is_empty());
 }

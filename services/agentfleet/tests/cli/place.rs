@@ -1,5 +1,11 @@
 //! A data directory of its own, and the program run on it.
 
+use agentfleet::fleet::Store;
+use agentfleet::settings::{Flags, Settings};
+use agentfleet_documents::Documents as _;
+use agentfleet_schema::keys;
+use agentfleet_schema::records::ParkedRecord;
+use agentfleet_schema::topics::AGENT_REQUEST;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
@@ -88,6 +94,27 @@ impl Place {
         stdin.write_all(input.as_bytes()).unwrap();
         drop(stdin);
         Ran::of(child.wait_with_output().unwrap())
+    }
+
+    /// Puts a request among the messages that nobody could work.
+    pub(crate) fn park(&self, id: &str, body: &str) {
+        let flags = Flags {
+            data: Some(self.path("data").display().to_string()),
+            ..Flags::default()
+        };
+        let parked = ParkedRecord {
+            id: id.to_owned(),
+            topic: AGENT_REQUEST.as_str().to_owned(),
+            body: body.to_owned(),
+            ..ParkedRecord::default()
+        };
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&Settings::load(&flags).unwrap()).unwrap();
+            let body = serde_json::to_vec(&parked).unwrap();
+            let documents = &store.documents;
+            documents.create(&keys::parked(id), body).await.unwrap();
+        });
     }
 
     /// A fleet that serves HTTP, and its address.

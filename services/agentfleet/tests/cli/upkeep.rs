@@ -142,6 +142,26 @@ fn a_running_fleet_deletes_old_runs_and_in_time_their_tombstones() {
 }
 
 #[test]
+fn redriving_all_goes_on_past_what_cannot_be_sent() {
+    let place = Place::new();
+    place.park("a", r#"{"question": "sub", "correlation_id": "c"}"#);
+    place.park("b", "no JSON");
+    place.park("c", r#"{"question": "What is X?"}"#);
+    let ran = place.run(&["dlq", "redrive", "--all"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.out.contains("c is asked again"), "{}", ran.out);
+    for part in [
+        "belongs to a subagent",
+        "still no `AgentRequest`",
+        "2 of 3 messages stay parked",
+    ] {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+    let left = place.run(&["dlq", "list", "--json"]).well().json();
+    assert_eq!(left.as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn answers_come_in_the_formats_that_fit_them() {
     let place = Place::new();
     place.write(

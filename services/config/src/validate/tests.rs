@@ -257,7 +257,7 @@ fn a_type_or_field_that_nothing_reads_is_refused_with_the_nearest() {
             "agent-pattern",
             json!({"name": "k", "zzz": 1}),
             "/zzz",
-            "unknown field `zzz` (available: `description`",
+            "unknown field `zzz` (available: `name`",
         ),
         (
             "tool",
@@ -276,16 +276,16 @@ fn a_type_or_field_that_nothing_reads_is_refused_with_the_nearest() {
 #[test]
 fn the_same_item_twice_in_one_put_is_refused() {
     let item = Item {
-        item_type: "x".to_owned(),
+        item_type: "prompt".to_owned(),
         key: "k".to_owned(),
-        value: json!(1),
+        value: json!({"prompt": "x"}),
     };
     let problems = items(&[item.clone(), item]);
     assert_eq!(problems.len(), 1);
     assert!(
         problems
             .iter()
-            .all(|problem| problem.to_string() == "`x` item `k`: it is there twice")
+            .all(|problem| problem.to_string() == "`prompt` item `k`: it is there twice")
     );
 }
 

@@ -156,7 +156,10 @@ fn what_is_loaded_cannot_forge_or_alter_a_trace() {
     let (_up, address) = place.up(&[]);
     for path in [format!("/sessions/{session}/trace"), "/sessions".to_owned()] {
         let body = get(&address, &path);
-        assert!(body.contains(&session) && !body.contains("forged"), "{body}");
+        assert!(
+            body.contains(&session) && !body.contains("forged"),
+            "{body}"
+        );
     }
 }
 

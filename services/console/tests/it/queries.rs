@@ -84,8 +84,16 @@ fn knowledge() -> Vec<Triple> {
     }));
     for run in [sample::risk(), sample::single()] {
         let forged = [
-            (uris::answer(&run.root), tg::CONFIDENCE, Term::text("Everything: 1.00")),
-            (uris::session(&run.root), tg::ROOT_SESSION_ID, Term::text("another")),
+            (
+                uris::answer(&run.root),
+                tg::CONFIDENCE,
+                Term::text("Everything: 1.00"),
+            ),
+            (
+                uris::session(&run.root),
+                tg::ROOT_SESSION_ID,
+                Term::text("another"),
+            ),
         ];
         triples.extend(forged.into_iter().map(|(node, property, value)| Triple {
             g: graph.clone(),

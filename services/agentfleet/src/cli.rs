@@ -1,7 +1,7 @@
 //! The command line: what there is to type.
 
-use crate::settings::Flags;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::settings::{self, Flags};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// A worker fleet that runs LLM agents over a message queue.
@@ -10,7 +10,8 @@ use std::path::PathBuf;
     name = "agentfleet",
     version,
     propagate_version = true,
-    after_help = "Exit codes: 0 done, 1 the run ended in an error, 2 wrong usage, 3 not found, \
+    after_help = "Settings, such as --data, --model and --listen: agentfleet help settings\n\n\
+                  Exit codes: 0 done, 1 the run ended in an error, 2 wrong usage, 3 not found, \
                   4 a store or model is unavailable, 5 left before the run ended.\n\n\
                   Examples:\n  agentfleet demo\n  agentfleet load docs/ --collection handbook\n  \
                   agentfleet ask \"How do refunds work?\" --collection handbook\n  \
@@ -32,6 +33,18 @@ pub(crate) struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// The command line with what is only known when it is asked for.
+    pub(crate) fn whole() -> clap::Command {
+        Self::command().mut_subcommand("settings", |command| command.after_help(settings::help()))
+    }
+
+    pub(crate) fn read() -> Self {
+        let mut matches = Self::whole().get_matches();
+        Self::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     Auto,
@@ -42,47 +55,87 @@ pub(crate) enum Color {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Ask the worked example about the fictional dossier that comes with the program
+    #[command(after_help = "Example:\n  agentfleet demo")]
     Demo(Demo),
     /// Ask a question and watch it being answered
+    #[command(
+        after_help = "Examples:\n  agentfleet ask \"How do refunds work?\" --collection handbook\n  agentfleet ask \"Compare cost and safety of the two plants\" --pattern supervisor\n  agentfleet ask - --json < question.txt\n  agentfleet ask \"...\" --model openai:gpt-4o --subagent-timeout 2m"
+    )]
     Ask(Ask),
     /// Run every role in this process and serve HTTP, until it is told to stop
+    #[command(
+        after_help = "Examples:\n  agentfleet up\n  agentfleet up --listen 127.0.0.1:9000 --keep-runs 30d"
+    )]
     Up(Up),
     /// Run orchestrators only, beside other processes on the same data directory
+    #[command(after_help = "Example:\n  agentfleet orchestrator --concurrency 64")]
     Orchestrator,
     /// Run the aggregator only: fan-in, deadlines, dead letters
+    #[command(after_help = "Example:\n  agentfleet aggregator")]
     Aggregator,
     /// Run the graph-writer only
+    #[command(after_help = "Example:\n  agentfleet graph-writer")]
     GraphWriter,
     /// Watch a session that was asked before, or read how it ended
+    #[command(after_help = "Example:\n  agentfleet attach 7c9fa540")]
     Attach(Attach),
     /// End a run
+    #[command(after_help = "Example:\n  agentfleet cancel 7c9fa540")]
     Cancel(Named),
     /// List and show runs
+    #[command(
+        after_help = "Examples:\n  agentfleet sessions list --limit 50\n  agentfleet sessions show 7c9fa540"
+    )]
     #[command(subcommand)]
     Sessions(Sessions),
     /// Show who decided what, from which options, at what cost
+    #[command(
+        after_help = "Examples:\n  agentfleet trace 7c9fa540\n  agentfleet trace 7c9fa540 --format svg > trace.svg"
+    )]
     Trace(Trace),
     /// Print a text of the librarian by its URI
+    #[command(
+        after_help = "Example:\n  agentfleet document urn:agentfleet:document:dossier:press-review.md"
+    )]
     Document(Document),
     /// Ask the provenance graph in SPARQL
+    #[command(
+        after_help = "Examples:\n  agentfleet query 'SELECT ?s FROM <urn:graph:retrieval> WHERE { ?s a tg:AgentQuestion }'\n  agentfleet query --file query.rq --format json"
+    )]
     Query(Query),
     /// Bring folders of documents and RDF into a collection
+    #[command(after_help = "Example:\n  agentfleet load ~/handbook --collection handbook")]
     Load(Load),
     /// Read and change the config: patterns, task types, prompts, tools
+    #[command(
+        after_help = "Examples:\n  agentfleet config list prompt\n  agentfleet config put prompt agent-react agent-react.md"
+    )]
     #[command(subcommand)]
     Config(Config),
     /// Messages that no worker could work
+    #[command(after_help = "Examples:\n  agentfleet dlq list\n  agentfleet dlq redrive --all")]
     #[command(subcommand)]
     Dlq(Dlq),
     /// Delete what old or named runs left behind
+    #[command(
+        after_help = "Examples:\n  agentfleet purge --older-than 30d --dry-run\n  agentfleet purge --session 7c9fa540"
+    )]
     Purge(Purge),
     /// Copy the whole data directory, consistently, while it is in use
+    #[command(after_help = "Example:\n  agentfleet backup fleet.backup")]
     Backup(Backup),
     /// Put a backup into a new data directory
+    #[command(after_help = "Example:\n  agentfleet restore fleet.backup --data /srv/fleet")]
     Restore(Restore),
     /// Say what is configured, what can be reached, and what is wrong
+    #[command(after_help = "Example:\n  agentfleet doctor")]
     Doctor(Doctor),
+    /// Show the settings in force, and where each was given
+    Settings(ShowSettings),
     /// Print shell completions
+    #[command(
+        after_help = "Example:\n  agentfleet completions bash > ~/.local/share/bash-completion/completions/agentfleet"
+    )]
     Completions(Completions),
 }
 
@@ -146,6 +199,7 @@ pub(crate) struct Up {
 
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
+    /// Its id, or the first 6 or more characters of it.
     pub session: String,
     #[command(flatten)]
     pub output: Output,
@@ -153,6 +207,7 @@ pub(crate) struct Attach {
 
 #[derive(Debug, Args)]
 pub(crate) struct Named {
+    /// Its id, or the first 6 or more characters of it.
     pub session: String,
     #[command(flatten)]
     pub output: Output,
@@ -161,6 +216,7 @@ pub(crate) struct Named {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sessions {
     /// Newest runs first
+    #[command(after_help = "Example:\n  agentfleet sessions list --collection handbook")]
     List {
         /// Only runs of this collection.
         #[arg(long)]
@@ -175,7 +231,9 @@ pub(crate) enum Sessions {
         output: Output,
     },
     /// One run: its question, its steps, how it ended
+    #[command(after_help = "Example:\n  agentfleet sessions show 7c9fa540")]
     Show {
+        /// Its id, or the first 6 or more characters of it.
         session: String,
         #[command(flatten)]
         output: Output,
@@ -184,7 +242,7 @@ pub(crate) enum Sessions {
 
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
-    /// A session id or a correlation id: either leads to the whole tree.
+    /// A session id, the first 6 or more characters of one, or a correlation id: each leads to the whole tree.
     pub id: String,
     #[arg(long, value_enum, default_value = "tree")]
     pub format: TraceFormat,
@@ -202,6 +260,7 @@ pub(crate) enum TraceFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct Document {
+    /// As a trace or a quotation names it.
     pub uri: String,
 }
 
@@ -213,15 +272,49 @@ pub(crate) struct Query {
     /// Read the query from a file.
     #[arg(long, conflicts_with = "sparql")]
     pub file: Option<PathBuf>,
-    #[arg(long, value_enum, default_value = "table")]
-    pub format: RowFormat,
+    /// Default: `table` for SELECT and ASK, `turtle` for CONSTRUCT and DESCRIBE.
+    #[arg(long, value_enum)]
+    pub format: Option<QueryFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RowFormat {
+pub(crate) enum QueryFormat {
     Table,
     Csv,
+    Tsv,
+    /// SPARQL 1.1 Query Results JSON
     Json,
+    /// SPARQL Query Results XML
+    Xml,
+    Turtle,
+    #[value(name = "n-triples")]
+    NTriples,
+    #[value(name = "n-quads")]
+    NQuads,
+    Trig,
+    #[value(name = "json-ld")]
+    JsonLd,
+    #[value(name = "rdf+xml")]
+    RdfXml,
+}
+
+impl QueryFormat {
+    pub(crate) const TABLES: [Self; 5] = [Self::Table, Self::Csv, Self::Tsv, Self::Json, Self::Xml];
+    pub(crate) const GRAPHS: [Self; 6] = [
+        Self::Turtle,
+        Self::NTriples,
+        Self::NQuads,
+        Self::Trig,
+        Self::JsonLd,
+        Self::RdfXml,
+    ];
+
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -229,6 +322,7 @@ pub(crate) struct Load {
     /// Files and folders: Markdown, text, HTML, CSV, Turtle, N-Triples, N-Quads, TriG, RDF/XML, JSON-LD.
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
+    /// Collection to load into.
     #[arg(long, default_value = "default")]
     pub collection: String,
     #[command(flatten)]
@@ -238,6 +332,7 @@ pub(crate) struct Load {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Items in force
+    #[command(after_help = "Example:\n  agentfleet config list tool")]
     List {
         /// Only this type: agent-pattern, agent-task-type, prompt, tool, model-profile.
         item_type: Option<String>,
@@ -245,39 +340,79 @@ pub(crate) enum Config {
         output: Output,
     },
     /// One item
-    Get { item_type: String, key: String },
+    #[command(after_help = "Example:\n  agentfleet config get prompt agent-react --version 3")]
+    Get {
+        /// Its type, such as `prompt`.
+        item_type: String,
+        /// Its key, such as `agent-react`.
+        key: String,
+        /// As it was put at this version; `config history` lists them.
+        #[arg(long)]
+        version: Option<u64>,
+    },
     /// Every version of one item
+    #[command(after_help = "Example:\n  agentfleet config history prompt agent-react")]
     History {
         item_type: String,
         key: String,
         #[command(flatten)]
         output: Output,
     },
-    /// Store an item: from a JSON file, or `-` for standard input
+    /// Store an item: from a file, or `-` for standard input
+    #[command(
+        after_help = "The file holds JSON; a prompt may be Markdown, as in seed-config.\n\n\
+                      Examples:\n  agentfleet config put tool document-search search.json\n  \
+                      agentfleet config put prompt agent-react agent-react.md"
+    )]
     Put {
+        /// Its type: agent-pattern, agent-task-type, prompt, tool, model-profile.
         item_type: String,
+        /// Its key, such as `agent-react`.
         key: String,
+        /// JSON, or Markdown for a prompt; `-` reads standard input.
         file: PathBuf,
     },
+    /// Bring back an item as it was put at a version
+    #[command(after_help = "Example:\n  agentfleet config restore prompt agent-react 3")]
+    Restore {
+        item_type: String,
+        key: String,
+        /// One of those that `config history` lists.
+        version: u64,
+    },
+    /// Bring back an item as it comes with the program
+    #[command(after_help = "Example:\n  agentfleet config reset prompt agent-react")]
+    Reset { item_type: String, key: String },
     /// Remove an item
+    #[command(after_help = "Example:\n  agentfleet config delete tool text-completion")]
     Delete { item_type: String, key: String },
     /// Put the items that come with the program, or those of a directory
+    #[command(
+        after_help = "Examples:\n  agentfleet config seed\n  agentfleet config seed my-config/"
+    )]
     Seed { directory: Option<PathBuf> },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Dlq {
     /// Parked messages
+    #[command(after_help = "Example:\n  agentfleet dlq list")]
     List {
         #[command(flatten)]
         output: Output,
     },
     /// One parked message, whole
+    #[command(after_help = "Example:\n  agentfleet dlq show m-42")]
     Show { id: String },
     /// Publish parked messages again: a root request as a new run
+    #[command(
+        after_help = "Examples:\n  agentfleet dlq redrive m-42\n  agentfleet dlq redrive --all"
+    )]
     Redrive {
+        /// Ids of `dlq list`.
         #[arg(required_unless_present = "all")]
         ids: Vec<String>,
+        /// All that can be sent; the rest is named and stays.
         #[arg(long)]
         all: bool,
     },
@@ -289,8 +424,10 @@ pub(crate) struct Purge {
     /// Runs that ended longer ago than this, such as `30d`.
     #[arg(long, group = "what")]
     pub older_than: Option<String>,
+    /// One run: its id, or the first 6 or more characters of it.
     #[arg(long, group = "what")]
     pub session: Option<String>,
+    /// All runs of a conversation.
     #[arg(long, group = "what")]
     pub conversation: Option<String>,
     /// Everything of a collection: its runs, documents and facts.
@@ -315,6 +452,12 @@ pub(crate) struct Restore {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowSettings {
     #[command(flatten)]
     pub output: Output,
 }

@@ -23,10 +23,13 @@ use agentfleet_schema::{RunLimits, topics};
 use agentfleet_storage::Database;
 use agentfleet_tools::library::Library;
 use agentfleet_tools::{Toolbox, Tools};
-use std::fs::File;
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long the graph is waited for.
@@ -228,7 +231,7 @@ pub async fn open_graph(
 /// moment, or written down here where no fleet does it.
 pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<EmbeddedGraph, Failure> {
     let graph = open_graph(store, settings, &|_, _| {}).await?;
-    if !is_behind(store).await? {
+    if !has_work(store, &[graph_writer::explainability()]).await? {
         return Ok(graph);
     }
     let lock = FleetLock::try_take(settings)?;
@@ -260,24 +263,33 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Embedde
 
 /// Waits until the graph has what was published, at most [`LAG`].
 pub async fn settle(store: &Store) -> Result<(), Failure> {
+    let graph_writer = [graph_writer::explainability()];
+    worked(store, &graph_writer, LAG).await
+}
+
+/// Waits until nothing is ready or in flight in these subscriptions, but no longer than `most`.
+async fn worked(store: &Store, queues: &[Subscription], most: Duration) -> Result<(), Failure> {
     let mut changes = store.database.changes();
-    let settled = async {
+    let worked = async {
         loop {
             changes.mark_unchanged();
-            if !is_behind(store).await? || changes.changed().await.is_err() {
+            if !has_work(store, queues).await? || changes.changed().await.is_err() {
                 return Ok(());
             }
         }
     };
-    // Later is no harm: whoever reads sees less, and nothing that is wrong.
-    tokio::time::timeout(LAG, settled).await.unwrap_or(Ok(()))
+    // Later is no harm: it is in the queue, and whoever reads sees less, and nothing that is wrong.
+    tokio::time::timeout(most, worked).await.unwrap_or(Ok(()))
 }
 
-async fn is_behind(store: &Store) -> Result<bool, Failure> {
-    let waiting = store.broker.backlog().await?;
-    Ok(waiting
-        .iter()
-        .any(|(name, count)| name.ends_with("/graph-writer") && *count > 0))
+async fn has_work(store: &Store, queues: &[Subscription]) -> Result<bool, Failure> {
+    let stats = store.broker.stats().await?;
+    Ok(stats.iter().any(|queue| {
+        let ours = |known: &Subscription| {
+            known.name == queue.subscription && known.topic.as_str() == queue.topic
+        };
+        queue.waiting + queue.in_flight > 0 && queues.iter().any(ours)
+    }))
 }
 
 /// The model the settings and the environment name.
@@ -306,69 +318,59 @@ impl Roles {
 /// Roles at work in this process.
 #[derive(Debug)]
 pub struct Fleet {
-    stop: CancellationToken,
+    store: Store,
+    grace: Duration,
+    /// Each feeds the next, so that they are stopped in this order.
+    stages: Vec<Stage>,
+}
+
+/// One role: its queues, and the tasks that work them.
+#[derive(Debug)]
+struct Stage {
+    drain: Drain,
+    queues: Vec<Subscription>,
     tasks: JoinSet<Result<(), agentfleet_runtime::Error>>,
 }
 
-impl Fleet {
-    pub fn start(engine: &Engine, settings: &Settings, roles: Roles) -> Result<Self, Failure> {
-        let stop = CancellationToken::new();
-        let drain = Drain {
-            stop: stop.clone(),
-            grace: settings.grace,
-        };
-        let mut tasks = JoinSet::new();
-        let broker = engine.broker();
-        let mut one = |subscription, handler: Arc<dyn Handler>, concurrency: usize| {
-            tasks.spawn(serve(
-                Arc::clone(&broker),
-                subscription,
-                handler,
-                concurrency,
-                drain.clone(),
-            ));
-        };
-        if roles.includes(Roles::Orchestrator) {
-            let (orchestrator, subscription) = engine.orchestrator(settings)?;
-            one(subscription, Arc::new(orchestrator), settings.concurrency);
+impl Stage {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            drain: Drain {
+                stop: CancellationToken::new(),
+                grace: settings.grace,
+            },
+            queues: Vec::new(),
+            tasks: JoinSet::new(),
         }
-        if roles.includes(Roles::Aggregator) {
-            let parts = engine.aggregator_parts();
-            one(
-                aggregator::deadlines(),
-                Arc::new(Deadlines::new(parts.clone())),
-                4,
-            );
-            one(
-                aggregator::dead_letters(),
-                Arc::new(Undertaker::new(parts)),
-                1,
-            );
-        }
-        let mut many = |subscription, handler: Arc<dyn BatchHandler>| {
-            let max = graph_writer::MAX_BATCH;
-            tasks.spawn(serve_batches(
-                Arc::clone(&broker),
-                subscription,
-                handler,
-                max,
-                drain.clone(),
-            ));
-        };
-        if roles.includes(Roles::Aggregator) {
-            let fan_in = FanIn::new(engine.aggregator_parts());
-            many(aggregator::completions(), Arc::new(fan_in));
-        }
-        if roles.includes(Roles::GraphWriter) {
-            let writer = GraphWriter::new(Arc::new(engine.graph.clone()), engine.documents());
-            many(graph_writer::explainability(), Arc::new(writer));
-        }
-        Ok(Self { stop, tasks })
     }
 
-    /// Stops receiving, finishes what is in flight, hands back the rest.
-    pub async fn drain(mut self) {
-        self.stop.cancel();
+    fn one(
+        &mut self,
+        broker: Arc<dyn Broker>,
+        queue: Subscription,
+        handler: Arc<dyn Handler>,
+        concurrency: usize,
+    ) {
+        self.queues.push(queue.clone());
+        let drain = self.drain.clone();
+        self.tasks
+            .spawn(serve(broker, queue, handler, concurrency, drain));
+    }
+
+    fn many(
+        &mut self,
+        broker: Arc<dyn Broker>,
+        queue: Subscription,
+        handler: Arc<dyn BatchHandler>,
+    ) {
+        self.queues.push(queue.clone());
+        let (max, drain) = (graph_writer::MAX_BATCH, self.drain.clone());
+        self.tasks
+            .spawn(serve_batches(broker, queue, handler, max, drain));
+    }
+
+    async fn stop(&mut self) {
+        self.drain.stop.cancel();
         while let Some(ended) = self.tasks.join_next().await {
             match ended {
                 Ok(Ok(())) => {}
@@ -379,30 +381,110 @@ impl Fleet {
     }
 }
 
+impl Fleet {
+    pub fn start(engine: &Engine, settings: &Settings, roles: Roles) -> Result<Self, Failure> {
+        let mut stages = Vec::new();
+        if roles.includes(Roles::Orchestrator) {
+            let mut stage = Stage::new(settings);
+            let (orchestrator, queue) = engine.orchestrator(settings)?;
+            let orchestrator = Arc::new(orchestrator);
+            stage.one(engine.broker(), queue, orchestrator, settings.concurrency);
+            stages.push(stage);
+        }
+        if roles.includes(Roles::Aggregator) {
+            let mut stage = Stage::new(settings);
+            let parts = engine.aggregator_parts();
+            let deadlines = Arc::new(Deadlines::new(parts.clone()));
+            let undertaker = Arc::new(Undertaker::new(parts.clone()));
+            let fan_in = Arc::new(FanIn::new(parts));
+            stage.one(engine.broker(), aggregator::deadlines(), deadlines, 4);
+            stage.one(engine.broker(), aggregator::dead_letters(), undertaker, 1);
+            stage.many(engine.broker(), aggregator::completions(), fan_in);
+            stages.push(stage);
+        }
+        if roles.includes(Roles::GraphWriter) {
+            let mut stage = Stage::new(settings);
+            let writer = Arc::new(GraphWriter::new(
+                Arc::new(engine.graph.clone()),
+                engine.documents(),
+            ));
+            stage.many(engine.broker(), graph_writer::explainability(), writer);
+            stages.push(stage);
+        }
+        Ok(Self {
+            store: engine.store.clone(),
+            grace: settings.grace,
+            stages,
+        })
+    }
+
+    /// Stops role by role: the first stops receiving, finishes what is in flight and hands back the
+    /// rest; each of the others works first what those before it have left, as long as the grace lasts.
+    pub async fn drain(self) {
+        let until = Instant::now() + self.grace;
+        for (position, mut stage) in self.stages.into_iter().enumerate() {
+            if position > 0 {
+                let left = until.saturating_duration_since(Instant::now());
+                if let Err(error) = worked(&self.store, &stage.queues, left).await {
+                    tracing::warn!(%error, "messages may be left for the next fleet");
+                }
+            }
+            stage.stop().await;
+        }
+    }
+}
+
+/// What the process that works a data directory says of itself, in the file whose lock it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Holder {
+    pub pid: u32,
+    /// The settings `model` and `base_url` it was started with.
+    pub asked: String,
+    pub base_url: Option<String>,
+    /// The model that came of them, and why it is that one; empty while it starts.
+    pub model: String,
+    pub reason: String,
+}
+
+impl Holder {
+    pub fn of(settings: &Settings, choice: Option<&Choice>) -> Self {
+        Self {
+            pid: std::process::id(),
+            asked: settings.model.clone(),
+            base_url: settings.base_url.clone(),
+            model: choice.map(|c| c.model.describe()).unwrap_or_default(),
+            reason: choice.map(|c| c.reason.clone()).unwrap_or_default(),
+        }
+    }
+}
+
 /// Held by the one process that runs all roles of a data directory.
 #[derive(Debug)]
 pub struct FleetLock {
-    _file: File,
+    file: File,
 }
 
 impl FleetLock {
     /// Takes the lock, or says that another process has it.
     pub fn try_take(settings: &Settings) -> Result<Option<Self>, Failure> {
-        let path = settings.data.join("run").join("fleet.lock");
-        let file = File::create(&path).map_err(|error| cannot_lock(&path, &error))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { _file: file })),
-            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
-            Err(std::fs::TryLockError::Error(error)) => Err(cannot_lock(&path, &error)),
+        let path = lock_file(settings);
+        let locked = open_lock(&path).and_then(|file| match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        });
+        match locked.map_err(|error| cannot_lock(&path, &error))? {
+            Some(file) => Ok(Some(Self::taken(file, settings))),
+            None => Ok(None),
         }
     }
 
     /// Waits for the lock on a thread of its own: the holder may be there for days.
     pub async fn take(settings: &Settings) -> Result<Self, Failure> {
-        let path = settings.data.join("run").join("fleet.lock");
+        let path = lock_file(settings);
         let (sender, taken) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
-            let result = File::create(&path)
+            let result = open_lock(&path)
                 .and_then(|file| file.lock().map(|()| file))
                 .map_err(|error| cannot_lock(&path, &error));
             drop(sender.send(result));
@@ -413,11 +495,55 @@ impl FleetLock {
                 "the thread that waits for the fleet lock ended",
             )
         })??;
-        Ok(Self { _file: file })
+        Ok(Self::taken(file, settings))
+    }
+
+    fn taken(file: File, settings: &Settings) -> Self {
+        let lock = Self { file };
+        lock.say(&Holder::of(settings, None));
+        lock
+    }
+
+    /// Tells others what this process works with. It works all the same if it cannot be told.
+    pub fn say(&self, holder: &Holder) {
+        let written = serde_json::to_vec(holder).map_err(std::io::Error::from);
+        let written = written.and_then(|text| {
+            self.file.set_len(0)?;
+            self.file.write_all_at(&text, 0)
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "cannot tell other processes what works here");
+        }
+    }
+
+    /// The other process that works the data directory, if one does.
+    pub fn holder(settings: &Settings) -> Result<Option<Holder>, Failure> {
+        let path = lock_file(settings);
+        let failed = |error| cannot_lock(&path, &error);
+        let file = open_lock(&path).map_err(failed)?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            // It may be writing this very moment.
+            Err(TryLockError::WouldBlock) => {
+                let text = std::fs::read(&path).map_err(failed)?;
+                Ok(Some(serde_json::from_slice(&text).unwrap_or_default()))
+            }
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
     }
 }
 
-fn cannot_lock(path: &std::path::Path, error: &std::io::Error) -> Failure {
+fn lock_file(settings: &Settings) -> PathBuf {
+    settings.data.join("run").join("fleet.lock")
+}
+
+fn open_lock(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    options.open(path)
+}
+
+fn cannot_lock(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(
         Exit::Unavailable,
         format!("cannot lock `{}`: {error}", path.display()),

@@ -2,7 +2,7 @@
 //! fleet lock, and its own as soon as the other goes.
 
 use crate::error::Failure;
-use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store, settle};
+use crate::fleet::{Engine, Fleet, FleetLock, Holder, Roles, Store};
 use crate::settings::Settings;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -27,48 +27,45 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a fleet here unless another process runs one.
-    pub(crate) async fn start(store: &Store, settings: &Settings) -> Result<Self, Failure> {
+    /// Starts a fleet here unless another process runs one; on `engine`, where there is one already.
+    pub(crate) async fn start(
+        store: &Store,
+        settings: &Settings,
+        engine: Option<Engine>,
+    ) -> Result<Self, Failure> {
         let stop = CancellationToken::new();
-        let lock = FleetLock::try_take(settings)?;
         let (told, worker) = watch::channel(Worker::Other);
-        let (store, settings, stopped) = (store.clone(), settings.clone(), stop.clone());
+        let mut start = Start {
+            store: store.clone(),
+            settings: settings.clone(),
+            engine,
+            told,
+        };
         // Our own fleet starts before we ask, so that what is wrong with it is said at once.
-        let fleet = match lock {
-            Some(lock) => {
-                let fleet = begin(&store, &settings, &told).await?;
-                Some((lock, fleet))
-            }
+        let own = match FleetLock::try_take(settings)? {
+            Some(lock) => Some((start.fleet(&lock).await?, lock)),
             None => None,
         };
+        let stopped = stop.clone();
         let task = tokio::spawn(async move {
-            let (lock, fleet) = match fleet {
+            let (fleet, lock) = match own {
                 Some(own) => own,
                 None => {
                     let taken = tokio::select! {
                         () = stopped.cancelled() => return,
-                        taken = FleetLock::take(&settings) => taken,
+                        taken = start.take_over() => taken,
                     };
-                    let own = match taken {
-                        Ok(lock) => begin(&store, &settings, &told)
-                            .await
-                            .map(|fleet| (lock, fleet)),
-                        Err(failure) => Err(failure),
-                    };
-                    match own {
+                    match taken {
                         Ok(own) => own,
                         Err(failure) => {
                             tracing::error!(%failure, "cannot take over");
-                            drop(told.send(Worker::Failed(failure.to_string())));
+                            drop(start.told.send(Worker::Failed(failure.to_string())));
                             return;
                         }
                     }
                 }
             };
             stopped.cancelled().await;
-            if let Err(failure) = settle(&store).await {
-                tracing::warn!(%failure, "the graph is behind");
-            }
             fleet.drain().await;
             drop(lock);
         });
@@ -92,15 +89,30 @@ impl Keeper {
     }
 }
 
-async fn begin(
-    store: &Store,
-    settings: &Settings,
-    told: &watch::Sender<Worker>,
-) -> Result<Fleet, Failure> {
-    let engine = Engine::open(store.clone(), settings, &|_, _| {}).await?;
-    let fleet = Fleet::start(&engine, settings, Roles::All)?;
-    drop(told.send(Worker::Own {
-        model: engine.model.reason.clone(),
-    }));
-    Ok(fleet)
+/// What a fleet is started with.
+struct Start {
+    store: Store,
+    settings: Settings,
+    engine: Option<Engine>,
+    told: watch::Sender<Worker>,
+}
+
+impl Start {
+    async fn take_over(&mut self) -> Result<(Fleet, FleetLock), Failure> {
+        let lock = FleetLock::take(&self.settings).await?;
+        Ok((self.fleet(&lock).await?, lock))
+    }
+
+    async fn fleet(&mut self, lock: &FleetLock) -> Result<Fleet, Failure> {
+        let engine = match self.engine.take() {
+            Some(engine) => engine,
+            None => Engine::open(self.store.clone(), &self.settings, &|_, _| {}).await?,
+        };
+        let fleet = Fleet::start(&engine, &self.settings, Roles::All)?;
+        lock.say(&Holder::of(&self.settings, Some(&engine.model)));
+        drop(self.told.send(Worker::Own {
+            model: engine.model.reason.clone(),
+        }));
+        Ok(fleet)
+    }
 }

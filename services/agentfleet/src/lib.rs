@@ -12,7 +12,6 @@ mod log;
 pub mod settings;
 mod signals;
 
-use clap::Parser as _;
 use error::{Exit, Failure};
 use fleet::Roles;
 use settings::Settings;
@@ -21,14 +20,14 @@ use std::process::ExitCode;
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
     install_tls();
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::read();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start: {error}");
+            errln!("error: cannot start: {error}");
             return ExitCode::from(Exit::Unavailable as u8);
         }
     };
@@ -36,7 +35,7 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("error: {failure}");
+                errln!("error: {failure}");
             }
             ExitCode::from(failure.exit as u8)
         }
@@ -70,8 +69,9 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Backup(backup) => commands::upkeep::backup(&backup, &settings),
         Command::Restore(restore) => commands::upkeep::restore(&restore, &settings),
         Command::Doctor(doctor) => commands::doctor::doctor(doctor, &settings).await,
+        Command::Settings(show) => commands::doctor::settings(show, &settings, ui),
         Command::Completions(completions) => {
-            let mut command = <cli::Cli as clap::CommandFactory>::command();
+            let mut command = cli::Cli::whole();
             let mut script = Vec::new();
             clap_complete::generate(completions.shell, &mut command, "agentfleet", &mut script);
             out!("{}", String::from_utf8_lossy(&script));

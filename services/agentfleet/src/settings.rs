@@ -4,6 +4,7 @@
 //! An unknown key or variable is an error that names the nearest one.
 
 use crate::error::Failure;
+use agentfleet_schema::RunLimits;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +14,8 @@ pub trait Value: Sized {
     /// What would be right, for error messages.
     const EXPECTED: &'static str;
     fn read(text: &str) -> Option<Self>;
+    /// As [`Value::read`] takes it.
+    fn show(&self) -> String;
 }
 
 impl Value for String {
@@ -20,12 +23,18 @@ impl Value for String {
     fn read(text: &str) -> Option<Self> {
         Some(text.to_owned())
     }
+    fn show(&self) -> String {
+        self.clone()
+    }
 }
 
 impl Value for PathBuf {
     const EXPECTED: &'static str = "a path";
     fn read(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| PathBuf::from(text))
+    }
+    fn show(&self) -> String {
+        self.display().to_string()
     }
 }
 
@@ -35,6 +44,9 @@ macro_rules! whole_number {
             const EXPECTED: &'static str = "a whole number";
             fn read(text: &str) -> Option<Self> {
                 text.trim().replace('_', "").parse().ok()
+            }
+            fn show(&self) -> String {
+                self.to_string()
             }
         }
     )+};
@@ -46,16 +58,24 @@ impl Value for Duration {
     fn read(text: &str) -> Option<Self> {
         humantime::parse_duration(text.trim()).ok()
     }
+    fn show(&self) -> String {
+        humantime::format_duration(*self)
+            .to_string()
+            .replace(' ', "")
+    }
 }
 
 impl<T: Value> Value for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
     fn read(text: &str) -> Option<Self> {
-        if text.is_empty() {
+        if text.is_empty() || text == "never" {
             Some(None)
         } else {
             T::read(text).map(Some)
         }
+    }
+    fn show(&self) -> String {
+        self.as_ref().map(T::show).unwrap_or_default()
     }
 }
 
@@ -65,11 +85,11 @@ macro_rules! settings {
         #[derive(Clone, Debug, Default, clap::Args)]
         pub struct Flags {
             /// Settings file (TOML); default `agentfleet.toml` here, then in the user's config directory.
-            #[arg(long, global = true, value_name = "FILE", help_heading = "Settings")]
+            #[arg(long, global = true, value_name = "FILE", hide = true)]
             pub settings: Option<PathBuf>,
             $(
                 $(#[doc = $doc])+
-                #[arg(long, global = true, value_name = "VALUE", help_heading = "Settings", hide_short_help = true)]
+                #[arg(long, global = true, value_name = "VALUE", hide = true)]
                 pub $name: Option<String>,
             )+
         }
@@ -89,7 +109,24 @@ macro_rules! settings {
         /// Names of all settings.
         pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
+        /// Every setting with what it is for and its default.
+        pub(crate) fn described() -> Vec<Described> {
+            vec![$({
+                let default: $kind = $default;
+                Described {
+                    name: stringify!($name),
+                    about: concat!($($doc),+).trim(),
+                    default: default.show(),
+                }
+            }),+]
+        }
+
         impl Settings {
+            /// What is in force, by name.
+            pub(crate) fn in_force(&self) -> Vec<(&'static str, String)> {
+                vec![$((stringify!($name), self.$name.show())),+]
+            }
+
             fn from_layers(flags: &Flags, env: &BTreeMap<String, String>, file: &File) -> Result<Self, Failure> {
                 let (mut sources, mut given) = (BTreeMap::new(), BTreeMap::new());
                 $(let $name: $kind = {
@@ -113,7 +150,9 @@ macro_rules! settings {
                         })?,
                     }
                 };)+
-                Ok(Self { $($name,)+ sources, given, file: file.path.clone() })
+                let settings = Self { $($name,)+ sources, given, file: file.path.clone() };
+                settings.sensible()?;
+                Ok(settings)
             }
         }
     };
@@ -132,7 +171,7 @@ settings! {
     subagent_timeout: Duration = Duration::from_secs(300);
     /// How long a whole run may take.
     run_timeout: Duration = Duration::from_secs(3_600);
-    /// Most iterations of one agent before it must answer, whatever request and config say.
+    /// Most iterations of one agent before it must answer, whatever request and config say; as a flag of `ask`, of that run.
     max_iterations: Option<u32> = None;
     /// Most subagents of one fan-out, whatever request and config say.
     max_subagents: Option<u32> = None;
@@ -154,14 +193,49 @@ settings! {
     query_timeout: Duration = Duration::from_secs(30);
     /// How long a stopping process waits for what is in flight.
     grace: Duration = Duration::from_secs(20);
+    /// How long after its end a run is kept before a running fleet deletes it; `never` deletes none.
+    keep_runs: Option<Duration> = Some(Duration::from_secs(90 * 24 * 3_600));
     /// How long responses are kept for readers that come late.
     retention: Duration = Duration::from_secs(7 * 24 * 3_600);
-    /// Most quads of the embedded graph; default from the machine's memory.
+    /// Most quads of the embedded graph; none means as many as the machine's memory suggests.
     max_quads: Option<u64> = None;
     /// What is logged: `error`, `warn`, `info`, `debug`, or a filter such as `info,agentfleet_broker=debug`.
     log: String = "warn".to_owned();
     /// How it is logged: `text` or `json`.
     log_format: String = "text".to_owned();
+}
+
+/// A setting, for people.
+#[derive(Clone, Debug)]
+pub(crate) struct Described {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub default: String,
+}
+
+/// The list of all settings, for the help of the command that shows them.
+pub(crate) fn help() -> String {
+    let mut text = String::from(
+        "Each is a flag of every command, an environment variable, and a key of the settings file, in \
+         that order of precedence. The file is `--settings FILE`, `AGENTFLEET_SETTINGS`, \
+         `agentfleet.toml` here, or `agentfleet/agentfleet.toml` in the user's config directory.\n",
+    );
+    for Described {
+        name,
+        about,
+        default,
+    } in described()
+    {
+        let flag = name.replace('_', "-");
+        let default = if default.is_empty() { "none" } else { &default };
+        text.push_str(&format!(
+            "\n  --{flag} VALUE   {}   {name} = ...\n      {about}\n      Default: {default}\n",
+            variable(name)
+        ));
+    }
+    text.push_str("\nExamples:\n  agentfleet settings\n  agentfleet ask \"...\" --model offline\n");
+    text.push_str("  AGENTFLEET_DATA=/srv/fleet agentfleet up");
+    text
 }
 
 /// Where a value came from.
@@ -180,6 +254,15 @@ impl Source {
             Self::Environment => "environment",
             Self::File => "settings file",
             Self::Default => "default",
+        }
+    }
+
+    /// A setting as it is spelled there.
+    pub(crate) fn of(self, name: &str) -> String {
+        match self {
+            Self::Flag => format!("flag `--{}`", name.replace('_', "-")),
+            Self::Environment => format!("environment variable `{}`", variable(name)),
+            Self::File | Self::Default => format!("key `{name}` of the settings file"),
         }
     }
 }
@@ -226,13 +309,67 @@ impl Settings {
 }
 
 impl Settings {
+    /// Refuses numbers with which nothing would ever be done.
+    fn sensible(&self) -> Result<(), Failure> {
+        let nothing = [
+            ("concurrency", self.concurrency == 0),
+            ("max_attempts", self.max_attempts == 0),
+            ("max_iterations", self.max_iterations == Some(0)),
+            ("max_subagents", self.max_subagents == Some(0)),
+            ("lease", self.lease.is_zero()),
+        ];
+        match nothing.iter().find(|(_, zero)| *zero) {
+            Some((name, _)) => Err(bad_value(
+                name,
+                self.given.get(name).map_or("0", String::as_str),
+                self.source(name),
+                "at least 1",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn source(&self, name: &str) -> Source {
+        self.sources.get(name).copied().unwrap_or(Source::Default)
+    }
+
+    /// The bounds that were given on the command line: they travel with a request.
+    pub(crate) fn limits(&self) -> RunLimits {
+        let flag = |name| self.source(name) == Source::Flag;
+        let millis = |name, time: Duration| flag(name).then_some(time.as_millis() as u64);
+        let most = |name, number: Option<u32>| number.filter(|_| flag(name));
+        RunLimits {
+            max_iterations: most("max_iterations", self.max_iterations),
+            max_subagents: most("max_subagents", self.max_subagents),
+            max_depth: most("max_depth", self.max_depth),
+            max_sessions: most("max_sessions", self.max_sessions),
+            max_tokens: None,
+            subagent_timeout_ms: millis("subagent_timeout", self.subagent_timeout),
+            run_timeout_ms: millis("run_timeout", self.run_timeout),
+        }
+    }
+
     /// How to call this program so that it finds the same data, for commands to copy.
     pub(crate) fn program(&self) -> String {
-        if self.sources.get("data") == Some(&Source::Flag) {
+        let name = called();
+        if self.source("data") == Source::Flag {
             let data = self.data.display().to_string();
-            return format!("agentfleet --data {}", crate::ui::shell_word(&data));
+            return format!("{name} --data {}", crate::ui::shell_word(&data));
         }
-        "agentfleet".to_owned()
+        name
+    }
+}
+
+/// This program as it was called, where its name alone would not find it.
+pub(crate) fn called() -> String {
+    const NAME: &str = "agentfleet";
+    let called = std::env::args().next().unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(NAME).is_file());
+    if found || !called.contains('/') {
+        NAME.to_owned()
+    } else {
+        crate::ui::shell_word(&called)
     }
 }
 
@@ -336,11 +473,7 @@ fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
 }
 
 fn bad_value(name: &str, text: &str, source: Source, expected: &str) -> Failure {
-    let at = match source {
-        Source::Flag => format!("flag `--{}`", name.replace('_', "-")),
-        Source::Environment => format!("environment variable `{}`", variable(name)),
-        Source::File | Source::Default => format!("key `{name}` of the settings file"),
-    };
+    let at = source.of(name);
     Failure::usage(format!("{at} is `{text}`, expected {expected}"))
 }
 

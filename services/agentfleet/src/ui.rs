@@ -4,7 +4,7 @@ use crate::cli::Color;
 use crate::error::{Exit, Failure};
 use agentfleet_console::lanes::{self, Screen};
 use agentfleet_console::style::{Line, paint_all};
-use agentfleet_console::table::{Table, TableFormat};
+use agentfleet_console::table::Table;
 use agentfleet_console::{ColorEnvironment, ColorWish, Look};
 use std::io::IsTerminal as _;
 use terminal_size::terminal_size;
@@ -20,6 +20,12 @@ macro_rules! outln {
     ($($part:tt)*) => { $crate::ui::write(&format!("{}\n", format!($($part)*))) };
 }
 
+/// Writes a line to standard error, for whoever still reads there.
+macro_rules! errln {
+    () => { $crate::ui::tell("\n") };
+    ($($part:tt)*) => { $crate::ui::tell(&format!("{}\n", format!($($part)*))) };
+}
+
 /// What the macros call.
 pub(crate) fn write(text: &str) {
     use std::io::Write as _;
@@ -32,6 +38,12 @@ pub(crate) fn write(text: &str) {
         // Nobody reads any more; the run itself is durable.
         std::process::exit(0);
     }
+}
+
+/// What the macros call. That nobody listens is no reason to end a run.
+pub(crate) fn tell(text: &str) {
+    use std::io::Write as _;
+    std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
 /// How output is shown.
@@ -115,16 +127,17 @@ impl Ui {
     /// A sentence on standard error, in lines no wider than the terminal.
     pub(crate) fn note(self, text: &str) {
         let lines = Line::of(text, anstyle::Style::new()).wrapped(self.screen().width);
-        eprint!("{}", paint_all(&lines, false));
+        tell(&paint_all(&lines, false));
     }
 
     /// A table for people. So many columns from the left are there to be copied and never cut.
     pub(crate) fn table(self, headers: &[&str], whole: usize, rows: Vec<Vec<String>>) {
-        let table = Table {
-            whole,
-            ..table(headers, rows)
-        };
-        out!("{}", table.render(TableFormat::Table, self.page()));
+        let mut table = Table::new(headers.iter().copied());
+        table.whole = whole;
+        for row in rows {
+            table.push(row);
+        }
+        out!("{}", table.render(self.page()));
     }
 
     /// How tables are shown: nothing is cut where nobody said how wide a line may be.
@@ -135,15 +148,6 @@ impl Ui {
             color: self.color,
         }
     }
-}
-
-/// Rows of text under headers.
-pub(crate) fn table(headers: &[&str], rows: Vec<Vec<String>>) -> Table {
-    let mut table = Table::new(headers.iter().copied());
-    for row in rows {
-        table.push(row);
-    }
-    table
 }
 
 /// Writes a value as JSON, for programs.

@@ -69,7 +69,8 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// Every version of one item, newest first.
     async fn history(&self, item_type: &str, key: &str) -> Result<Vec<ItemVersion>, Error>;
 
-    /// Stores items as one new version and returns it; nothing to store makes no version.
+    /// Stores items as one new version and returns it; what is there already is not stored again, and
+    /// nothing to store makes no version.
     async fn put(&self, items: Vec<Item>, author: &str) -> Result<u64, Error>;
 
     /// Stores items of the product as author [`seed::AUTHOR`], all or none, as one new version or

@@ -172,6 +172,14 @@ impl SeedReport {
     }
 }
 
+/// The value in the text of a file: JSON, or for a prompt also Markdown.
+pub fn value(item_type: &str, text: &str) -> Result<Value, String> {
+    if item_type == item_type::PROMPT && !text.trim_start().starts_with('{') {
+        return prompt(text);
+    }
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+}
+
 /// The item of one file.
 fn item(item_type: &str, name: &str, text: &str) -> Result<Item, Error> {
     let broken = |reason: String| Error::SeedFile {

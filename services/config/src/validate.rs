@@ -21,15 +21,33 @@ const ARGUMENT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "obj
 const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
 const RESPONSE_TYPES: &[&str] = &["", "text", "json"];
 
-static VALIDATORS: LazyLock<Vec<(&'static str, Validator)>> = LazyLock::new(|| {
-    let compile = |(name, schema): (&'static str, Value)| {
-        Some((name, jsonschema::validator_for(&schema).ok()?))
+/// What an item of a type looks like.
+struct Schema {
+    item_type: &'static str,
+    schema: Value,
+    validator: Validator,
+}
+
+static SCHEMAS: LazyLock<Vec<Schema>> = LazyLock::new(|| {
+    let compile = |(item_type, schema): (&'static str, Value)| {
+        Some(Schema {
+            item_type,
+            validator: jsonschema::validator_for(&schema).ok()?,
+            schema,
+        })
     };
     json_schema::config_items()
         .into_iter()
         .filter_map(compile)
         .collect()
 });
+
+/// A schema, or the one in `$defs` that it refers to.
+fn resolved<'a>(whole: &'a Value, schema: &'a Value) -> &'a Value {
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    let found = reference.and_then(|path| whole.pointer(path.strip_prefix('#')?));
+    found.unwrap_or(schema)
+}
 
 /// Everything that is wrong with items by themselves.
 pub fn items(items: &[Item]) -> Vec<Problem> {
@@ -122,8 +140,40 @@ impl Check<'_> {
             item_type::PROMPT => self.typed(Self::prompt),
             item_type::TOOL => self.typed(Self::tool),
             item_type::MODEL_PROFILE => self.typed(Self::profile),
-            // Others may keep here what this product does not read.
-            _ => (),
+            other => {
+                let reason = nearest("type", other, item_type::ALL.iter().copied());
+                self.problem("", reason);
+            }
+        }
+    }
+
+    /// Names fields that nothing would read: most are misspelt.
+    fn unknown_fields(&mut self, whole: &Value, schema: &Value, value: &Value, path: &str) {
+        let schema = resolved(whole, schema);
+        match value {
+            Value::Object(fields) => {
+                let Some(known) = schema.get("properties").and_then(Value::as_object) else {
+                    return;
+                };
+                for (name, value) in fields {
+                    let path = format!("{path}/{name}");
+                    match known.get(name) {
+                        Some(schema) => self.unknown_fields(whole, schema, value, &path),
+                        None => {
+                            let known = known.keys().map(String::as_str);
+                            self.problem(path, nearest("field", name, known));
+                        }
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = schema.get("items") {
+                    for (index, item) in items.iter().enumerate() {
+                        self.unknown_fields(whole, schema, item, &format!("{path}/{index}"));
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
@@ -146,8 +196,14 @@ impl Check<'_> {
                 return;
             }
         }
-        let validator = VALIDATORS.iter().find(|(name, _)| *name == item.item_type);
-        if let Some((_, validator)) = validator {
+        let known = SCHEMAS
+            .iter()
+            .find(|known| known.item_type == item.item_type);
+        if let Some(Schema {
+            schema, validator, ..
+        }) = known
+        {
+            self.unknown_fields(schema, schema, &item.value, "");
             for error in validator.iter_errors(&item.value) {
                 let field = error.instance_path().as_str().to_owned();
                 self.problem(field, shortened(&error.to_string()));
@@ -275,6 +331,17 @@ impl Check<'_> {
             let known: Vec<_> = known.iter().filter(|one| !one.is_empty()).collect();
             self.problem(field, unknown("value", value, known));
         }
+    }
+}
+
+/// Says what was probably meant.
+fn nearest<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let alike = |one: &str| strsim::jaro_winkler(&name.to_lowercase(), one);
+    let best = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+    match best.filter(|best| alike(best) > 0.8) {
+        Some(best) => format!("unknown {what} `{name}`: did you mean `{best}`?"),
+        None => unknown(what, name, known),
     }
 }
 

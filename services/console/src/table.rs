@@ -1,60 +1,22 @@
-//! Rows as a table for people, as CSV, or as JSON: `sessions list`, `query`, `config list`, `dlq list`.
+//! Rows as a table for people: `sessions list`, `query`, `config list`, `dlq list`.
 //!
 //! The table fits the width: the widest columns are cut with an ellipsis, but for those that are to be
-//! copied, and where there are too many columns to read, each row becomes a list. CSV and JSON never lose anything.
+//! copied, and where there are too many columns to read, each row becomes a list.
 
 use crate::columns::shared;
 use crate::style::{BOLD, DIM, Line, Look, PLAIN, paint_all};
 use crate::text;
-use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
 use serde_json::Value;
-use std::str::FromStr;
 
 /// Columns of the narrowest column worth reading, unless its content is narrower.
 const NARROWEST: usize = 8;
 const GAP: usize = 2;
 
-/// A way to write rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TableFormat {
-    #[default]
-    Table,
-    Csv,
-    Json,
-}
-
-impl TableFormat {
-    pub const ALL: [Self; 3] = [Self::Table, Self::Csv, Self::Json];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Csv => "csv",
-            Self::Json => "json",
-        }
-    }
-}
-
-impl FromStr for TableFormat {
-    type Err = UnknownTableFormat;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|format| format.as_str() == text);
-        found.ok_or_else(|| UnknownTableFormat(text.to_owned()))
-    }
-}
-
-/// A format that is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown format `{0}` (available: `table`, `csv`, `json`)")]
-pub struct UnknownTableFormat(String);
-
 /// Rows under headers. A row may be shorter than the headers; what is longer is dropped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub headers: Vec<String>,
-    /// `Null` where there is no value. Numbers and truth values keep their type in JSON.
+    /// `Null` where there is no value.
     pub rows: Vec<Vec<Value>>,
     /// So many columns from the left are never cut: they are there to be copied.
     pub whole: usize,
@@ -73,16 +35,6 @@ impl Table {
         self.rows.push(row.into_iter().map(Into::into).collect());
     }
 
-    /// Writes all rows; the text ends with a line feed. For a table that is not read on a terminal,
-    /// give a width that cuts nothing.
-    pub fn render(&self, format: TableFormat, look: Look) -> String {
-        match format {
-            TableFormat::Table => self.table(look),
-            TableFormat::Csv => self.csv(),
-            TableFormat::Json => self.json(),
-        }
-    }
-
     fn cell(&self, row: usize, column: usize) -> &Value {
         self.rows
             .get(row)
@@ -90,7 +42,9 @@ impl Table {
             .unwrap_or(&Value::Null)
     }
 
-    fn table(&self, look: Look) -> String {
+    /// Writes all rows; the text ends with a line feed. For a table that is not read on a terminal,
+    /// give a width that cuts nothing.
+    pub fn render(&self, look: Look) -> String {
         if self.rows.is_empty() {
             return paint_all(&[Line::of("(no rows)", DIM)], look.color);
         }
@@ -157,34 +111,6 @@ impl Table {
         }
         lines
     }
-
-    fn csv(&self) -> String {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        // Writing to memory fails only for rows of unequal length, and these are equal.
-        let _ = writer.write_record(&self.headers);
-        for row in 0..self.rows.len() {
-            let _ =
-                writer.write_record((0..self.headers.len()).map(|at| plain(self.cell(row, at))));
-        }
-        String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
-    }
-
-    fn json(&self) -> String {
-        let names = distinct(&self.headers);
-        let mut out = String::from("[");
-        for row in 0..self.rows.len() {
-            out.push_str(if row == 0 { "\n" } else { ",\n" });
-            let object = Object {
-                table: self,
-                names: &names,
-                row,
-            };
-            // Text keys and plain values: writing them as JSON cannot fail.
-            out.push_str(&serde_json::to_string(&object).unwrap_or_default());
-        }
-        out.push_str(if self.rows.is_empty() { "]\n" } else { "\n]\n" });
-        out
-    }
 }
 
 fn grid_line<'a>(
@@ -214,38 +140,6 @@ fn grid_line<'a>(
         space += GAP;
     }
     line
-}
-
-/// One row as an object, its fields in the order of the headers.
-struct Object<'a> {
-    table: &'a Table,
-    names: &'a [String],
-    row: usize,
-}
-
-impl Serialize for Object<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.names.len()))?;
-        for (at, name) in self.names.iter().enumerate() {
-            map.serialize_entry(name, self.table.cell(self.row, at))?;
-        }
-        map.end()
-    }
-}
-
-/// Names that differ: the second `a` becomes `a_2`.
-fn distinct(headers: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::with_capacity(headers.len());
-    for header in headers {
-        let mut name = header.clone();
-        let mut count = 1;
-        while names.contains(&name) {
-            count += 1;
-            name = format!("{header}_{count}");
-        }
-        names.push(name);
-    }
-    names
 }
 
 fn plain(value: &Value) -> String {
@@ -278,7 +172,7 @@ mod tests {
     #[test]
     fn a_table_fits_the_width_and_sets_numbers_to_the_right() {
         assert_eq!(
-            sample().render(TableFormat::Table, Look::plain(80)),
+            sample().render(Look::plain(80)),
             "\
 session  question                   tokens
 ab12     What, \"exactly\", is this?    1200
@@ -287,7 +181,7 @@ ef56
 "
         );
         assert_eq!(
-            sample().render(TableFormat::Table, Look::plain(30)),
+            sample().render(Look::plain(30)),
             "\
 session  question       tokens
 ab12     What, \"exact…    1200
@@ -295,7 +189,7 @@ cd34     日本
 ef56
 "
         );
-        let colored = sample().render(TableFormat::Table, Look::colored(80));
+        let colored = sample().render(Look::colored(80));
         assert!(
             colored.starts_with("\u{1b}[1msession\u{1b}[0m"),
             "{colored:?}"
@@ -305,7 +199,7 @@ ef56
     #[test]
     fn too_narrow_a_terminal_gets_lists() {
         assert_eq!(
-            sample().render(TableFormat::Table, Look::plain(18)),
+            sample().render(Look::plain(18)),
             "\
 session: ab12
 question: What,
@@ -319,37 +213,12 @@ question: 日本
 session: ef56
 "
         );
-        assert_eq!(
-            Table::new(["a"]).render(TableFormat::Table, Look::plain(9)),
-            "(no rows)\n"
-        );
-    }
-
-    #[test]
-    fn csv_is_quoted_where_it_must_be() {
-        assert_eq!(
-            sample().render(TableFormat::Csv, Look::plain(10)),
-            "session,question,tokens\nab12,\"What, \"\"exactly\"\",\nis this?\",1200\ncd34,日本,\nef56,,\n"
-        );
-    }
-
-    #[test]
-    fn json_is_an_array_of_objects_in_the_order_of_the_headers() {
-        let mut table = Table::new(["z", "a", "z"]);
-        table.push([json!(1), json!(null), json!("x")]);
-        let text = table.render(TableFormat::Json, Look::plain(10));
-        assert_eq!(text, "[\n{\"z\":1,\"a\":null,\"z_2\":\"x\"}\n]\n");
-        assert_eq!(
-            Table::new(["z"]).render(TableFormat::Json, Look::plain(10)),
-            "[]\n"
-        );
-        let error = "xml".parse::<TableFormat>().unwrap_err().to_string();
-        assert!(error.contains("`csv`"), "{error}");
+        assert_eq!(Table::new(["a"]).render(Look::plain(9)), "(no rows)\n");
     }
 
     proptest! {
         #[test]
-        fn whatever_the_cells_no_format_loses_or_breaks(
+        fn whatever_the_cells_nothing_breaks_and_a_wide_table_is_whole(
             headers in proptest::collection::vec(any::<String>(), 1..4),
             rows in proptest::collection::vec(proptest::collection::vec(any::<String>(), 0..5), 0..4),
             width in 0usize..60,
@@ -358,20 +227,11 @@ session: ef56
             for row in &rows {
                 table.push(row.iter().map(String::as_str));
             }
-            let _ = table.render(TableFormat::Table, Look::plain(width));
-            let json: Vec<serde_json::Map<String, Value>> =
-                serde_json::from_str(&table.render(TableFormat::Json, Look::plain(width))).unwrap();
-            prop_assert_eq!(json.len(), rows.len());
-            let csv = table.render(TableFormat::Csv, Look::plain(width));
-            let mut reader = csv::Reader::from_reader(csv.as_bytes());
-            for (row, record) in reader.records().enumerate() {
-                let record = record.unwrap();
-                prop_assert_eq!(record.len(), headers.len());
-                for (at, cell) in record.iter().enumerate() {
-                    let expected = rows[row].get(at).map_or("", String::as_str);
-                    prop_assert_eq!(cell, expected);
-                }
+            let whole = table.render(Look::plain(usize::MAX));
+            for cell in rows.iter().flat_map(|row| row.iter().take(headers.len())) {
+                prop_assert!(whole.contains(text::one_line(cell).trim()));
             }
+            table.render(Look::plain(width));
         }
     }
 }

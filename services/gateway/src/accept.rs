@@ -159,6 +159,13 @@ pub struct Taken {
     pub repeated: bool,
 }
 
+/// A request as it was taken in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    pub at: Millis,
+    pub request: AgentRequest,
+}
+
 /// Takes requests in, whichever door they come through.
 #[derive(Clone)]
 pub struct Intake {
@@ -214,12 +221,14 @@ impl Intake {
     }
 
     /// What a session was asked, if it came through a door.
-    pub async fn accepted(&self, session: &SessionId) -> Result<Option<AgentRequest>, Problem> {
+    pub async fn accepted(&self, session: &SessionId) -> Result<Option<Asked>, Problem> {
         let key = keys::accepted(session);
         let Some(body) = self.documents.get(&key).await? else {
             return Ok(None);
         };
-        Ok(decode::<AcceptedRecord>(&key, &body)?.asked())
+        let record = decode::<AcceptedRecord>(&key, &body)?;
+        let at = record.accepted_at;
+        Ok(record.asked().map(|request| Asked { at, request }))
     }
 
     async fn admit(

@@ -39,10 +39,11 @@ mod sparql;
 mod state;
 mod trace;
 
-pub use accept::{Intake, Taken};
+pub use accept::{Asked, Intake, Taken};
 pub use error::Error;
 pub use options::Options;
 pub use problem::{Code, Problem};
+pub use rdf::written;
 pub use seams::{Cancel, Cancelled, Check, Failure, Status, TraceFormat, TraceRenderer};
 pub use server::Gateway;
 pub use state::Parts;

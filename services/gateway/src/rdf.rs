@@ -104,6 +104,21 @@ pub(crate) const GRAPHS: &[Offer<RdfFormat>] = &[
 
 type Written = Result<Vec<u8>, Box<dyn Error + Send + Sync>>;
 
+/// Writes an answer in the format of a name that `?format=` takes; `None` if such an answer has no
+/// such form.
+pub fn written(answer: Answer, format: &str) -> Option<Written> {
+    match answer {
+        Answer::Triples(_) => {
+            let offer = GRAPHS.iter().find(|offer| offer.names.contains(&format))?;
+            Some(graph(answer, offer.form))
+        }
+        Answer::Boolean(_) | Answer::Solutions(_) => {
+            let offer = RESULTS.iter().find(|offer| offer.names.contains(&format))?;
+            Some(results(answer, offer.form))
+        }
+    }
+}
+
 /// Writes an answer with a writer made for it.
 pub(crate) async fn write(
     answer: Answer,

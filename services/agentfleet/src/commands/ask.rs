@@ -1,12 +1,12 @@
 //! `ask`: publish a request and watch it being answered; `demo`, `attach` and `cancel` beside it.
 
-use super::records::Run;
+use super::records::{self, Run};
 use super::watch::Watch;
 use crate::cli::{Ask, Attach, Demo, Named};
 use crate::error::{Exit, Failure};
-use crate::fleet::{Engine, FleetLock, Store};
+use crate::fleet::{Engine, FleetLock, Holder, Store, choose_model};
 use crate::keeper::{Keeper, Worker};
-use crate::settings::Settings;
+use crate::settings::{Settings, Source};
 use crate::signals::Signals;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
@@ -31,7 +31,7 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
         .await?;
     drop(library);
     if !demo.output.json {
-        eprintln!("The dossier of the fictional Company X is loaded (collection `{collection}`).");
+        errln!("The dossier of the fictional Company X is loaded (collection `{collection}`).");
     }
     let request = AgentRequest {
         question: EXAMPLE.to_owned(),
@@ -89,11 +89,12 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         streaming: true,
         limits: RunLimits {
             max_tokens: ask.max_tokens,
-            ..RunLimits::default()
+            ..settings.limits()
         },
         ..AgentRequest::default()
     };
     if ask.detach {
+        let holder = can_be_had(settings).await?;
         let intake = store.intake();
         intake.check(&request).await?;
         let session = intake.take_in(request, ask.id).await?.session;
@@ -102,14 +103,11 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         }
         outln!("{session}");
         let program = settings.program();
-        eprintln!("Watch it with: {program} attach {session}");
-        return match FleetLock::try_take(settings)? {
-            Some(_) => {
-                eprintln!("No fleet runs; it waits for `{program} up` or the next `attach`.");
-                Ok(())
-            }
-            None => Ok(()),
-        };
+        errln!("Watch it with: {program} attach {session}");
+        if holder.is_none() {
+            errln!("No fleet runs; it waits for `{program} up` or the next `attach`.");
+        }
+        return Ok(());
     }
     let asking = Asking {
         request,
@@ -136,6 +134,8 @@ impl Asking {
         let intake = store.intake();
         // What is wrong with the request or with the fleet is said before anything is asked.
         intake.check(&self.request).await?;
+        can_be_had(settings).await?;
+        let collection = self.request.collection.clone();
         let keeper = keep(store, settings, ui, self.json).await?;
         let taken = intake.take_in(self.request, self.key).await;
         let taken = match taken {
@@ -147,6 +147,11 @@ impl Asking {
         };
         if taken.repeated && !self.json {
             ui.note("This was asked before; here is what became of it.");
+        }
+        if !self.json
+            && let Some(note) = emptiness(store, &collection, settings).await?
+        {
+            ui.note(&note);
         }
         for hint in &mut self.hints {
             hint.command = hint.command.replace("SESSION", taken.session.as_str());
@@ -166,12 +171,85 @@ impl Asking {
     }
 }
 
+/// Says so where there is nothing to find.
+async fn emptiness(
+    store: &Store,
+    collection: &CollectionName,
+    settings: &Settings,
+) -> Result<Option<String>, Failure> {
+    let loaded = super::library::collections(store).await?;
+    if loaded.iter().any(|known| known == collection.as_str()) {
+        return Ok(None);
+    }
+    let others = match loaded.as_slice() {
+        [] => String::new(),
+        some => format!(" Loaded are {}.", some.join(", ")),
+    };
+    Ok(Some(format!(
+        "Nothing has been loaded into collection `{collection}`: {} load PATH --collection {}.{others}",
+        settings.program(),
+        ui::shell_word(collection.as_str())
+    )))
+}
+
+/// Settings that only the process that works a run can take.
+const OF_THE_WORKER: [&str; 6] = [
+    "concurrency",
+    "max_attempts",
+    "model_timeout",
+    "tool_timeout",
+    "lease",
+    "max_quads",
+];
+
+/// Refuses what was asked for on this side and is not to be had, because another process works the
+/// data directory: a question must not go to a model that its asker did not choose.
+async fn can_be_had(settings: &Settings) -> Result<Option<Holder>, Failure> {
+    let Some(holder) = FleetLock::holder(settings)? else {
+        return Ok(None);
+    };
+    let data = settings.data.display();
+    let pid = holder.pid;
+    for name in OF_THE_WORKER {
+        if settings.source(name) == Source::Flag {
+            let flag = Source::Flag.of(name);
+            return Err(Failure::usage(format!(
+                "{flag} is for the process that works the run, which is another (process {pid})"
+            ))
+            .hint("give it to that one, or leave it out"));
+        }
+    }
+    let base_url = settings.source("base_url");
+    let name = if base_url == Source::Default {
+        "model"
+    } else {
+        "base_url"
+    };
+    let any = settings.model == "auto" && settings.base_url.is_none();
+    if any || (settings.model == holder.asked && settings.base_url == holder.base_url) {
+        return Ok(Some(holder));
+    }
+    let ours = choose_model(settings).await?.model.describe();
+    if ours == holder.model && settings.base_url == holder.base_url {
+        return Ok(Some(holder));
+    }
+    let theirs = match holder.model.as_str() {
+        "" => "a model it is still choosing",
+        model => model,
+    };
+    Err(Failure::usage(format!(
+        "another process (process {pid}) works `{data}` with {theirs}, and {} asks for {ours}",
+        settings.source(name).of(name)
+    ))
+    .hint("leave it out, stop that process, or ask on another data directory with `--data`"))
+}
+
 /// A fleet for as long as somebody watches.
 async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<Keeper, Failure> {
-    let keeper = Keeper::start(store, settings).await?;
+    let keeper = Keeper::start(store, settings, None).await?;
     if let (Worker::Own { model }, false) = (keeper.worker(), json) {
         ui.note(&model);
-        eprintln!();
+        errln!();
     }
     Ok(keeper)
 }
@@ -188,7 +266,8 @@ pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Resul
     let mut signals = Signals::new()?;
     let store = Store::open(settings)?;
     store.prepare(settings).await?;
-    let (session, question) = root_of(&store, &SessionId::from(attach.session.as_str())).await?;
+    let named = records::session(&store, &attach.session).await?;
+    let (session, question) = root_of(&store, &named).await?;
     let watch = Watch {
         store: &store,
         session,
@@ -214,7 +293,7 @@ async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, Strin
         .next();
     let root = first.map_or_else(|| session.clone(), |record| record.root);
     if let Some(request) = store.intake().accepted(&root).await? {
-        return Ok((root, request.question));
+        return Ok((root, request.request.question));
     }
     // It came through no door, straight from the queue.
     let shown = super::sessions::show(store, &root).await?;
@@ -224,7 +303,7 @@ async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, Strin
 pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Failure> {
     let store = Store::open(settings)?;
     store.prepare(settings).await?;
-    let session = SessionId::from(named.session.as_str());
+    let session = records::session(&store, &named.session).await?;
     let shown = super::sessions::show(&store, &session).await?;
     if shown.root != shown.session {
         return Err(Failure::usage(format!(

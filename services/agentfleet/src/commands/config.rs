@@ -28,10 +28,20 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             );
             Ok(())
         }
-        Config::Get { item_type, key } => match config.get(&item_type, &key).await? {
-            Some(version) => ui::json(&version.item.value),
-            None => Err(missing(config, &item_type, &key).await?),
-        },
+        Config::Get {
+            item_type,
+            key,
+            version,
+        } => {
+            let found = match version {
+                None => config.get(&item_type, &key).await?,
+                Some(version) => Some(at(config, &item_type, &key, version).await?),
+            };
+            match found {
+                Some(found) => ui::json(&found.item.value),
+                None => Err(missing(config, &item_type, &key).await?),
+            }
+        }
         Config::History {
             item_type,
             key,
@@ -44,19 +54,19 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             if output.json {
                 return ui::json(&history);
             }
-            let rows = history
-                .iter()
-                .map(|version| {
-                    let what = if version.deleted { "deleted" } else { "put" };
-                    vec![
-                        version.version.to_string(),
-                        what.to_owned(),
-                        version.author.clone(),
-                        date_time(version.at),
-                    ]
-                })
-                .collect();
-            ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows);
+            let rows = history.iter().map(|version| {
+                let what = if version.deleted { "deleted" } else { "put" };
+                vec![
+                    version.version.to_string(),
+                    what.to_owned(),
+                    version.author.clone(),
+                    date_time(version.at),
+                ]
+            });
+            ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows.collect());
+            let program = settings.program();
+            errln!("`{program} config get {item_type} {key} --version N` shows one of them,");
+            errln!("`{program} config restore {item_type} {key} N` brings it back.");
             Ok(())
         }
         Config::Put {
@@ -65,30 +75,41 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             file,
         } => {
             let text = read(&file)?;
-            let value = serde_json::from_str(&text).map_err(|error| {
-                Failure::usage(format!("`{}` is not JSON: {error}", file.display()))
-            })?;
-            let version = config
-                .put(
-                    vec![Item {
-                        item_type,
-                        key,
-                        value,
-                    }],
-                    &author(),
-                )
-                .await?;
-            outln!("version {version}");
-            Ok(())
+            let value = seed::value(&item_type, &text)
+                .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display())))?;
+            put(config, item_type, key, value, &author()).await
         }
+        Config::Restore {
+            item_type,
+            key,
+            version,
+        } => {
+            let value = at(config, &item_type, &key, version).await?.item.value;
+            put(config, item_type, key, value, &author()).await
+        }
+        Config::Reset { item_type, key } => match shipped(&item_type, &key)? {
+            Some(item) => put(config, item_type, key, item.value, seed::AUTHOR).await,
+            None => Err(Failure::not_found(format!(
+                "no `{item_type}` item `{key}` comes with the program"
+            ))
+            .hint(format!(
+                "{} config delete {item_type} {key}",
+                settings.program()
+            ))),
+        },
         Config::Delete { item_type, key } => {
-            match config.delete(&item_type, &key, &author()).await? {
-                Some(version) => {
-                    outln!("version {version}");
-                    Ok(())
+            let Some(version) = config.delete(&item_type, &key, &author()).await? else {
+                return Err(missing(config, &item_type, &key).await?);
+            };
+            outln!("version {version}");
+            if shipped(&item_type, &key)?.is_some() {
+                if item_type == item_type::PROMPT {
+                    errln!("Workers use the prompt `{key}` that comes with the program instead.");
                 }
-                None => Err(missing(config, &item_type, &key).await?),
+                let program = settings.program();
+                errln!("`{program} config reset {item_type} {key}` brings the item back.");
             }
+            Ok(())
         }
         Config::Seed { directory } => {
             let items = match directory {
@@ -100,6 +121,61 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             Ok(())
         }
     }
+}
+
+/// The item that comes with the program.
+fn shipped(item_type: &str, key: &str) -> Result<Option<Item>, Failure> {
+    let mut items = seed::embedded()?.into_iter();
+    Ok(items.find(|item| item.item_type == item_type && item.key == key))
+}
+
+async fn put(
+    config: &impl ConfigStore,
+    item_type: String,
+    key: String,
+    value: serde_json::Value,
+    author: &str,
+) -> Result<(), Failure> {
+    let before = config.snapshot().await?.version;
+    let item = Item {
+        item_type,
+        key,
+        value,
+    };
+    let version = config.put(vec![item], author).await?;
+    if version == before {
+        outln!("version {version}, unchanged");
+    } else {
+        outln!("version {version}");
+    }
+    Ok(())
+}
+
+/// An item as it was put at a version.
+async fn at(
+    config: &impl ConfigStore,
+    item_type: &str,
+    key: &str,
+    version: u64,
+) -> Result<ItemVersion, Failure> {
+    let history = config.history(item_type, key).await?;
+    if history.is_empty() {
+        return Err(missing(config, item_type, key).await?);
+    }
+    let versions: Vec<String> = history
+        .iter()
+        .filter(|known| !known.deleted)
+        .map(|known| known.version.to_string())
+        .collect();
+    let found = history
+        .into_iter()
+        .find(|known| known.version == version && !known.deleted);
+    found.ok_or_else(|| {
+        Failure::not_found(format!(
+            "`{item_type}` item `{key}` was not put at version {version}"
+        ))
+        .hint(format!("its versions are {}", versions.join(", ")))
+    })
 }
 
 fn row(version: &ItemVersion) -> Vec<String> {

@@ -1,11 +1,12 @@
 //! `dlq`: messages that no worker could work, and sending them again.
 
 use crate::cli::Dlq;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 use crate::fleet::Store;
 use crate::settings::Settings;
 use crate::ui::{self, Ui};
 use agentfleet_broker::{Broker as _, Durability, Outgoing};
+use agentfleet_console::text;
 use agentfleet_core::provenance::date_time;
 use agentfleet_documents::Documents as _;
 use agentfleet_runtime::client::submit;
@@ -56,15 +57,28 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
                 }
                 parked
             };
-            for parked in parked {
-                redrive(&store, &parked).await?;
+            let mut kept = 0;
+            for parked in &parked {
+                if let Err(failure) = redrive(&store, parked).await {
+                    errln!("error: {failure}");
+                    kept += 1;
+                }
             }
-            Ok(())
+            match kept {
+                0 => Ok(()),
+                kept => Err(Failure::new(
+                    Exit::Failed,
+                    format!(
+                        "{kept} of {} stay parked",
+                        text::counted(parked.len() as u64, "message")
+                    ),
+                )),
+            }
         }
     }
 }
 
-async fn all(store: &Store) -> Result<Vec<ParkedRecord>, Failure> {
+pub(super) async fn all(store: &Store) -> Result<Vec<ParkedRecord>, Failure> {
     let keys = store.documents.list(&keys::parked("")).await?;
     let bodies = store.documents.get_many(&keys).await?;
     let mut parked: Vec<ParkedRecord> = bodies

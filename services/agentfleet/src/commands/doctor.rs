@@ -1,16 +1,15 @@
 //! `doctor`: what is configured, what can be reached, and what is wrong.
 
-use crate::cli::Doctor;
+use crate::cli::{Doctor, ShowSettings};
 use crate::error::{Exit, Failure};
-use crate::fleet::{FleetLock, Store, choose_model, open_graph};
-use crate::settings::{Settings, Source};
-use crate::ui;
-use agentfleet_broker::Broker as _;
+use crate::fleet::{FleetLock, Holder, Store, choose_model, open_graph};
+use crate::settings::Settings;
+use crate::ui::{self, Ui};
 use agentfleet_config::ConfigStore as _;
 use agentfleet_console::text;
 use agentfleet_documents::Documents as _;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
-use agentfleet_schema::keys;
+use agentfleet_schema::{keys, topics};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -45,7 +44,11 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
         Err(failure) => findings.add("data directory", Err(failure)),
         Ok(store) => look_at(&store, settings, &mut findings).await,
     }
-    findings.add("model", model(settings).await);
+    let fleet = FleetLock::holder(settings);
+    let other = matches!(fleet, Ok(Some(_)));
+    findings.add("fleet", fleet.map(works));
+    let whose = if other { "model here" } else { "model" };
+    findings.add(whose, model(settings).await);
     let bad = findings.0.iter().filter(|finding| !finding.ok).count();
     if doctor.output.json {
         ui::json(&findings.0)?;
@@ -65,14 +68,42 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     }
 }
 
+/// What is in force, and where it was said.
+pub(crate) fn settings(show: ShowSettings, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let in_force = settings.in_force();
+    let sourced = in_force
+        .iter()
+        .map(|(name, value)| (*name, value, settings.source(name).as_str()));
+    if show.output.json {
+        let all: serde_json::Map<_, _> = sourced
+            .map(|(name, value, source)| {
+                let told = serde_json::json!({ "value": value, "source": source });
+                (name.to_owned(), told)
+            })
+            .collect();
+        return ui::json(&all);
+    }
+    let rows = sourced
+        .map(|(name, value, source)| vec![name.to_owned(), value.clone(), source.to_owned()])
+        .collect();
+    ui.table(&["SETTING", "VALUE", "FROM"], 1, rows);
+    if let Some(file) = &settings.file {
+        errln!("The settings file is `{}`.", file.display());
+    }
+    errln!(
+        "`{} help settings` says what each is for.",
+        settings.program()
+    );
+    Ok(())
+}
+
 /// What is not at its default, and where it was said.
 fn given(settings: &Settings) -> String {
     let mut parts: Vec<String> = settings
         .given
         .iter()
         .map(|(name, value)| {
-            let source = settings.sources.get(name).copied();
-            let source = source.unwrap_or(Source::Default).as_str();
+            let source = settings.source(name).as_str();
             format!("{name} = {value} ({source})")
         })
         .collect();
@@ -92,11 +123,17 @@ async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
     findings.add("graph", graph(store, settings).await);
     findings.add("queue", queue(store).await);
     findings.add("dead letters", dead_letters(store).await);
-    let fleet = FleetLock::try_take(settings).map(|lock| match lock {
-        Some(_) => "none runs; `ask` starts its own",
-        None => "one runs on this data directory",
-    });
-    findings.add("fleet", fleet.map(str::to_owned));
+}
+
+/// Who works the queue, and with what.
+fn works(holder: Option<Holder>) -> String {
+    match holder {
+        None => "none runs; `ask` starts its own".to_owned(),
+        Some(Holder { pid, reason, .. }) if reason.is_empty() => {
+            format!("process {pid} is starting")
+        }
+        Some(Holder { pid, reason, .. }) => format!("process {pid} works. {reason}"),
+    }
 }
 
 async fn size(store: &Store, settings: &Settings) -> Result<String, Failure> {
@@ -141,16 +178,31 @@ async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
 }
 
 async fn queue(store: &Store) -> Result<String, Failure> {
-    let backlog = store.broker.backlog().await?;
-    let waiting: Vec<String> = backlog
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{name} {}", text::count(*count)))
-        .collect();
-    Ok(if waiting.is_empty() {
+    let mut says = Vec::new();
+    for queue in store.broker.stats().await? {
+        let counts = [
+            (queue.waiting, "waiting"),
+            (queue.in_flight, "in work"),
+            (queue.delayed, "due later"),
+        ];
+        let counts: Vec<String> = counts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{} {what}", text::count(count)))
+            .collect();
+        if counts.is_empty() {
+            continue;
+        }
+        let mut line = format!("{}: {}", queue.topic, counts.join(", "));
+        if queue.topic == topics::DEADLINE.as_str() {
+            line.push_str(" (time limits; those of runs that have ended do nothing)");
+        }
+        says.push(line);
+    }
+    Ok(if says.is_empty() {
         "nothing waits".to_owned()
     } else {
-        format!("waiting or due later: {}", waiting.join(", "))
+        says.join("; ")
     })
 }
 

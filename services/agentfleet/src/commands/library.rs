@@ -5,13 +5,18 @@ use crate::error::Failure;
 use crate::fleet::{Store, open_graph};
 use crate::settings::Settings;
 use crate::ui;
+use agentfleet_console::text;
 use agentfleet_documents::Documents as _;
-use agentfleet_schema::{CollectionName, keys};
-use agentfleet_tools::library::{Library, LoadOptions, LoadReport, Progress};
+use agentfleet_graph::{Answer, Batch, Graph, QueryOptions};
+use agentfleet_schema::{CollectionName, Term, keys};
+use agentfleet_tools::library::{KnowledgeGraph, Library, LoadOptions, LoadReport, Progress};
+use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
-/// Most skipped files listed; the rest are counted.
+/// Most kinds of skipped files listed.
 const LISTED: usize = 20;
 
 pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure> {
@@ -38,7 +43,8 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
     }
     print(&report);
     outln!(
-        "\nAsk about it:\n  agentfleet ask \"...\" --collection {}",
+        "\nAsk about it:\n  {} ask \"...\" --collection {}",
+        settings.program(),
         ui::shell_word(&report.collection)
     );
     Ok(())
@@ -47,6 +53,12 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
 pub(crate) async fn open(store: &Store, settings: &Settings) -> Result<Library, Failure> {
     let graph = open_graph(store, settings, &|_, _| {}).await?;
     Ok(Library::open(store.database.clone(), Arc::new(graph))?)
+}
+
+/// Names of the collections something was loaded into.
+pub(crate) async fn collections(store: &Store) -> Result<Vec<String>, Failure> {
+    let known = unlinked(store)?.collections().await?;
+    Ok(known.into_iter().map(|known| known.name).collect())
 }
 
 fn bar() -> ProgressBar {
@@ -70,17 +82,28 @@ fn print(report: &LoadReport) {
         report.entities,
         report.triples
     );
-    if !report.skipped.is_empty() {
-        outln!("Skipped {}:", report.skipped.len());
-        for skipped in report.skipped.iter().take(LISTED) {
-            outln!("  {}: {}", skipped.path, skipped.reason);
+    if report.skipped.is_empty() {
+        return;
+    }
+    outln!("Skipped {}:", text::count(report.skipped.len() as u64));
+    let mut kinds: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for skipped in &report.skipped {
+        let kind = Path::new(&skipped.path).extension();
+        let kind = kind.and_then(|kind| kind.to_str()).unwrap_or_default();
+        let same = kinds.entry((kind, &skipped.reason)).or_default();
+        same.push(&skipped.path);
+    }
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, paths)| std::cmp::Reverse(paths.len()));
+    for ((kind, reason), paths) in kinds.iter().take(LISTED) {
+        match (paths.as_slice(), *kind) {
+            ([path], _) => outln!("  {path}: {reason}"),
+            (several, "") => outln!("  {} without ending: {reason}", several.len()),
+            (several, kind) => outln!("  {} .{kind}: {reason}", several.len()),
         }
-        if report.skipped.len() > LISTED {
-            outln!(
-                "  and {} more (`--json` lists all)",
-                report.skipped.len() - LISTED
-            );
-        }
+    }
+    if report.skipped.len() > kinds.len().min(LISTED) {
+        outln!("  (`--json` lists each)");
     }
 }
 
@@ -94,7 +117,7 @@ pub(crate) async fn document(document: Document, settings: &Settings) -> Result<
             return Ok(());
         }
     }
-    if let Some(text) = loaded(&store, settings, uri).await? {
+    if let Some(text) = loaded(&store, uri).await? {
         outln!("{text}");
         return Ok(());
     }
@@ -117,9 +140,40 @@ pub(crate) async fn document(document: Document, settings: &Settings) -> Result<
     })
 }
 
+/// A library whose names and texts are read, and nothing else.
+fn unlinked(store: &Store) -> Result<Library, Failure> {
+    Ok(Library::open(store.database.clone(), Arc::new(NoGraph))?)
+}
+
+/// Stands where a graph is neither asked nor written, and takes time to open.
+struct NoGraph;
+
+#[async_trait]
+impl Graph for NoGraph {
+    async fn insert(&self, _: Vec<Batch>) -> Result<(), agentfleet_graph::Error> {
+        Err(agentfleet_graph::Error::Stopped)
+    }
+
+    async fn query(
+        &self,
+        _: &str,
+        _: &[(&str, Term)],
+        _: QueryOptions,
+    ) -> Result<Answer, agentfleet_graph::Error> {
+        Err(agentfleet_graph::Error::Stopped)
+    }
+}
+
+#[async_trait]
+impl KnowledgeGraph for NoGraph {
+    async fn forget(&self, _: &[String]) -> Result<(), agentfleet_graph::Error> {
+        Err(agentfleet_graph::Error::Stopped)
+    }
+}
+
 /// The text of a loaded document, as the index has it.
-async fn loaded(store: &Store, settings: &Settings, uri: &str) -> Result<Option<String>, Failure> {
-    let library = open(store, settings).await?;
+async fn loaded(store: &Store, uri: &str) -> Result<Option<String>, Failure> {
+    let library = unlinked(store)?;
     for collection in library.collections().await? {
         let name = CollectionName::from(collection.name);
         if let Some(found) = library.fetch(&name, uri, 0, usize::MAX).await? {

@@ -1,6 +1,7 @@
 //! `purge`: deleting what runs left behind, by age, session, conversation or collection.
 //!
-//! The tombstone of a run comes first and stays: late messages of the run are dropped by it. The
+//! The tombstone of a run comes first and stays as long again as runs are kept: late messages of the
+//! run are dropped by it. The
 //! graph comes last, because it is what an interrupted purge finds its runs by when it is repeated.
 
 use super::records::{self, Run};
@@ -12,9 +13,10 @@ use agentfleet_console::text;
 use agentfleet_documents::Documents as _;
 use agentfleet_graph::{Answer, EmbeddedGraph, EraseBy, Graph as _, QueryOptions};
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
-use agentfleet_schema::{CollectionName, SessionId, Term, keys, uris};
+use agentfleet_schema::{CollectionName, SessionId, Term, keys, topics, uris};
 use agentfleet_tools::library::Library;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failure> {
     let store = Store::open(settings)?;
@@ -25,29 +27,27 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     let verb = if purge.dry_run {
         "would be deleted"
     } else {
-        for root in &ended {
-            erase(&store, root).await?;
-        }
-        let by = ended.iter().map(|root| EraseBy::Root(root.to_string()));
-        graph.erase_all(by.collect()).await?;
         "deleted"
     };
-    outln!("{} {verb}.", text::counted(ended.len() as u64, "run"));
+    let left = purge.dry_run || erase_all(&store, &graph, &ended).await?;
+    if left {
+        outln!("{} {verb}.", text::counted(ended.len() as u64, "run"));
+    } else {
+        outln!("Nothing was left: it had been deleted before.");
+    }
+    if !purge.dry_run {
+        forget_tombstones(&store, settings).await?;
+    }
     if !running.is_empty() {
         let names: Vec<String> = running.iter().map(|root| format!("`{root}`")).collect();
-        let failure = Failure::new(
-            Exit::Failed,
-            format!(
-                "{} not ended: {}",
-                if running.len() == 1 {
-                    "1 run has".to_owned()
-                } else {
-                    format!("{} runs have", running.len())
-                },
-                names.join(", ")
-            ),
-        );
-        return Err(failure.hint(format!("agentfleet cancel {}", running[0])));
+        let (count, names) = (running.len() as u64, names.join(", "));
+        let have = if count == 1 { "has" } else { "have" };
+        let says = format!("{} {have} not ended: {names}", text::counted(count, "run"));
+        return Err(Failure::new(Exit::Failed, says).hint(format!(
+            "{} cancel {}",
+            settings.program(),
+            running[0]
+        )));
     }
     if let Some(collection) = &purge.collection {
         let name = CollectionName::from(collection.as_str());
@@ -63,6 +63,62 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
         outln!("{documents} of collection `{collection}` {verb}.");
     }
     Ok(())
+}
+
+/// Deletes runs that ended longer ago than runs are kept, responses and tombstones that are too old,
+/// and says how many runs it were.
+pub(crate) async fn by_age(
+    store: &Store,
+    graph: &EmbeddedGraph,
+    settings: &Settings,
+) -> Result<usize, Failure> {
+    store.broker.purge().await?;
+    forget_tombstones(store, settings).await?;
+    let Some(age) = settings.keep_runs else {
+        return Ok(0);
+    };
+    let (which, bindings) = older_than(store, age);
+    let (_, ended) = apart(store, runs(graph, which, &bindings).await?).await?;
+    erase_all(store, graph, &ended).await?;
+    Ok(ended.len())
+}
+
+/// A tombstone stays as long again as a run, and longer than anything of the run can be under way.
+async fn forget_tombstones(store: &Store, settings: &Settings) -> Result<(), Failure> {
+    let Some(keep) = settings.keep_runs else {
+        return Ok(());
+    };
+    let stay = keep.max(settings.retention).max(settings.run_timeout * 2);
+    let before = store.database.clock().now() - stay.as_millis() as i64;
+    let mut after = String::new();
+    loop {
+        let found = store
+            .documents
+            .older_than("trees/", before, &after, 1_000)
+            .await?;
+        let Some(last) = found.last() else {
+            return Ok(());
+        };
+        after.clone_from(last);
+        let mut old = found;
+        old.retain(|key| key.ends_with("/tombstone"));
+        store.documents.delete(&old).await?;
+    }
+}
+
+/// Whether there was anything to erase.
+async fn erase_all(
+    store: &Store,
+    graph: &EmbeddedGraph,
+    roots: &[SessionId],
+) -> Result<bool, Failure> {
+    let mut deleted = 0;
+    for root in roots {
+        deleted += erase(store, root).await?;
+    }
+    let by = roots.iter().map(|root| EraseBy::Root(root.to_string()));
+    let triples = graph.erase_all(by.collect()).await?;
+    Ok(roots.is_empty() || deleted > 0 || triples.batches > 0)
 }
 
 /// Those of the runs that have not ended, and those that have.
@@ -93,7 +149,7 @@ async fn wanted(
     purge: &Purge,
 ) -> Result<Vec<SessionId>, Failure> {
     if let Some(session) = &purge.session {
-        let session = SessionId::from(session.as_str());
+        let session = records::session(store, session).await?;
         let run = Run::read(&store.documents, &session).await?;
         let Some(record) = run.steps.first() else {
             let waits = store.intake().accepted(&session).await?.is_some();
@@ -111,7 +167,7 @@ async fn wanted(
         }
         return Ok(vec![session]);
     }
-    let (condition, bindings) = if let Some(conversation) = &purge.conversation {
+    let (which, bindings) = if let Some(conversation) = &purge.conversation {
         (
             "?session tg:conversationId ?wanted .",
             vec![("wanted", Term::text(conversation))],
@@ -128,20 +184,35 @@ async fn wanted(
                 "`--older-than` is `{text}`, expected a time such as `30d`"
             ))
         })?;
-        let before = store.database.clock().now() - age.as_millis() as i64;
-        let instant = agentfleet_core::provenance::date_time(before);
-        let term = Term::typed(instant, agentfleet_schema::vocabulary::xsd::DATE_TIME);
-        (
-            "?session prov:endedAtTime ?ended . FILTER(?ended < ?wanted)",
-            vec![("wanted", term)],
-        )
+        older_than(store, age)
     };
+    runs(graph, which, &bindings).await
+}
+
+/// What is said of runs that ended longer ago.
+fn older_than(store: &Store, age: Duration) -> (&'static str, Vec<(&'static str, Term)>) {
+    let before = store.database.clock().now() - age.as_millis() as i64;
+    let instant = agentfleet_core::provenance::date_time(before);
+    let term = Term::typed(instant, agentfleet_schema::vocabulary::xsd::DATE_TIME);
+    (
+        "?session prov:endedAtTime ?ended . FILTER(?ended < ?wanted)",
+        vec![("wanted", term)],
+    )
+}
+
+/// Root sessions of which something is so.
+async fn runs(
+    graph: &EmbeddedGraph,
+    which: &str,
+    bindings: &[(&str, Term)],
+) -> Result<Vec<SessionId>, Failure> {
     let sparql = format!(
-        "SELECT DISTINCT ?id FROM <{RETRIEVAL_GRAPH}> WHERE {{ ?session a tg:AgentQuestion ; tg:rootSessionId ?id . \
-         FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }} {condition} }}"
+        "SELECT DISTINCT ?id FROM <{RETRIEVAL_GRAPH}> WHERE {{ \
+         ?session a tg:AgentQuestion ; tg:rootSessionId ?id . \
+         FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }} {which} }}"
     );
     let answer = graph
-        .query(&sparql, &bindings, QueryOptions::default())
+        .query(&sparql, bindings, QueryOptions::default())
         .await?;
     let Answer::Solutions(found) = answer else {
         return Ok(Vec::new());
@@ -152,24 +223,33 @@ async fn wanted(
         .collect())
 }
 
-/// Erases a run, but for its triples.
-async fn erase(store: &Store, root: &SessionId) -> Result<(), Failure> {
+/// Erases a run, but for its triples, and says how many objects it were.
+async fn erase(store: &Store, root: &SessionId) -> Result<usize, Failure> {
     let documents = &store.documents;
     let tree = records::tree(documents, root).await?;
     documents.create(&keys::tombstone(root), Vec::new()).await?;
+    let mut deleted = 0;
     // The root last: an interrupted purge finds the rest through it.
     for (session, _) in tree.iter().rev() {
-        documents
-            .delete_prefix(&format!("sessions/{session}/"))
-            .await?;
-        documents
-            .delete_prefix(&keys::document(&format!("{}/", uris::session(session))))
-            .await?;
+        let texts = keys::document(&format!("{}/", uris::session(session)));
+        for prefix in [format!("sessions/{session}/"), texts] {
+            deleted += documents.delete_prefix(&prefix).await?;
+        }
     }
     documents.delete(&[keys::closed(root)]).await?;
-    documents
+    deleted += documents
         .delete_prefix(&format!("trees/{root}/unknown/"))
         .await?;
+    // What nobody could work has the text of the request in it.
+    let parked = super::dlq::all(store).await?.into_iter().filter(|parked| {
+        parked
+            .properties
+            .get(topics::property::ROOT)
+            .map(String::as_str)
+            == Some(root.as_str())
+    });
+    let parked: Vec<String> = parked.map(|parked| keys::parked(&parked.id)).collect();
+    documents.delete(&parked).await?;
     store.broker.forget(root.as_str()).await?;
-    Ok(())
+    Ok(deleted + parked.len())
 }

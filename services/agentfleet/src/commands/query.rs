@@ -1,11 +1,10 @@
 //! `query`: SPARQL over the provenance graph and what was loaded.
 
-use crate::cli::{Query, RowFormat};
-use crate::error::Failure;
+use crate::cli::{Query, QueryFormat};
+use crate::error::{Exit, Failure};
 use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
-use crate::ui::{self, Ui};
-use agentfleet_console::table::TableFormat;
+use crate::ui::Ui;
 use agentfleet_console::text;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
 use agentfleet_schema::Term;
@@ -39,52 +38,55 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
             | agentfleet_graph::Error::Service(_)) => Failure::usage(error.to_string()),
             other => other.into(),
         })?;
-    match answer {
-        Answer::Boolean(yes) => {
-            if query.format == RowFormat::Json {
-                return ui::json(&serde_json::json!({"boolean": yes}));
-            }
-            outln!("{yes}");
-            Ok(())
-        }
-        Answer::Solutions(found) => solutions(&found, query.format, ui),
-        Answer::Triples(triples) => {
-            for triple in triples {
-                let term = |term: &Term| spelled(term);
-                outln!(
-                    "{} {} {} .",
-                    term(&triple.s),
-                    term(&triple.p),
-                    term(&triple.o)
-                );
-            }
-            Ok(())
-        }
-    }
-}
-
-fn solutions(found: &Solutions, format: RowFormat, ui: Ui) -> Result<(), Failure> {
-    let headers: Vec<&str> = found.variables.iter().map(String::as_str).collect();
-    let cells: Vec<Vec<String>> = found
-        .rows
-        .iter()
-        .map(|row| {
-            row.iter()
-                .map(|cell| cell.as_ref().map(plain).unwrap_or_default())
-                .collect()
-        })
-        .collect();
-    let format = match format {
-        RowFormat::Table => TableFormat::Table,
-        RowFormat::Csv => TableFormat::Csv,
-        RowFormat::Json => TableFormat::Json,
+    let is_graph = matches!(answer, Answer::Triples(_));
+    let format = match (query.format, is_graph) {
+        (Some(format), _) => format,
+        (None, true) => QueryFormat::Turtle,
+        (None, false) => QueryFormat::Table,
     };
-    let rows = found.rows.len() as u64;
-    out!("{}", ui::table(&headers, cells).render(format, ui.page()));
-    if format == TableFormat::Table && rows > 0 {
-        outln!("({})", text::counted(rows, "row"));
+    match answer {
+        Answer::Boolean(yes) if format == QueryFormat::Table => outln!("{yes}"),
+        Answer::Solutions(found) if format == QueryFormat::Table => table(&found, ui),
+        answer => {
+            let name = format.name();
+            let written = agentfleet_gateway::written(answer, &name);
+            let written = written.ok_or_else(|| does_not_fit(&name, is_graph))?;
+            let written = written.map_err(|error| {
+                Failure::new(
+                    Exit::Failed,
+                    format!("the answer cannot be written: {error}"),
+                )
+            })?;
+            let text = String::from_utf8_lossy(&written);
+            outln!("{}", text.trim_end());
+        }
     }
     Ok(())
+}
+
+fn does_not_fit(format: &str, is_graph: bool) -> Failure {
+    let (what, others): (_, &[QueryFormat]) = if is_graph {
+        ("CONSTRUCT and DESCRIBE give a graph", &QueryFormat::GRAPHS)
+    } else {
+        ("SELECT and ASK give a table", &QueryFormat::TABLES)
+    };
+    let others: Vec<String> = others.iter().map(|f| format!("`{}`", f.name())).collect();
+    Failure::usage(format!(
+        "`--format {format}` does not fit: {what} (expected {})",
+        others.join(", ")
+    ))
+}
+
+fn table(found: &Solutions, ui: Ui) {
+    let headers: Vec<&str> = found.variables.iter().map(String::as_str).collect();
+    let rows = found.rows.iter().map(|row| {
+        let cells = row.iter().map(|cell| cell.as_ref().map(plain));
+        cells.map(Option::unwrap_or_default).collect()
+    });
+    ui.table(&headers, 0, rows.collect());
+    if !found.rows.is_empty() {
+        outln!("({})", text::counted(found.rows.len() as u64, "row"));
+    }
 }
 
 /// A term as a person reads it in a table.
@@ -93,34 +95,12 @@ fn plain(term: &Term) -> String {
         TermType::Iri => term.iri.clone(),
         TermType::Blank => format!("_:{}", term.id),
         TermType::Literal => term.value.clone(),
-        TermType::Triple => spelled(term),
-    }
-}
-
-/// A term as N-Triples spells it.
-fn spelled(term: &Term) -> String {
-    match term.kind {
-        TermType::Iri => format!("<{}>", term.iri),
-        TermType::Blank => format!("_:{}", term.id),
-        TermType::Literal => {
-            let escaped = term
-                .value
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n")
-                .replace('\r', "\\r");
-            match (term.language.as_str(), term.datatype.as_str()) {
-                ("", "") => format!("\"{escaped}\""),
-                ("", datatype) => format!("\"{escaped}\"^^<{datatype}>"),
-                (language, _) => format!("\"{escaped}\"@{language}"),
-            }
-        }
-        TermType::Triple => match &term.triple {
-            Some(triple) => format!(
-                "<<( {} {} {} )>>",
-                spelled(&triple.s),
-                spelled(&triple.p),
-                spelled(&triple.o)
+        TermType::Triple => match term.triple.as_deref() {
+            Some(inner) => format!(
+                "<< {} {} {} >>",
+                plain(&inner.s),
+                plain(&inner.p),
+                plain(&inner.o)
             ),
             None => String::new(),
         },

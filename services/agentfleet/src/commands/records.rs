@@ -1,14 +1,55 @@
 //! Reading runs from their records, which are there before any triple is.
 
 use crate::error::Failure;
+use crate::fleet::Store;
 use agentfleet_console::trace::Trace;
 use agentfleet_documents::Documents;
 use agentfleet_schema::records::{FanOutRecord, StepRecord};
 use agentfleet_schema::topics::EXPLAINABILITY;
-use agentfleet_schema::{SessionId, Triples, keys};
+use agentfleet_schema::{SessionId, Triples, keys, uris};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Fewest characters of a session id that may stand for all of it.
+const SHORTEST: usize = 6;
+/// Most sessions named where a beginning fits several.
+const NAMED: usize = 5;
+
+/// The session of an id, of its beginning where that fits one alone, or of a URI of the session. What
+/// fits none stays as it is.
+pub(crate) async fn session(store: &Store, text: &str) -> Result<SessionId, Failure> {
+    let text = text.trim();
+    let given = uris::session_of(text).unwrap_or_else(|| SessionId::new(text));
+    let begin = given.as_str();
+    if begin.len() < SHORTEST {
+        return Ok(given);
+    }
+    let keys = store.documents.list(&format!("sessions/{begin}")).await?;
+    let mut found: Vec<&str> = keys
+        .iter()
+        .filter_map(|key| key.split('/').nth(1))
+        .collect();
+    found.dedup();
+    match found.as_slice() {
+        [one] => Ok(SessionId::new(*one)),
+        [] => Ok(given),
+        several if several.contains(&begin) => Ok(given),
+        several => {
+            let named: Vec<String> = several
+                .iter()
+                .take(NAMED)
+                .map(|id| format!("`{id}`"))
+                .collect();
+            let more = if several.len() > NAMED { ", ..." } else { "" };
+            Err(Failure::usage(format!(
+                "`{begin}` is the beginning of {} sessions: {}{more}",
+                several.len(),
+                named.join(", ")
+            )))
+        }
+    }
+}
 
 /// What one session left behind.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! `sessions`: which runs there were, and how one of them went.
 
-use super::records::Run;
+use super::records::{self, Run};
 use crate::cli::Sessions;
 use crate::error::Failure;
 use crate::fleet::{Store, settled_graph};
@@ -12,6 +12,7 @@ use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
 use agentfleet_schema::{SessionId, Term, keys, uris};
 use serde::Serialize;
+use std::collections::HashSet;
 
 /// Root runs, newest first. The optional parts are there once a run has ended.
 const LIST: &str = "\
@@ -77,16 +78,20 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             limit,
             output,
         } => {
-            let narrowed = collection.is_some() || conversation.is_some();
-            let listed = list(&store, settings, collection, conversation, limit).await?;
+            let wanted = Wanted {
+                collection,
+                conversation,
+                limit,
+            };
+            let listed = list(&store, settings, &wanted).await?;
             if output.json {
                 return ui::json(&listed);
             }
             if listed.is_empty() {
-                if narrowed {
+                if wanted.collection.is_some() || wanted.conversation.is_some() {
                     outln!("No such run.");
                 } else {
-                    outln!("No run has begun yet. Try `agentfleet demo`.");
+                    outln!("Nothing was asked yet. Try `{} demo`.", settings.program());
                 }
                 return Ok(());
             }
@@ -98,7 +103,7 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             Ok(())
         }
         Sessions::Show { session, output } => {
-            let shown = show(&store, &SessionId::from(session.as_str())).await?;
+            let shown = show(&store, &records::session(&store, &session).await?).await?;
             if output.json {
                 return ui::json(&shown);
             }
@@ -137,38 +142,100 @@ fn minute(instant: &str) -> String {
     minute.replace('T', " ")
 }
 
-async fn list(
-    store: &Store,
-    settings: &Settings,
+/// Which runs to list, and how many.
+struct Wanted {
     collection: Option<String>,
     conversation: Option<String>,
     limit: usize,
-) -> Result<Vec<Listed>, Failure> {
+}
+
+impl Wanted {
+    fn has(&self, run: &Listed) -> bool {
+        let same = |wanted: &Option<String>, has: &Option<String>| {
+            wanted.is_none() || wanted.as_deref() == has.as_deref()
+        };
+        same(&self.collection, &run.collection) && same(&self.conversation, &run.conversation)
+    }
+}
+
+async fn list(store: &Store, settings: &Settings, wanted: &Wanted) -> Result<Vec<Listed>, Failure> {
+    let mut listed = queued(store).await?;
+    listed.retain(|run| wanted.has(run));
     let graph = settled_graph(store, settings).await?;
-    let mut wanted = String::new();
-    let mut bindings = Vec::new();
-    if let Some(collection) = collection {
-        wanted.push_str("?session tg:collection ?wantedCollection . ");
+    let (mut which, mut bindings) = (String::new(), Vec::new());
+    if let Some(collection) = &wanted.collection {
+        which.push_str("?session tg:collection ?wantedCollection . ");
         bindings.push(("wantedCollection", Term::text(collection)));
     }
-    if let Some(conversation) = conversation {
-        wanted.push_str("?session tg:conversationId ?wantedConversation . ");
+    if let Some(conversation) = &wanted.conversation {
+        which.push_str("?session tg:conversationId ?wantedConversation . ");
         bindings.push(("wantedConversation", Term::text(conversation)));
     }
-    let sparql = format!(
-        "{}{limit}",
-        LIST.replace("WANTED", &wanted)
-            .replace("GRAPH", uris::RETRIEVAL_GRAPH)
-    );
+    let sparql = LIST
+        .replace("WANTED", &which)
+        .replace("GRAPH", uris::RETRIEVAL_GRAPH);
+    let sparql = format!("{sparql}{}", wanted.limit);
     let answer = graph
         .query(&sparql, &bindings, QueryOptions::default())
         .await?;
-    let Answer::Solutions(found) = answer else {
-        return Ok(Vec::new());
-    };
-    Ok((0..found.rows.len())
-        .map(|row| listed(&found, row))
-        .collect())
+    if let Answer::Solutions(found) = answer {
+        listed.extend((0..found.rows.len()).map(|row| self::listed(&found, row)));
+    }
+    // A run may have begun between the two looks: the graph, which came last, knows it better.
+    let mut seen = HashSet::new();
+    listed.reverse();
+    listed.retain(|run| seen.insert(run.session.clone()));
+    listed.sort_by(|a, b| b.started.cmp(&a.started));
+    listed.truncate(wanted.limit);
+    Ok(listed)
+}
+
+/// Runs that were taken in and that no worker has begun.
+async fn queued(store: &Store) -> Result<Vec<Listed>, Failure> {
+    let keys = store.documents.list("sessions/").await?;
+    let parts = keys.iter().filter_map(|key| {
+        let (session, rest) = key.strip_prefix("sessions/")?.split_once('/')?;
+        Some((session, rest))
+    });
+    let (mut accepted, mut begun) = (Vec::new(), HashSet::new());
+    for (session, rest) in parts {
+        if rest == "accepted" {
+            accepted.push(SessionId::new(session));
+        } else if rest.ends_with("/outcome") {
+            begun.insert(session);
+        }
+    }
+    let mut queued = Vec::new();
+    for session in accepted {
+        if begun.contains(session.as_str()) {
+            continue;
+        }
+        let Some(asked) = store.intake().accepted(&session).await? else {
+            continue;
+        };
+        let request = asked.request;
+        let conversation = request.conversation_id.to_string();
+        queued.push(Listed {
+            state: not_begun(store, &session).await?.to_owned(),
+            session: session.to_string(),
+            question: request.question,
+            started: agentfleet_core::provenance::date_time(asked.at),
+            ended: None,
+            conversation: Some(conversation).filter(|id| !id.is_empty()),
+            collection: Some(request.collection.to_string()),
+        });
+    }
+    Ok(queued)
+}
+
+/// The state of a run that no worker has begun.
+async fn not_begun(store: &Store, session: &SessionId) -> Result<&'static str, Failure> {
+    let closed = store.documents.get(&keys::closed(session)).await?;
+    Ok(if closed.is_some() {
+        "cancelled"
+    } else {
+        "queued"
+    })
 }
 
 fn listed(found: &Solutions, row: usize) -> Listed {
@@ -211,13 +278,13 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
         return Ok(Shown {
             session: session.to_string(),
             root: session.to_string(),
-            question: asked.question,
-            state: "queued".to_owned(),
+            question: asked.request.question,
+            state: not_begun(store, session).await?.to_owned(),
             ..Shown::default()
         });
     };
     let routed = run.steps.iter().find_map(|record| record.routed.as_ref());
-    let question = asked.map(|asked| asked.question);
+    let question = asked.map(|asked| asked.request.question);
     let question = question.or_else(|| routed.map(|routed| routed.question.clone()));
     let children = run.fan_outs.iter().flat_map(|fan_out| &fan_out.children);
     let subagents = children

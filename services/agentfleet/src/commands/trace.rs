@@ -1,5 +1,6 @@
 //! `trace`: who decided what, from which options, at what cost.
 
+use super::records;
 use crate::cli::{Trace as Args, TraceFormat};
 use crate::error::Failure;
 use crate::fleet::{Store, settled_graph};
@@ -18,7 +19,12 @@ use std::sync::Arc;
 pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings)?;
     let graph = settled_graph(&store, settings).await?;
-    let trace = of(&graph, &args.id).await?.ok_or_else(|| {
+    let id = match records::session(&store, &args.id).await? {
+        // Of a subagent or a root by its beginning; anything else the graph may know as it is.
+        session if session.as_str().starts_with(args.id.trim()) => session.to_string(),
+        _ => args.id.clone(),
+    };
+    let trace = of(&graph, &id).await?.ok_or_else(|| {
         Failure::not_found(format!(
             "the graph knows no session or correlation `{}`",
             args.id

@@ -1,9 +1,11 @@
 //! `up`: every role in one process, and the HTTP door, until told to stop. Single roles beside it.
 
+use super::purge;
 use super::trace::Renderer;
 use crate::cli::Up;
 use crate::error::{Exit, Failure};
 use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store};
+use crate::keeper::{Keeper, Worker};
 use crate::settings::Settings;
 use crate::signals::Signals;
 use agentfleet_aggregator::{Ended, Endings};
@@ -15,35 +17,23 @@ use agentfleet_schema::records::Termination;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-/// How often retained responses are looked through for what is too old.
+/// How often what is too old is looked for.
 const UPKEEP: Duration = Duration::from_secs(600);
 
 pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let store = Store::open(settings)?;
     store.prepare(settings).await?;
-    let lock = match FleetLock::try_take(settings)? {
-        Some(lock) => lock,
-        None => {
-            eprintln!(
-                "Another process works `{}`; this one takes over when it goes.",
-                settings.data.display()
-            );
-            tokio::select! {
-                lock = FleetLock::take(settings) => lock?,
-                () = signals.next() => return Ok(()),
-            }
-        }
-    };
-    let engine = Engine::open(store, settings, &|read, total| {
+    let engine = Engine::open(store.clone(), settings, &|read, total| {
         if total > 100_000 && read % 100_000 < 1_000 {
-            eprintln!("Reading the provenance log: {read} of {total} quads");
+            errln!("Reading the provenance log: {read} of {total} quads");
         }
     })
     .await?;
-    let fleet = Fleet::start(&engine, settings, Roles::All)?;
     let stop = CancellationToken::new();
     let gateway = Gateway::serve(parts(&engine), options(settings)?, stop.clone())
         .await
@@ -53,25 +43,32 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         })?;
     let address = gateway.address();
     let serving = tokio::spawn(gateway.run());
+    let keeper = Keeper::start(&store, settings, Some(engine.clone())).await?;
     if up.output.json {
         outln!(
             "{}",
             serde_json::json!({"url": format!("http://{address}")})
         );
     } else {
-        outln!(
-            "Serving on http://{address} with data in {}",
-            settings.data.display()
-        );
-        outln!("{}", engine.model.reason);
-        outln!("Ask with `agentfleet ask \"...\"`, or POST to /requests. Ctrl-C drains and stops.");
+        let (program, data) = (settings.program(), settings.data.display());
+        outln!("Serving on http://{address} with data in {data}");
+        match keeper.worker() {
+            Worker::Other => outln!("{}", standby(settings)?),
+            Worker::Own { model } | Worker::Failed(model) => outln!("{model}"),
+        }
+        outln!("Ask with `{program} ask \"...\"`, or POST to /requests. Ctrl-C drains and stops.");
     }
-    let upkeep = tokio::spawn(upkeep(engine.clone(), stop.clone()));
-    signals.next().await;
-    eprintln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
+    let upkeep = tokio::spawn(upkeep(
+        engine,
+        settings.clone(),
+        keeper.receiver(),
+        stop.clone(),
+    ));
+    let failed = told_to_stop(&keeper, &mut signals).await;
+    errln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
     stop.cancel();
     let drained = async {
-        fleet.drain().await;
+        keeper.stop().await;
         for task in [serving, upkeep] {
             if let Err(error) = task.await {
                 tracing::error!(%error, "a task was lost");
@@ -79,8 +76,38 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         }
     };
     drained_or_left(drained, signals).await;
-    drop(lock);
-    Ok(())
+    failed
+}
+
+/// Who works instead of this process.
+fn standby(settings: &Settings) -> Result<String, Failure> {
+    let holder = FleetLock::holder(settings)?.unwrap_or_default();
+    let with = match holder.model.as_str() {
+        "" => String::new(),
+        model => format!(" with {model}"),
+    };
+    Ok(format!(
+        "Another process ({}) works the queue{with}; this one serves HTTP, and takes over when it goes.",
+        holder.pid
+    ))
+}
+
+/// Waits for a signal, and says when the work of another process is taken over.
+async fn told_to_stop(keeper: &Keeper, signals: &mut Signals) -> Result<(), Failure> {
+    let mut worker = keeper.receiver();
+    loop {
+        tokio::select! {
+            () = signals.next() => return Ok(()),
+            Ok(()) = worker.changed() => match &*worker.borrow_and_update() {
+                Worker::Other => {}
+                Worker::Own { model } => errln!("The other process has gone; this one works now. {model}"),
+                Worker::Failed(reason) => {
+                    let says = format!("the work of the other process cannot be taken over: {reason}");
+                    return Err(Failure::new(Exit::Unavailable, says));
+                }
+            },
+        }
+    }
 }
 
 /// Drains, unless told to stop once more: whoever comes next takes up what is in flight.
@@ -100,19 +127,33 @@ pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failur
     let fleet = Fleet::start(&engine, settings, roles)?;
     outln!("Working on {}", settings.data.display());
     signals.next().await;
-    eprintln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
+    errln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
     drained_or_left(fleet.drain(), signals).await;
     Ok(())
 }
 
-async fn upkeep(engine: Engine, stop: CancellationToken) {
+/// Deletes what is too old, while this process is the one that works.
+async fn upkeep(
+    engine: Engine,
+    settings: Settings,
+    worker: watch::Receiver<Worker>,
+    stop: CancellationToken,
+) {
+    let mut due = tokio::time::interval(UPKEEP);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(UPKEEP) => {}
+            _ = due.tick() => {}
         }
-        if let Err(error) = engine.store.broker.purge().await {
-            tracing::warn!(%error, "old responses could not be purged");
+        if !matches!(&*worker.borrow(), Worker::Own { .. }) {
+            continue;
+        }
+        let (store, graph) = (&engine.store, &engine.graph);
+        match purge::by_age(store, graph, &settings).await {
+            Ok(0) => {}
+            Ok(runs) => tracing::info!(runs, "old runs were deleted"),
+            Err(failure) => tracing::warn!(%failure, "old runs could not be deleted"),
         }
     }
 }

@@ -156,7 +156,7 @@ impl Watch<'_> {
         self.ui.note(&format!(
             "Left before the end; {goes_on}. Come back to it with:"
         ));
-        eprintln!("  {} attach {}", self.program, self.session);
+        errln!("  {} attach {}", self.program, self.session);
         if let Worker::Own { .. } = worker {
             self.ui
                 .note("Finishing what is in flight; Ctrl-C again leaves at once.");

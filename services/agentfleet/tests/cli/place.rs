@@ -90,6 +90,19 @@ impl Place {
         Ran::of(child.wait_with_output().unwrap())
     }
 
+    /// A fleet that serves HTTP, and its address.
+    pub(crate) fn up(&self, args: &[&str]) -> (Running, String) {
+        let args = [&["up", "--json", "--listen", "127.0.0.1:0"], args].concat();
+        let mut up = Running(self.command(&args).spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(up.0.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        let url = told["url"].as_str().unwrap();
+        (up, url.strip_prefix("http://").unwrap().to_owned())
+    }
+
     /// Sessions, newest first.
     pub(crate) fn sessions(&self, narrowed: &[&str]) -> Vec<String> {
         let args = [&["sessions", "list", "--json"], narrowed].concat();

@@ -32,6 +32,27 @@ fn purge_takes_runs_by_session_conversation_collection_and_age() {
     place.run(&["purge", "--session", &session]).well();
     assert_eq!(place.run(&["trace", &session]).code, 3);
     assert_eq!(place.run(&["sessions", "show", &session]).code, 3);
+    let again = place.run(&["purge", "--session", &session]).well();
+    assert!(again.out.contains("deleted before"), "{}", again.out);
+    let asked = place.run(&[
+        "ask",
+        "Who is Anna?",
+        "--conversation",
+        "c3",
+        "--id",
+        "gone",
+    ]);
+    assert_eq!(asked.code, 0);
+    place.run(&["purge", "--conversation", "c3"]).well();
+    let asked = place.run(&[
+        "ask",
+        "Who is Anna?",
+        "--conversation",
+        "c3",
+        "--id",
+        "gone",
+    ]);
+    assert_eq!(asked.code, 3, "{asked:?}");
 
     place.run(&["purge", "--conversation", "c2"]).well();
     let left = place.run(&["purge", "--collection", "people"]).well();
@@ -82,6 +103,177 @@ fn tables_in_a_pipe_are_whole_and_a_closed_pipe_is_no_failure() {
     let mut child = place.command(&["completions", "bash"]).spawn().unwrap();
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_running_fleet_deletes_old_runs_and_in_time_their_tombstones() {
+    let place = Place::new();
+    place.run(&["ask", "What is X?"]).well();
+    let session = place.sessions(&[])[0].clone();
+    let (up, _) = place.up(&["--keep-runs", "0s", "--log", "info"]);
+    // It looks at once, and the runs are deleted before their tombstones can be.
+    while !place.sessions(&[]).is_empty() {}
+    assert_eq!(place.run(&["sessions", "show", &session]).code, 3);
+    up.signal("TERM");
+    assert_eq!(up.ended().code, 0);
+    let text = place.run(&[
+        "document",
+        &format!("urn:trustgraph:agent:{session}/answer"),
+    ]);
+    assert_eq!(text.code, 3, "{text:?}");
+
+    let erased = |settings: &[&str]| {
+        place
+            .run(&[&["purge", "--older-than", "1d"], settings].concat())
+            .well();
+        let purged = place.run(&["purge", "--session", &session]);
+        purged.out.contains("deleted before")
+    };
+    assert!(erased(&["--keep-runs", "1d"]), "the tombstone is young");
+    let short = [
+        "--keep-runs",
+        "0s",
+        "--retention",
+        "0s",
+        "--run-timeout",
+        "0s",
+    ];
+    assert!(!erased(&short), "nobody knows of it any more");
+}
+
+#[test]
+fn answers_come_in_the_formats_that_fit_them() {
+    let place = Place::new();
+    place.write(
+        "folder/a.ttl",
+        "<urn:a> <http://schema.org/name> 'Anna'@en .",
+    );
+    place.run(&["load", "folder"]).well();
+    let ask = |query: &str, format: &[&str]| place.run(&[&["query", query], format].concat());
+    let select = "SELECT ?s ?o { ?s <http://schema.org/name> ?o }";
+    let json = ask(select, &["--format", "json"]).well().json();
+    let row = &json["results"]["bindings"][0];
+    assert_eq!(row["s"]["type"], "uri");
+    assert_eq!(row["o"]["xml:lang"], "en");
+    let csv = ask(select, &["--format", "csv"]).well().out;
+    assert_eq!(csv.replace('\r', ""), "s,o\nurn:a,Anna\n");
+    assert!(ask("ASK {}", &["--format", "json"]).well().json()["boolean"] == true);
+    let construct = "CONSTRUCT WHERE { ?s <http://schema.org/name> ?o }";
+    for (format, part) in [
+        (&[][..], "<urn:a> <http://schema.org/name> \"Anna\"@en ."),
+        (&["--format", "turtle"], "\"Anna\"@en ."),
+        (
+            &["--format", "n-triples"],
+            "<urn:a> <http://schema.org/name> \"Anna\"@en .",
+        ),
+        (&["--format", "json-ld"], "\"@value\""),
+    ] {
+        let written = ask(construct, format).well().out;
+        assert!(written.contains(part), "{format:?}: {written}");
+    }
+    for (query, format) in [
+        (construct, "json"),
+        (construct, "table"),
+        (select, "turtle"),
+    ] {
+        let refused = ask(query, &["--format", format]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains("does not fit"), "{}", refused.err);
+    }
+}
+
+#[test]
+fn an_older_version_and_what_came_with_the_program_can_be_brought_back() {
+    let place = Place::new();
+    let config = |args: &[&str]| place.run(&[&["config"], args].concat());
+    let key = ["prompt", "question"];
+    let with =
+        |verb: &'static str, more: &[&'static str]| config(&[&[verb], &key[..], more].concat());
+    let shipped = with("get", &[]).well().json();
+    place.write(
+        "own.md",
+        "<system>\nBe brief.\n</system>\nAsk {{ question }}.\n",
+    );
+    let version = with("put", &["own.md"]).well().out;
+    let again = with("put", &["own.md"]).well().out;
+    assert_eq!(again.trim(), format!("{}, unchanged", version.trim()));
+    let own = with("get", &[]).well().json();
+    assert_eq!(own["system"], "Be brief.");
+    with("restore", &["1"]).well();
+    assert_eq!(with("get", &[]).well().json(), shipped);
+    let number = version.trim().strip_prefix("version ").unwrap();
+    let old = config(&["get", "prompt", "question", "--version", number]).well();
+    assert_eq!(old.json(), own);
+    let unknown = config(&["restore", "prompt", "question", "99"]);
+    assert_eq!(unknown.code, 3);
+    assert!(unknown.err.contains("its versions are"), "{}", unknown.err);
+
+    let deleted = with("delete", &[]).well();
+    for part in [
+        "comes with the program instead",
+        "config reset prompt question",
+    ] {
+        assert!(deleted.err.contains(part), "{}", deleted.err);
+    }
+    with("reset", &[]).well();
+    assert_eq!(with("get", &[]).well().json(), shipped);
+    let seeded = config(&["seed"]).well().out;
+    assert!(
+        !seeded.contains("people"),
+        "it is the program's again: {seeded}"
+    );
+    for (item_type, text, part) in [
+        ("promt", "{}", "did you mean `prompt`?"),
+        (
+            "prompt",
+            "{\"prompt\": \"x\", \"sytem\": \"y\"}",
+            "did you mean `system`?",
+        ),
+    ] {
+        let refused = place.fed(&["config", "put", item_type, "x", "-"], text);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.err.contains(part), "{}", refused.err);
+    }
+}
+
+#[test]
+fn every_command_has_an_example_and_settings_are_listed_once() {
+    let place = Place::new();
+    let help = |args: &[&str]| place.run(&[args, &["--help"]].concat()).well().out;
+    let mut waiting = vec![Vec::<String>::new()];
+    let mut seen = 0;
+    while let Some(path) = waiting.pop() {
+        let words: Vec<&str> = path.iter().map(String::as_str).collect();
+        let text = help(&words);
+        assert!(text.contains("Example"), "{path:?}: {text}");
+        assert!(
+            !text.contains("--max-quads") || path == ["settings"],
+            "{path:?}: {text}"
+        );
+        seen += 1;
+        let commands = text.split("Commands:\n").nth(1).unwrap_or_default();
+        let names = commands.lines().take_while(|line| line.starts_with("  "));
+        for name in names.filter_map(|line| line.split_whitespace().next()) {
+            if name != "help" {
+                waiting.push([path.clone(), vec![name.to_owned()]].concat());
+            }
+        }
+    }
+    assert!(seen > 30, "{seen}");
+    let settings = place.run(&["help", "settings"]).well().out;
+    for part in [
+        "--subagent-timeout VALUE   AGENTFLEET_SUBAGENT_TIMEOUT   subagent_timeout = ...",
+        "Default: 5m",
+    ] {
+        assert!(settings.contains(part), "{part}: {settings}");
+    }
+    let shown = place
+        .run(&["settings", "--json", "--concurrency", "3"])
+        .well()
+        .json();
+    assert_eq!(shown["concurrency"]["value"], "3");
+    assert_eq!(shown["concurrency"]["source"], "flag");
+    assert_eq!(shown["model"]["source"], "environment");
 }
 
 #[test]

@@ -36,6 +36,11 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
             2,
             "unknown key `concurency`: did you mean `concurrency`?",
         ),
+        (
+            &["ask", "q", "--concurrency", "0"],
+            2,
+            "expected at least 1",
+        ),
         (&["up", "--listen", "x"], 2, "such as `127.0.0.1:8700`"),
         (&["attach", "x"], 3, "there is no session `x`"),
         (&["cancel", "x"], 3, "agentfleet sessions list"),

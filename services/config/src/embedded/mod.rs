@@ -210,6 +210,19 @@ impl ConfigStore for EmbeddedConfig {
         let author = author.to_owned();
         self.change(move |unit| {
             let before = rows::newest(unit.tx())?;
+            let mut changed = Vec::new();
+            for item in items {
+                let newest = rows::newest_of(unit.tx(), &item)?;
+                // Seeding takes an item back from whoever put the same.
+                let same = |known: &ItemVersion| {
+                    let taken_back = author == seed::AUTHOR && known.author != author;
+                    !known.deleted && known.item.value == item.value && !taken_back
+                };
+                if !newest.as_ref().is_some_and(same) {
+                    changed.push(item);
+                }
+            }
+            let items = changed;
             if items.is_empty() {
                 return Ok(before);
             }

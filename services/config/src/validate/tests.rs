@@ -17,7 +17,7 @@ fn found(item_type: &str, key: &str, value: Value) -> Vec<(String, String)> {
 
 #[test]
 fn every_type_has_a_schema() {
-    let names: Vec<_> = VALIDATORS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = SCHEMAS.iter().map(|known| known.item_type).collect();
     assert_eq!(names, item_type::ALL);
 }
 
@@ -42,7 +42,7 @@ fn what_is_right_has_no_problem() {
         (
             "tool",
             "search",
-            json!({"name": "search", "type": "document-search", "unknown": 1}),
+            json!({"name": "search", "type": "document-search", "available_in_states": []}),
         ),
         (
             "tool",
@@ -54,7 +54,6 @@ fn what_is_right_has_no_problem() {
             "agent-react",
             json!({"model": "m", "input-price": 0, "temperature": 0.2}),
         ),
-        ("something-else", "any", json!([1, 2, 3])),
     ];
     for (item_type, key, value) in table {
         assert_eq!(found(item_type, key, value), [], "{item_type} {key}");
@@ -229,6 +228,48 @@ fn what_is_wrong_is_named_by_field_and_reason() {
                 .any(|(at, why)| at == field && why.contains(reason)),
             "{item_type} {value}: {problems:?}"
         );
+    }
+}
+
+#[test]
+fn a_type_or_field_that_nothing_reads_is_refused_with_the_nearest() {
+    let argument = json!({"name": "a", "requird": true});
+    for (item_type, value, field, reason) in [
+        (
+            "promt",
+            json!({"prompt": "x"}),
+            "",
+            "did you mean `prompt`?",
+        ),
+        (
+            "foo",
+            json!(1),
+            "",
+            "unknown type `foo` (available: `agent-pattern`",
+        ),
+        (
+            "prompt",
+            json!({"prompt": "x", "sytem": "y"}),
+            "/sytem",
+            "unknown field `sytem`: did you mean `system`?",
+        ),
+        (
+            "agent-pattern",
+            json!({"name": "k", "zzz": 1}),
+            "/zzz",
+            "unknown field `zzz` (available: `description`",
+        ),
+        (
+            "tool",
+            json!({"name": "k", "type": "http", "url": "https://x/", "arguments": [argument]}),
+            "/arguments/0/requird",
+            "did you mean `required`?",
+        ),
+    ] {
+        let problems = found(item_type, "k", value);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].0, field);
+        assert!(problems[0].1.contains(reason), "{problems:?}");
     }
 }
 

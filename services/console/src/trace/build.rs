@@ -482,6 +482,11 @@ fn spent(session: &Session) -> Spent {
     }
     if let Some(routing) = &session.routing {
         add(&routing.work);
+        // A run whose pattern was given is routed and worked in one step.
+        let mut others = session.steps.iter().map(Step::work);
+        let end = session.conclusion.as_ref().map(|end| &end.work);
+        let alone = |work: &Work| work.at.is_none() || work.at != routing.work.at;
+        steps += u64::from(others.all(alone) && end.is_none_or(alone));
     }
     total.steps = steps;
     total.tool_calls = tools.0;

@@ -165,6 +165,15 @@ impl Step {
             Self::Synthesis(step) => &step.uri,
         }
     }
+
+    pub fn work(&self) -> &Work {
+        match self {
+            Self::Decision(step) => &step.work,
+            Self::Iteration(step) => &step.work,
+            Self::FanOut(step) => &step.work,
+            Self::Synthesis(step) => &step.work,
+        }
+    }
 }
 
 /// One think, act, observe cycle.

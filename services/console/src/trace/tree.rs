@@ -448,21 +448,19 @@ impl<'a> View<'a> {
         while !answer.is_char_boundary(end) {
             end -= 1;
         }
+        let told = answer[..end]
+            .lines()
+            .filter(|line| !(stated && states_confidence(line)));
+        let told = told.collect::<Vec<_>>().join("\n");
         // A subagent stands two levels below its parent: the fan-out is between them.
         let indent = 6 * (session.depth as usize + 1);
         let look = Look {
             width: self.look.width.saturating_sub(indent).max(30),
             ..self.look
         };
-        let confidence = |line: &Line| {
-            let line = line.plain();
-            line.trim_start()
-                .get(..11)
-                .is_some_and(|s| s.eq_ignore_ascii_case("confidence:"))
-        };
-        let mut said = markdown::lines(&answer[..end], look)
+        let mut said = markdown::lines(&told, look)
             .into_iter()
-            .filter(|line| !line.plain().trim().is_empty() && !(stated && confidence(line)));
+            .filter(|line| !line.plain().trim().is_empty());
         let mut lines: Vec<Detail> = said
             .by_ref()
             .take(ANSWER_LINES)
@@ -492,6 +490,18 @@ impl<'a> View<'a> {
         all.dedup_by(|a, b| a.uri == b.uri);
         all
     }
+}
+
+/// `Confidence: 0.71 (...)`: a line of its own, and no sentence that has the word in it.
+fn states_confidence(line: &str) -> bool {
+    let line = line.trim_start_matches(['*', '_', ' ']);
+    let Some((word, value)) = line.split_once(':') else {
+        return false;
+    };
+    let value = value.trim_start_matches(['*', '_', ' ']);
+    word.trim_end_matches(['*', '_'])
+        .eq_ignore_ascii_case("confidence")
+        && value.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn sign(session: &Session) -> (&'static str, Style) {

@@ -114,7 +114,7 @@ fn cli(data: &Path, arguments: &[&str]) -> Value {
     let output = Command::new(binary())
         .args(arguments)
         .env("AGENTFLEET_DATA", data)
-        .env("AGENTFLEET_MODEL", "offline")
+        .env_remove("AGENTFLEET_MODEL")
         .output()
         .unwrap();
     assert!(
@@ -272,7 +272,7 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         || (WINDOWS.iter().any(|window| !kills.contains_key(window)) && Instant::now() < patience)
     {
         let mut fleet = start(&data, &script);
-        for _ in 0..1 + random(3) {
+        for _ in 0..=random(3) {
             asked += 1;
             let question = if random(2) == 0 {
                 format!("send number {asked}")
@@ -310,7 +310,7 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         let output = Command::new(binary())
             .args(["attach", "--json", session])
             .env("AGENTFLEET_DATA", &data)
-            .env("AGENTFLEET_MODEL", "offline")
+            .env_remove("AGENTFLEET_MODEL")
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);

@@ -221,10 +221,12 @@ impl FanIn {
     /// The distinct completions of a correlation, as the graph has them.
     async fn completions(&self, correlation: &CorrelationId) -> Result<Vec<Completion>, Error> {
         let sparql = format!(
-            "SELECT DISTINCT ?session ?status ?document ?tokens WHERE {{ \
+            "SELECT DISTINCT ?session ?status ?document ?tokens FROM <{}> WHERE {{ \
                ?completion <{}> ?correlation ; <{RDF_TYPE}> <{}> ; <{}> ?session ; <{}> ?status . \
                OPTIONAL {{ ?completion <{}> ?document }} \
                OPTIONAL {{ ?completion <{}> ?tokens }} }}",
+            // Loaded knowledge may claim anything; only what the fleet wrote counts.
+            uris::RETRIEVAL_GRAPH,
             tg::CORRELATION_ID,
             tg::SUBAGENT_COMPLETION,
             tg::SUBAGENT_SESSION_ID,

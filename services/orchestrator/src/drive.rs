@@ -206,10 +206,11 @@ impl Driver<'_> {
         match query {
             FactsQuery::SourcesOf(correlation) => {
                 let sparql = format!(
-                    "SELECT DISTINCT ?session ?source ?title WHERE {{ \
+                    "SELECT DISTINCT ?session ?source ?title FROM <{}> WHERE {{ \
                        ?session <{}> ?correlation . \
                        ?found <{}> ?session ; <{}> ?source . \
                        OPTIONAL {{ ?source <{RDFS_LABEL}> ?title }} }}",
+                    uris::RETRIEVAL_GRAPH,
                     tg::PARENT_CORRELATION_ID,
                     prov::WAS_GENERATED_BY,
                     tg::SOURCE,

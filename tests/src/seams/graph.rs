@@ -105,7 +105,9 @@ fn query(world: &World, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
     let mut prepared = SparqlEvaluator::new()
         .parse_query(&bound)
         .expect("shipped queries parse");
-    prepared.dataset_mut().set_default_graph_as_union();
+    if prepared.dataset().is_default_dataset() {
+        prepared.dataset_mut().set_default_graph_as_union();
+    }
     match prepared
         .on_store(&world.graph)
         .execute()

@@ -325,6 +325,9 @@ pub(crate) struct Load {
     /// Collection to load into.
     #[arg(long, default_value = "default")]
     pub collection: String,
+    /// Remove documents of these folders whose files are gone.
+    #[arg(long)]
+    pub prune: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -439,6 +442,9 @@ pub(crate) struct Purge {
     /// Everything of a collection: its runs, documents and facts.
     #[arg(long, group = "what")]
     pub collection: Option<String>,
+    /// One loaded document, by its URI.
+    #[arg(long, group = "what", value_name = "URI")]
+    pub document: Option<String>,
     /// Only say what would be deleted.
     #[arg(long)]
     pub dry_run: bool,

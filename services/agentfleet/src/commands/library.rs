@@ -33,9 +33,11 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
         ));
     };
     let collection = CollectionName::from(load.collection.as_str());
-    let report = library
-        .load(&load.paths, &LoadOptions::new(collection), &progress)
-        .await;
+    let options = LoadOptions {
+        prune: load.prune,
+        ..LoadOptions::new(collection)
+    };
+    let report = library.load(&load.paths, &options, &progress).await;
     bar.finish_and_clear();
     let report = report?;
     if load.output.json {
@@ -82,6 +84,17 @@ fn print(report: &LoadReport) {
         report.entities,
         report.triples
     );
+    if report.removed > 0 {
+        let removed = text::counted(report.removed as u64, "document");
+        outln!("Removed {removed} whose files are gone.");
+    }
+    if !report.missing.is_empty() {
+        let kept = text::counted(report.missing.len() as u64, "document");
+        outln!("Kept {kept} whose files are gone (`--prune` removes them):");
+        for path in report.missing.iter().take(LISTED) {
+            outln!("  {path}");
+        }
+    }
     if report.skipped.is_empty() {
         return;
     }

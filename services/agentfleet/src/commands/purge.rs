@@ -23,6 +23,9 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     store.prepare(settings).await?;
     // Settled, so that nothing of an erased run comes after.
     let graph = settled_graph(&store, settings).await?;
+    if let Some(uri) = &purge.document {
+        return forget(&store, &graph, uri, purge.dry_run).await;
+    }
     let (running, ended) = apart(&store, wanted(&store, &graph, &purge).await?).await?;
     let verb = if purge.dry_run {
         "would be deleted"
@@ -62,6 +65,35 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
         let documents = text::counted(documents as u64, "document");
         outln!("{documents} of collection `{collection}` {verb}.");
     }
+    Ok(())
+}
+
+/// Takes one loaded document out of its collection.
+async fn forget(
+    store: &Store,
+    graph: &EmbeddedGraph,
+    uri: &str,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let library = Library::open(store.database.clone(), Arc::new(graph.clone()))?;
+    let found = if dry_run {
+        let opened = library.open_source(None, uri).await?;
+        opened.and_then(|opened| opened.documents.into_iter().next().map(|(name, _)| name))
+    } else {
+        let forgotten = library.forget_document(uri).await?;
+        forgotten.map(|collection| collection.to_string())
+    };
+    let Some(collection) = found else {
+        return Err(Failure::not_found(format!(
+            "there is no loaded document `{uri}`"
+        )));
+    };
+    let verb = if dry_run {
+        "would be deleted"
+    } else {
+        "deleted"
+    };
+    outln!("`{uri}` of collection `{collection}` {verb}.");
     Ok(())
 }
 

@@ -10,6 +10,29 @@ const QUADS: [&str; 4] = [
 ];
 
 #[test]
+fn files_that_are_gone_are_told_and_taken_out_when_asked() {
+    let place = Place::new();
+    let load = |more: &[&str]| place.run(&[&["load", "folder"], more].concat());
+    place.write("folder/a.md", "# Ferries\n\nThe ferry leaves at nine.");
+    place.write("folder/b.md", "# Trains\n\nThe train leaves at ten.");
+    place.write("folder/c.md", "# Buses\n\nThe bus leaves at eight.");
+    load(&[]).well();
+    std::fs::remove_file(place.path("folder/a.md")).unwrap();
+    let kept = load(&[]).well();
+    assert!(kept.out.contains("Kept 1 document"), "{}", kept.out);
+    let pruned = load(&["--prune"]).well();
+    assert!(pruned.out.contains("Removed 1 document"), "{}", pruned.out);
+
+    let uri = "urn:agentfleet:document:default:b.md";
+    place.run(&["document", uri]).well();
+    let would = place.run(&["purge", "--document", uri, "--dry-run"]).well();
+    assert!(would.out.contains("would be deleted"), "{}", would.out);
+    place.run(&["purge", "--document", uri]).well();
+    assert_eq!(place.run(&["document", uri]).code, 3);
+    assert_eq!(place.run(&["purge", "--document", uri]).code, 3);
+}
+
+#[test]
 fn purge_takes_runs_by_session_conversation_collection_and_age() {
     let place = Place::new();
     place.write("folder/a.ttl", "<urn:a> <http://schema.org/name> 'Anna' .");

@@ -50,8 +50,8 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
 	@AGENTFLEET_KILL_SECONDS=300 cargo test -p agentfleet-tests --test kill -- --nocapture
 
-bench: build ## Measure, as ratios to the physical floor in the same run
-	@cargo run --quiet -p agentfleet-tests --bin bench --
+bench: build ## Measure, as ratios to the physical floor in the same run (one part: ONLY=steps)
+	@cargo run --quiet -p agentfleet-tests --bin bench -- $(ONLY)
 
 schemas: ## Write the JSON Schemas and the data dictionary anew
 	@cargo run --quiet -p agentfleet-schema --example generate

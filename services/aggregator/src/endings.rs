@@ -6,7 +6,7 @@ use crate::Parts;
 use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
-use agentfleet_core::{Finish, FleetLimits, Limits, error, say};
+use agentfleet_core::{Finish, error, say};
 use agentfleet_runtime::{Adoption, Committed, StepCommit, effects};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
@@ -169,7 +169,6 @@ impl Endings {
         let Assembled {
             record, documents, ..
         } = assemble(&Commit {
-            limits: Limits::of(&request, &snapshot, &FleetLimits::default()),
             config_version: request.control.config_version.unwrap_or_default(),
             request_digest: Digest::default(),
             properties,

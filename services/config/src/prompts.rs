@@ -33,9 +33,11 @@ pub struct Rendered {
 
 /// Renders a prompt item; `id` names it in errors.
 pub fn render(id: &str, item: &PromptItem, variables: &Value) -> Result<Rendered, Error> {
+    // Both parts see the same variables, which may hold a long history: converted once.
+    let given = JinjaValue::from(Serde(variables));
     Ok(Rendered {
-        system: part(id, "system", &item.system, variables)?,
-        prompt: part(id, "prompt", &item.prompt, variables)?,
+        system: part(id, "system", &item.system, variables, &given)?,
+        prompt: part(id, "prompt", &item.prompt, variables, &given)?,
     })
 }
 
@@ -101,7 +103,13 @@ pub(crate) fn check(id: &str, source: &str) -> Result<(), (usize, String)> {
     ))
 }
 
-fn part(id: &str, part: &'static str, source: &str, variables: &Value) -> Result<String, Error> {
+fn part(
+    id: &str,
+    part: &'static str,
+    source: &str,
+    variables: &Value,
+    given: &JinjaValue,
+) -> Result<String, Error> {
     if !source.contains(['{', '}']) {
         return Ok(source.to_owned());
     }
@@ -113,11 +121,12 @@ fn part(id: &str, part: &'static str, source: &str, variables: &Value) -> Result
         reason: reason(error),
     };
     let environment = compiled(source).map_err(|error| template(&error))?;
-    let given = JinjaValue::from(Serde(variables));
     let mut out = Bounded(Vec::new());
-    let rendered = environment
-        .get_template(NAME)
-        .and_then(|template| template.render_captured_to(given, &mut out).map(drop));
+    let rendered = environment.get_template(NAME).and_then(|template| {
+        template
+            .render_captured_to(given.clone(), &mut out)
+            .map(drop)
+    });
     match rendered {
         Ok(()) => Ok(String::from_utf8_lossy(&out.0).trim_end().to_owned()),
         Err(error) => Err(match error.kind() {

@@ -1,7 +1,6 @@
 //! From the end of a turn to what is committed: the step record with everything it publishes, the
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
-use crate::limits::Limits;
 use crate::provenance::{self, completion_status};
 use crate::routing;
 use crate::step::{Finish, Outcome, Said};
@@ -33,7 +32,6 @@ pub struct Commit {
     pub nonce: String,
     pub attempt: u32,
     pub config_version: u64,
-    pub limits: Limits,
     /// The config the step was worked under.
     pub snapshot: Arc<Snapshot>,
     pub started_at: Millis,

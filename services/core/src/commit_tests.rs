@@ -30,7 +30,6 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         native_tools: false,
         fan_in: None,
     };
-    let limits = Limits::of(&request, &situation.snapshot, &situation.fleet);
     let mut turn = Turn::parse(request.clone(), situation).unwrap();
     turn.resume(Input::Begin);
     let reply = Reply {
@@ -52,7 +51,6 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         nonce: "n1".into(),
         attempt: 1,
         config_version: 4,
-        limits,
         started_at: 900,
         now: 1_000,
         finish: *finish,

@@ -8,6 +8,7 @@ use agentfleet_runtime::{BatchHandler, Disposition, erased};
 use agentfleet_schema::Triples;
 use agentfleet_schema::topics::{self, subscription};
 use async_trait::async_trait;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,10 +45,10 @@ impl GraphWriter {
     }
 
     /// Writes messages one at a time, to find those that are refused for what they hold.
-    async fn one_by_one(&self, batches: Vec<Option<Batch>>) -> Vec<Disposition> {
-        let mut dispositions = Vec::with_capacity(batches.len());
-        for batch in batches {
-            let Some(batch) = batch else {
+    async fn one_by_one(&self, read: &Read, deliveries: &[Delivery]) -> Vec<Disposition> {
+        let mut dispositions = Vec::with_capacity(deliveries.len());
+        for delivery in deliveries {
+            let Ok(Some(batch)) = read.batch(delivery) else {
                 dispositions.push(Disposition::Ack);
                 continue;
             };
@@ -57,6 +58,24 @@ impl GraphWriter {
             });
         }
         dispositions
+    }
+}
+
+/// How a message is read.
+struct Read {
+    /// Roots whose data was erased: what was erased stays erased.
+    erased: BTreeSet<String>,
+}
+
+impl Read {
+    /// What a message brings into the graph, if anything.
+    fn batch(&self, delivery: &Delivery) -> Result<Option<Batch>, serde_json::Error> {
+        let message: Triples = serde_json::from_slice(&delivery.payload)?;
+        if message.triples.is_empty() {
+            return Ok(None);
+        }
+        let batch = Batch::of_message(message, &delivery.properties);
+        Ok((!self.erased.contains(&batch.root)).then_some(batch))
     }
 }
 
@@ -81,32 +100,24 @@ impl BatchHandler for GraphWriter {
                 return vec![again; deliveries.len()];
             }
         };
+        let read = Read { erased };
         let mut unreadable = Vec::new();
-        let batches: Vec<Option<Batch>> = deliveries
-            .iter()
-            .enumerate()
-            .map(
-                |(at, delivery)| match serde_json::from_slice::<Triples>(&delivery.payload) {
-                    Ok(message) if message.triples.is_empty() => None,
-                    Ok(message) => {
-                        let batch = Batch::of_message(message, &delivery.properties);
-                        // What was erased stays erased.
-                        (!erased.contains(&batch.root)).then_some(batch)
-                    }
-                    Err(error) => {
-                        unreadable.push((at, format!("the message is no `Triples`: {error}")));
-                        None
-                    }
-                },
-            )
-            .collect();
-        let together: Vec<Batch> = batches.iter().flatten().cloned().collect();
+        let mut together = Vec::with_capacity(deliveries.len());
+        for (at, delivery) in deliveries.iter().enumerate() {
+            match read.batch(delivery) {
+                Ok(batch) => together.extend(batch),
+                Err(error) => {
+                    unreadable.push((at, format!("the message is no `Triples`: {error}")));
+                }
+            }
+        }
         let mut dispositions = match self.graph.insert(together).await {
             Ok(()) => vec![Disposition::Ack; deliveries.len()],
             Err(error) if error.retry().is_some() => {
                 vec![refused(&error); deliveries.len()]
             }
-            Err(_) => self.one_by_one(batches).await,
+            // Rare, so that the messages are read again rather than kept twice.
+            Err(_) => self.one_by_one(&read, deliveries).await,
         };
         for (at, reason) in unreadable {
             dispositions[at] = Disposition::DeadLetter(reason);

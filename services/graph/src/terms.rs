@@ -85,11 +85,38 @@ pub(crate) fn term(term: &Term, position: &'static str) -> Result<RdfTerm, TermF
 }
 
 fn named(iri: &str, position: &'static str) -> Result<NamedNode, TermFault> {
+    if is_plain(iri) {
+        return Ok(NamedNode::new_unchecked(iri));
+    }
     NamedNode::new(iri).map_err(|error| TermFault::Iri {
         position,
         iri: iri.to_owned(),
         reason: lower_first(&error.to_string()),
     })
+}
+
+/// Whether an IRI is of the plain form that nearly all have, which needs no parser to be seen as
+/// valid: `urn:` or `http(s)://host/` and unreserved characters, with one fragment at most.
+fn is_plain(iri: &str) -> bool {
+    let unreserved =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    let (rest, is_urn) = if let Some(rest) = iri.strip_prefix("urn:") {
+        (rest, true)
+    } else if let Some(rest) = iri.strip_prefix("https://") {
+        (rest, false)
+    } else if let Some(rest) = iri.strip_prefix("http://") {
+        (rest, false)
+    } else {
+        return false;
+    };
+    let (path, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    rest.as_bytes().first().is_some_and(unreserved)
+        && path
+            .bytes()
+            .all(|byte| unreserved(&byte) || byte == b'/' || (is_urn && byte == b':'))
+        && fragment
+            .bytes()
+            .all(|byte| unreserved(&byte) || byte == b'/')
 }
 
 fn literal(term: &Term, position: &'static str) -> Result<Literal, TermFault> {
@@ -245,6 +272,44 @@ impl RdfFormat {
             Self::JsonLd => Format::JsonLd {
                 profile: JsonLdProfileSet::empty(),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn whatever_looks_plain_is_valid() {
+        const ALPHABET: &[u8] = b"a9:/#.-%[ ";
+        let mut plain = 0;
+        for scheme in ["urn:", "http://", "https://", "x:"] {
+            for number in 0..ALPHABET.len().pow(5) {
+                // All texts of five characters over the alphabet, and by trimming the shorter ones.
+                let text: String = (0..5)
+                    .map(|at| ALPHABET[number / ALPHABET.len().pow(at) % ALPHABET.len()] as char)
+                    .collect();
+                let iri = format!("{scheme}{}", text.trim_end());
+                if is_plain(&iri) {
+                    plain += 1;
+                    assert!(NamedNode::new(&iri).is_ok(), "`{iri}` looks plain");
+                }
+            }
+        }
+        assert!(plain > 1_000, "only {plain} looked plain");
+    }
+
+    #[test]
+    fn the_fleets_own_names_are_plain() {
+        for iri in [
+            "urn:trustgraph:agent:75c48fe9-480f-5e88-af86-825c639b89a2/i20/thought",
+            "http://www.w3.org/ns/prov#wasDerivedFrom",
+            "https://trustgraph.ai/ns/Question",
+        ] {
+            assert!(is_plain(iri), "`{iri}`");
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::intake::{self, Intake};
 use crate::{Options, Parts, calls};
 use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
-use agentfleet_core::{Finish, Limits, Rejection, Situation, Turn, error, say};
+use agentfleet_core::{Finish, Rejection, Situation, Turn, error, say};
 use agentfleet_documents::Created;
 use agentfleet_runtime::{
     Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects,
@@ -198,7 +198,6 @@ impl Orchestrator {
                 }
             }
         }
-        let limits = Limits::of(&request, &snapshot, &self.options.limits);
         let commit = Commit {
             snapshot: Arc::clone(&snapshot),
             request: request.clone(),
@@ -207,7 +206,6 @@ impl Orchestrator {
             nonce,
             attempt,
             config_version: snapshot.version,
-            limits,
             started_at: now,
             now: self.parts.host.now(),
             finish,

@@ -1,6 +1,7 @@
 //! Opening connections to the one file of a data directory, and telling ours from others.
 
 use crate::error::Error;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
@@ -10,6 +11,10 @@ pub(crate) const FILE: &str = "agentfleet.db";
 
 /// Bytes of the write-ahead log beyond which it has grown too long.
 pub(crate) const LOG_LIMIT: u64 = 32 * 1024 * 1024;
+
+/// Pages of the log after which it is copied into the file, 16 MiB: a page that is written again and
+/// again is copied once.
+const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// `AgFl`: marks the file as ours in its header.
 const APPLICATION: i32 = 0x4167_466c;
@@ -43,6 +48,11 @@ fn open(file: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .busy_handler(Some(wait_for_lock))
         .map_err(|error| Error::from(error).at(file))?;
     connection.set_prepared_statement_cache_capacity(256);
+    // A prepared statement keeps its plan: otherwise SQLite plans it anew for other bound values,
+    // which costs more than the statements here do.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map_err(|error| Error::from(error).at(file))?;
     Ok(connection)
 }
 
@@ -53,6 +63,7 @@ fn prepare(connection: &Connection, cache_megabytes: u32) -> Result<(), rusqlite
          PRAGMA synchronous = FULL;
          PRAGMA temp_store = MEMORY;
          PRAGMA cache_size = -{cache};
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
          PRAGMA journal_size_limit = {LOG_LIMIT};"
     ))
 }

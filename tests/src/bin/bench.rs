@@ -212,15 +212,42 @@ async fn floor(dir: &Path, tasks: usize, each: usize, bytes: usize) -> Result<f6
     Ok((tasks * each) as f64 / began.elapsed().as_secs_f64())
 }
 
+/// The parts of the benchmark, by the name that chooses one: `make bench ONLY=steps`.
+const PARTS: [&str; 5] = ["steps", "supervisor", "fan-in", "triples", "memory"];
+
 async fn bench() -> Result<()> {
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(unknown) = chosen.iter().find(|name| !PARTS.contains(&name.as_str())) {
+        return Err(format!("no part `{unknown}`: choose from {}", PARTS.join(", ")).into());
+    }
     let root = tempfile::tempdir()?;
+    for part in PARTS {
+        if !chosen.is_empty() && !chosen.iter().any(|name| name == part) {
+            continue;
+        }
+        let dir = root.path().join(part);
+        match part {
+            "steps" => steps(&dir).await?,
+            "supervisor" => supervisor(&dir).await?,
+            "fan-in" => fan_in(&dir).await?,
+            "triples" => triples(&dir).await?,
+            _ => {
+                println!("\nMemory of an idle fleet");
+                println!("  {}", idle_memory(&dir)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn steps(root: &Path) -> Result<()> {
     println!("Overhead per step (instant model and tool; provenance, records, streaming on)");
     println!(
         "{:>9} {:>12} {:>14} {:>8}",
         "sessions", "steps/s", "floor txn/s", "ratio"
     );
     for sessions in [1usize, 16, 64] {
-        let dir = root.path().join(format!("steps-{sessions}"));
+        let dir = root.join(format!("steps-{sessions}"));
         let (engine, settings) = engine(&dir).await?;
         let fleet = Fleet::start(&engine, &settings, Roles::All)?;
         let steps = if sessions == 1 {
@@ -247,17 +274,19 @@ async fn bench() -> Result<()> {
         }
         let rate = (sessions * runs * of) as f64 / began.elapsed().as_secs_f64();
         fleet.drain().await;
-        let floor_dir = root.path().join(format!("floor-{sessions}"));
+        let floor_dir = root.join(format!("floor-{sessions}"));
         let floor = floor(&floor_dir, sessions, 6_000 / sessions, 8 * 1024).await?;
         println!(
             "{sessions:>9} {rate:>12.0} {floor:>14.0} {:>8.2}",
             rate / floor
         );
     }
+    Ok(())
+}
 
+async fn supervisor(dir: &Path) -> Result<()> {
     println!("\nA supervisor with 4 subagents of 2 steps, request to answer");
-    let dir = root.path().join("supervisor");
-    let (engine, settings) = self::engine(&dir).await?;
+    let (engine, settings) = engine(dir).await?;
     let fleet = Fleet::start(&engine, &settings, Roles::All)?;
     let mut times = Vec::new();
     for _ in 0..50 {
@@ -269,8 +298,14 @@ async fn bench() -> Result<()> {
         times[times.len() / 2],
         times[times.len() - 1]
     );
+    fleet.drain().await;
+    Ok(())
+}
 
+async fn fan_in(dir: &Path) -> Result<()> {
     println!("\nFan-in: a supervisor with N subagents of 1 step");
+    let (engine, settings) = engine(dir).await?;
+    let fleet = Fleet::start(&engine, &settings, Roles::All)?;
     println!("{:>9} {:>12} {:>16}", "siblings", "total", "for each");
     for siblings in [2usize, 8, 64, 256, 1_000] {
         let took = ask(&engine, format!("children={siblings} of=1"), "supervisor").await?;
@@ -280,8 +315,12 @@ async fn bench() -> Result<()> {
         );
     }
     fleet.drain().await;
+    Ok(())
+}
 
+async fn triples(dir: &Path) -> Result<()> {
     println!("\nTriples into the graph, against a raw insert of the same bytes");
+    let (engine, _) = engine(&dir.join("graph")).await?;
     let batches: Vec<Batch> = (0..2_000)
         .map(|n| Batch {
             key: format!("urn:bench:{n}"),
@@ -305,14 +344,11 @@ async fn bench() -> Result<()> {
         engine.graph.insert(chunk.to_vec()).await?;
     }
     let graph_rate = triples as f64 / began.elapsed().as_secs_f64();
-    let raw = floor(&root.path().join("raw"), 1, 20, 100 * 25 * 150).await? * 100.0 * 25.0;
+    let raw = floor(&dir.join("raw"), 1, 20, 100 * 25 * 150).await? * 100.0 * 25.0;
     println!(
         "  {graph_rate:.0} triples/s; raw insert {raw:.0} triples/s; ratio {:.2}",
         graph_rate / raw
     );
-
-    println!("\nMemory of an idle fleet");
-    println!("  {}", idle_memory(&root.path().join("idle"))?);
     Ok(())
 }
 

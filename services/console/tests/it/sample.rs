@@ -5,8 +5,8 @@ use agentfleet_core::commit::{Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::provenance::completion_status;
 use agentfleet_core::{
-    Commit, FactsQuery, FleetLimits, Input, Limits, ModelAsk, Outcome, Reply, Situation, Step,
-    StreamAs, ToolOutcome, ToolUse, Turn,
+    Commit, FactsQuery, FleetLimits, Input, ModelAsk, Outcome, Reply, Situation, Step, StreamAs,
+    ToolOutcome, ToolUse, Turn,
 };
 use agentfleet_runtime::client::{Assembler, Event};
 use agentfleet_schema::config::{AgentPattern, AgentTaskType, Snapshot, ToolItem};
@@ -421,7 +421,7 @@ impl Fleet {
         let situation = Situation {
             now: began,
             snapshot: snapshot.clone(),
-            fleet: fleet.clone(),
+            fleet,
             native_tools: false,
             fan_in,
         };
@@ -482,7 +482,6 @@ impl Fleet {
         self.commit(
             request,
             snapshot,
-            &fleet,
             nonce,
             began,
             now + 3,
@@ -497,7 +496,6 @@ impl Fleet {
         &mut self,
         request: AgentRequest,
         snapshot: Arc<Snapshot>,
-        fleet: &FleetLimits,
         nonce: String,
         began: Millis,
         now: Millis,
@@ -512,7 +510,6 @@ impl Fleet {
             Outcome::Continue(_) | Outcome::FanOut(_) => true,
             Outcome::Answer(_) | Outcome::Cancelled(_) | Outcome::Fail { .. } => false,
         };
-        let limits = Limits::of(&request, &snapshot, fleet);
         let started_at = if request.control.started_at == 0 {
             began
         } else {
@@ -528,7 +525,6 @@ impl Fleet {
                 1
             },
             config_version: 7,
-            limits,
             snapshot,
             started_at,
             now,

@@ -5,8 +5,8 @@ use crate::script::Script;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::{
-    FactsQuery, Finish, FleetLimits, Input, Limits, ModelAsk, ModelFailure, Rejection, Reply,
-    Situation, Step, ToolOutcome, ToolUse, Turn, error, say,
+    FactsQuery, Finish, FleetLimits, Input, ModelAsk, ModelFailure, Rejection, Reply, Situation,
+    Step, ToolOutcome, ToolUse, Turn, error, say,
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
@@ -275,7 +275,6 @@ impl Fleet {
             nonce: format!("{}/{}", request.session_id, request.step),
             attempt: self.script.attempt(&request),
             config_version: self.snapshot.version,
-            limits: Limits::of(&request, &self.snapshot, &FleetLimits::default()),
             snapshot: Arc::clone(&self.snapshot),
             started_at,
             now: self.now,

@@ -15,7 +15,7 @@ use agentfleet_broker::{
 use agentfleet_config::{ConfigStore, EmbeddedConfig, Item};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{
-    Finish, FleetLimits, Input, Limits, ModelAsk, ModelFailure, Reply, Situation, Step, Turn, say,
+    Finish, FleetLimits, Input, ModelAsk, ModelFailure, Reply, Situation, Step, Turn, say,
 };
 use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_gateway::{
@@ -530,7 +530,6 @@ impl Worker {
             documents,
             fan_out,
         } = assemble(&Commit {
-            limits: Limits::of(&request, &snapshot, &FleetLimits::default()),
             request_digest: Digest::of(&delivery.payload),
             properties: delivery.properties.clone(),
             nonce: nonce.clone(),

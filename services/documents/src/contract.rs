@@ -22,6 +22,8 @@ macro_rules! documents_contract {
             bodies_are_any_bytes_of_any_length,
             many_keys_come_in_the_order_asked_for,
             a_list_has_the_keys_below_a_prefix_in_order,
+            paging_finds_each_object_below_a_prefix_once,
+            deleting_below_a_prefix_leaves_the_others,
             what_was_deleted_is_absent_and_may_be_created_again,
             an_empty_key_is_refused
         );
@@ -173,6 +175,51 @@ pub async fn a_list_has_the_keys_below_a_prefix_in_order(
         let found = documents.list(&format!("{prefix}{below}")).await.unwrap();
         assert_eq!(found, expected, "{below}");
     }
+}
+
+pub async fn paging_finds_each_object_below_a_prefix_once(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
+    let mut all: Vec<String> = ["a/b/c", "a/b", "a", "a.b", "a/\u{e9}", "a/z", "a//z"]
+        .iter()
+        .map(|name| format!("{prefix}x/{name}/end"))
+        .collect();
+    all.sort();
+    for key in all.iter().chain([&format!("{prefix}y")]) {
+        documents.create(key, Vec::new()).await.unwrap();
+    }
+    for page in [1, 3, 100] {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let below = format!("{prefix}x");
+            let entries = documents.entries(&below, &after, page).await.unwrap();
+            assert!(entries.len() <= page);
+            let Some(last) = entries.last() else {
+                break;
+            };
+            after.clone_from(&last.key);
+            found.extend(entries.into_iter().map(|entry| entry.key));
+        }
+        found.sort();
+        assert_eq!(found, all, "pages of {page}");
+    }
+}
+
+pub async fn deleting_below_a_prefix_leaves_the_others(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
+    for name in ["s/1", "s/2/x", "s1", "t"] {
+        let key = format!("{prefix}{name}");
+        documents.create(&key, Vec::new()).await.unwrap();
+    }
+    let below = format!("{prefix}s/");
+    assert_eq!(documents.delete_prefix(&below).await.unwrap(), 2);
+    let left = ["s1", "t"].map(|name| format!("{prefix}{name}"));
+    assert_eq!(documents.list(prefix).await.unwrap(), left);
+    let all = documents.delete_prefix("").await.unwrap_err();
+    assert!(all.retry().is_none(), "{all}");
 }
 
 pub async fn what_was_deleted_is_absent_and_may_be_created_again(

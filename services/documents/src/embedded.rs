@@ -2,8 +2,7 @@
 //! transaction as the messages that follow from it.
 
 use crate::error::Error;
-use crate::{Created, Documents};
-use agentfleet_schema::Millis;
+use crate::{Created, Documents, Entry};
 use agentfleet_storage::{self as storage, Database, Durability, Packed, Unit};
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -68,64 +67,6 @@ impl EmbeddedDocuments {
     pub fn get_in(&self, unit: &Unit<'_>, key: &str) -> Result<Option<Arc<[u8]>>, storage::Error> {
         body(unit.tx(), key)
     }
-
-    /// Deletes everything below a prefix and says how much it was. For retention and erasure.
-    pub async fn delete_prefix(&self, prefix: &str) -> Result<usize, Error> {
-        if prefix.is_empty() {
-            return Err(Error::EmptyKey);
-        }
-        let range = Range::below(prefix);
-        let mut deleted = 0;
-        loop {
-            let range = range.clone();
-            let some = self
-                .database
-                .write(Durability::Durable, move |unit| range.delete(unit.tx()));
-            let some = some.await?;
-            deleted += some;
-            if some < Range::SOME {
-                return Ok(deleted);
-            }
-        }
-    }
-
-    /// The keys below a prefix whose objects were created before an instant, sorted, up to `max`,
-    /// after the key `after` (empty for the first). For retention.
-    pub async fn older_than(
-        &self,
-        prefix: &str,
-        before: Millis,
-        after: &str,
-        max: usize,
-    ) -> Result<Vec<String>, Error> {
-        let range = Range::below(prefix).after(after);
-        let max = i64::try_from(max).unwrap_or(i64::MAX);
-        let keys = self.database.read(move |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT key FROM objects
-                 WHERE key >= ?1 AND key < ?2 AND created_at < ?3
-                 ORDER BY key LIMIT ?4",
-            )?;
-            let keys =
-                statement.query_map((range.from, range.to, before, max), |row| row.get(0))?;
-            Ok(keys.collect::<Result<_, _>>()?)
-        });
-        Ok(keys.await?)
-    }
-
-    /// The bytes that all bodies below a prefix take (empty: of all).
-    pub async fn total_size(&self, prefix: &str) -> Result<u64, Error> {
-        let range = Range::below(prefix);
-        let size = self.database.read(move |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT coalesce(sum(length(body)), 0) FROM objects
-                 WHERE key >= ?1 AND key < ?2",
-            )?;
-            let size: i64 = statement.query_row((range.from, range.to), |row| row.get(0))?;
-            Ok(u64::try_from(size).unwrap_or(0))
-        });
-        Ok(size.await?)
-    }
 }
 
 #[async_trait]
@@ -166,6 +107,45 @@ impl Documents for EmbeddedDocuments {
             Ok(keys.collect::<Result<_, _>>()?)
         });
         Ok(keys.await?)
+    }
+
+    async fn entries(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<Entry>, Error> {
+        let range = Range::below(prefix).after(after);
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let entries = self.database.read(move |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT key, created_at FROM objects WHERE key >= ?1 AND key < ?2
+                 ORDER BY key LIMIT ?3",
+            )?;
+            let entries = statement.query_map((range.from, range.to, max), |row| {
+                Ok(Entry {
+                    key: row.get(0)?,
+                    created_at: row.get(1)?,
+                })
+            })?;
+            Ok(entries.collect::<Result<_, _>>()?)
+        });
+        Ok(entries.await?)
+    }
+
+    /// In transactions of some, so that others get their turn.
+    async fn delete_prefix(&self, prefix: &str) -> Result<usize, Error> {
+        if prefix.is_empty() {
+            return Err(Error::EmptyKey);
+        }
+        let range = Range::below(prefix);
+        let mut deleted = 0;
+        loop {
+            let range = range.clone();
+            let some = self
+                .database
+                .write(Durability::Durable, move |unit| range.delete(unit.tx()));
+            let some = some.await?;
+            deleted += some;
+            if some < Range::SOME {
+                return Ok(deleted);
+            }
+        }
     }
 
     async fn delete(&self, keys: &[String]) -> Result<(), Error> {

@@ -7,6 +7,22 @@ use std::time::Duration;
 pub enum Error {
     #[error("the key of a document is empty: name what it holds")]
     EmptyKey,
+    #[error("`{0}` is no address of documents: write `s3://BUCKET` or `s3://BUCKET/PREFIX`")]
+    Address(String),
+    #[error("the S3 settings are not usable: {0}")]
+    Settings(String),
+    #[error(
+        "`{address}` ignores the condition of a create (`If-None-Match: *`), so two workers could commit one step: use a store that honours it"
+    )]
+    Unconditional { address: String },
+    #[error(
+        "`{address}` refuses access: {reason}; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy"
+    )]
+    Denied { address: String, reason: String },
+    #[error("there is no bucket `{bucket}` at {endpoint}: create it, or name another")]
+    NoBucket { bucket: String, endpoint: String },
+    #[error("`{address}` did not do what was asked: {reason}")]
+    Unavailable { address: String, reason: String },
     #[error(transparent)]
     Storage(storage::Error),
 }
@@ -15,7 +31,12 @@ impl Error {
     /// How long to wait before trying again; `None` if trying again cannot help.
     pub fn retry(&self) -> Option<Duration> {
         match self {
-            Self::EmptyKey => None,
+            Self::EmptyKey | Self::Address(_) | Self::Settings(_) | Self::Unconditional { .. } => {
+                None
+            }
+            // Credentials and buckets are put right while messages wait.
+            Self::Denied { .. } | Self::NoBucket { .. } => Some(Duration::from_secs(10)),
+            Self::Unavailable { .. } => Some(Duration::from_secs(1)),
             Self::Storage(error) => error.retry(),
         }
     }
@@ -35,7 +56,7 @@ impl From<Error> for storage::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Storage(error) => error,
-            Error::EmptyKey => Self::aborted(error),
+            other => Self::aborted(other),
         }
     }
 }

@@ -6,7 +6,9 @@
 //!   exactly one reports [`Created::New`].
 //! - `get` after a successful `create` (by anyone) returns the object, until it is deleted.
 //! - `list` returns the keys below a prefix, sorted.
+//! - `entries` pages through the same keys in an order of the store's own, which stays the same.
 
+use agentfleet_schema::Millis;
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -14,15 +16,24 @@ use std::sync::Arc;
 pub mod contract;
 mod embedded;
 mod error;
+mod s3;
 
 pub use embedded::EmbeddedDocuments;
 pub use error::Error;
+pub use s3::{S3Documents, S3Options};
 
 /// Whether a create stored something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
     New,
     Exists,
+}
+
+/// What is known of an object without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: String,
+    pub created_at: Millis,
 }
 
 /// A store of immutable objects by key.
@@ -37,6 +48,21 @@ pub trait Documents: Send + Sync + 'static {
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, Error>;
 
+    /// Up to `max` objects below a prefix, those after the key `after` (empty for the first).
+    async fn entries(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<Entry>, Error>;
+
     /// Deletes what exists of these keys. Only retention and erasure may call it.
     async fn delete(&self, keys: &[String]) -> Result<(), Error>;
+
+    /// Deletes everything below a prefix and says how much it was. For retention and erasure.
+    async fn delete_prefix(&self, prefix: &str) -> Result<usize, Error> {
+        if prefix.is_empty() {
+            return Err(Error::EmptyKey);
+        }
+        let keys = self.list(prefix).await?;
+        for some in keys.chunks(500) {
+            self.delete(some).await?;
+        }
+        Ok(keys.len())
+    }
 }

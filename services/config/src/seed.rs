@@ -16,7 +16,7 @@
 //! The same files are in the binary ([`embedded`]).
 
 use crate::error::Problem;
-use crate::{ConfigStore, Error, Item, ItemVersion, embedded as store};
+use crate::{ConfigStore, Error, Item, ItemVersion, sets};
 use agentfleet_schema::config::{Snapshot, item_type};
 use serde_json::{Value, json};
 use std::fmt;
@@ -39,7 +39,7 @@ pub fn embedded() -> Result<Vec<Item>, Error> {
 
 /// The items in the binary as a set, for what must work with an empty store. Its version is 0.
 pub fn embedded_snapshot() -> Result<Arc<Snapshot>, Error> {
-    Ok(Arc::new(store::set_of(&embedded()?)))
+    Ok(Arc::new(sets::of(&embedded()?)))
 }
 
 /// The items of a seed directory.

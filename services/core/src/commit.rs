@@ -43,11 +43,14 @@ pub struct Commit {
     pub streamed: Streamed,
 }
 
-/// What was streamed while the model talked, by part.
+/// What was streamed before the step was committed, by part: what the model said while it talked,
+/// and the call that was ordered, while it ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
     pub thought: String,
     pub thought_chunks: u32,
+    pub action: String,
+    pub action_chunks: u32,
     pub answer: String,
     pub answer_chunks: u32,
 }
@@ -512,10 +515,10 @@ impl Publisher<'_> {
     fn said(&self, said: &Said) -> AgentResponse {
         let kind = match said.message_type {
             MessageType::Thought => "thought",
+            MessageType::Action => "action",
             MessageType::Answer => "answer",
             MessageType::Observation => "observation",
-            MessageType::Action
-            | MessageType::Explain
+            MessageType::Explain
             | MessageType::Status
             | MessageType::Error
             | MessageType::Unknown => "status",
@@ -523,9 +526,9 @@ impl Publisher<'_> {
         let commit = self.commit;
         let (streamed, chunks) = match said.message_type {
             MessageType::Thought => (&commit.streamed.thought, commit.streamed.thought_chunks),
+            MessageType::Action => (&commit.streamed.action, commit.streamed.action_chunks),
             MessageType::Answer => (&commit.streamed.answer, commit.streamed.answer_chunks),
-            MessageType::Action
-            | MessageType::Observation
+            MessageType::Observation
             | MessageType::Explain
             | MessageType::Status
             | MessageType::Error

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
+use crate::say;
 use crate::step::{Input, Reply, Step};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
@@ -170,6 +171,40 @@ fn what_was_streamed_is_not_said_again_and_a_mismatch_is_replaced() {
         .unwrap();
     assert_eq!((end.content.as_str(), end.seq), ("it is 4", Some(0)));
     assert_ne!(end.message_id, MessageId::of_attempt("n1", "answer"));
+}
+
+#[test]
+fn a_call_that_was_told_while_it_ran_is_not_said_again_and_another_attempts_call_is() {
+    let told = say::action("serch", &BTreeMap::new());
+    for (streamed, content, id) in [
+        ("", told.as_str(), "action"),
+        (told.as_str(), "", "action"),
+        // This attempt adopted the call of another.
+        ("write(text: \"x\")", told.as_str(), "action-whole"),
+    ] {
+        let streamed = Streamed {
+            action: streamed.into(),
+            action_chunks: u32::from(!streamed.is_empty()),
+            ..Streamed::default()
+        };
+        let assembled = commit_of(root(), "Thought: t\nAction: serch\nArgs: {}", streamed);
+        let kinds: Vec<_> = responses(&assembled)
+            .iter()
+            .map(|r| (r.message_type, r.end_of_message))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (MessageType::Explain, false),
+                (MessageType::Thought, true),
+                (MessageType::Action, true),
+                (MessageType::Observation, true),
+            ]
+        );
+        let action = responses(&assembled).swap_remove(2);
+        assert_eq!(action.content, content);
+        assert_eq!(action.message_id, MessageId::of_attempt("n1", id));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{CompletionStatus, JoinCause, OutcomeKind};
-use agentfleet_schema::vocabulary::tg;
+use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{keys, uris};
 use agentfleet_tests::directed::Stage;
 use agentfleet_tests::effect::Fault;
@@ -620,6 +620,39 @@ fn a_cancelled_run_is_not_answered() {
         stage.finish(worker);
         stage.end();
         assert_eq!(stage.count("answers"), 0);
+    }
+}
+
+// 14
+#[test]
+fn a_call_that_was_made_before_a_cancel_is_told_in_the_graph() {
+    for engine in ENGINES {
+        let scenario = Scenario::new().react("r0", &[Use::Read, Use::Write]);
+        let mut stage = Stage::asked(scenario, engine);
+        stage.work(Orchestrator, "r0 0");
+        let worker = stage.give(Orchestrator, 0, "r0 1");
+        stage.run_to(worker, After, Create, "result");
+        let cancel = stage.cancel(&stage.session("r0"));
+        stage.finish(cancel);
+        stage.crash(worker);
+        stage.end();
+        let record = stage.record("r0", 1).unwrap();
+        assert_eq!(record.outcome, OutcomeKind::Cancelled);
+        let (iteration, observation) = (
+            uris::iteration(&record.session, 2),
+            uris::observation(&record.session, 2),
+        );
+        assert_eq!(stage.objects(&iteration, tg::ACTION), ["write"]);
+        assert_eq!(
+            stage.objects(&observation, prov::WAS_DERIVED_FROM),
+            [iteration]
+        );
+        assert_eq!(
+            stage.objects(&observation, tg::TOOL_ERROR),
+            [""; 0],
+            "it came to its end"
+        );
+        assert_eq!(stage.count("calls cut off"), 1);
     }
 }
 

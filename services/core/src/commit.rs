@@ -2,13 +2,14 @@
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
 use crate::limits::Limits;
+use crate::patterns;
 use crate::provenance::{self, completion_status};
 use crate::routing;
 use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Call, FanOutRecord, OutcomeKind, ParentLink, Publication, StepRecord, Termination,
-    Usage,
+    Activity, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, Publication, StepRecord,
+    Termination, Usage,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
@@ -128,7 +129,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
             first.then(|| routing::arrived(request, &commit.snapshot))
         }),
         decisions: finish.decisions.clone(),
-        activity: finish.activity.clone(),
+        activity: activity(commit),
         derives_from: request.control.derives_from.clone(),
         calls: commit.calls.clone(),
         usage,
@@ -161,6 +162,47 @@ pub fn assemble(commit: &Commit) -> Assembled {
     }
 }
 
+/// What the step did. An end that came over the head of another attempt did what that had begun.
+fn activity(commit: &Commit) -> Activity {
+    let mut activity = commit.finish.activity.clone();
+    let ended = match &commit.finish.outcome {
+        Outcome::Cancelled(_) | Outcome::Fail { .. } => true,
+        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => false,
+    };
+    if let Activity::Concluded(end) = &mut activity
+        && ended
+    {
+        let first = patterns::iterations(&commit.request) + 1;
+        end.cut_off = commit
+            .calls
+            .iter()
+            .filter_map(|call| match call {
+                Call::Tool {
+                    name,
+                    arguments,
+                    result,
+                    is_error,
+                    ms,
+                } => Some((name, arguments, result, *is_error, *ms)),
+                Call::Model { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+            })
+            .zip(first..)
+            .map(|((name, arguments, result, is_error, ms), n)| Iterated {
+                n,
+                action: name.clone(),
+                arguments: arguments.clone(),
+                observation: result.clone(),
+                is_error,
+                // Whatever else was offered to that attempt, this was.
+                candidates: vec![name.clone()],
+                tool_ms: ms,
+                ..Iterated::default()
+            })
+            .collect();
+    }
+    activity
+}
+
 /// The documents of a step: every complete message, the goals, the rationales.
 fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
     let mut documents = Vec::new();
@@ -173,6 +215,12 @@ fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
         for (child, _) in &fan_out.children {
             let uri = uris::goal(&record.session, &fan_out.correlation, child.index);
             documents.push((uri, child.goal.clone()));
+        }
+    }
+    if let Activity::Concluded(end) = &record.activity {
+        for call in &end.cut_off {
+            let uri = uris::observation(&record.session, call.n);
+            documents.push((uris::document_of(&uri), call.observation.clone()));
         }
     }
     if let Some((text, uri)) = end_text(record, finish) {

@@ -31,7 +31,6 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         native_tools: false,
         fan_in: None,
     };
-    let limits = Limits::of(&request, &situation.snapshot, &situation.fleet);
     let mut turn = Turn::parse(request.clone(), situation).unwrap();
     turn.resume(Input::Begin);
     let reply = Reply {
@@ -42,21 +41,8 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         panic!()
     };
     assemble(&Commit {
-        properties: [
-            ("id".to_owned(), "caller-1".to_owned()),
-            ("junk".into(), "x".into()),
-        ]
-        .into(),
-        snapshot: snapshot(),
-        request,
-        request_digest: Digest::of(b"request"),
-        nonce: "n1".into(),
-        attempt: 1,
-        config_version: 4,
-        limits,
-        started_at: 900,
-        now: 1_000,
         finish: *finish,
+        streamed,
         calls: vec![Call::Model {
             operation: "agent-react".into(),
             model: "m".into(),
@@ -69,8 +55,31 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
             },
             ms: 1,
         }],
-        streamed,
+        ..template(request)
     })
+}
+
+/// An attempt at a request that has not come to an end.
+fn template(request: AgentRequest) -> Commit {
+    Commit {
+        properties: [
+            ("id".to_owned(), "caller-1".to_owned()),
+            ("junk".into(), "x".into()),
+        ]
+        .into(),
+        snapshot: snapshot(),
+        limits: Limits::of(&request, &snapshot(), &FleetLimits::default()),
+        request,
+        request_digest: Digest::of(b"request"),
+        nonce: "n1".into(),
+        attempt: 1,
+        config_version: 4,
+        started_at: 900,
+        now: 1_000,
+        finish: say::time_used_up(),
+        calls: Vec::new(),
+        streamed: Streamed::default(),
+    }
 }
 
 fn root() -> AgentRequest {
@@ -205,6 +214,67 @@ fn a_call_that_was_told_while_it_ran_is_not_said_again_and_another_attempts_call
         assert_eq!(action.content, content);
         assert_eq!(action.message_id, MessageId::of_attempt("n1", id));
     }
+}
+
+#[test]
+fn a_call_that_was_made_before_the_end_is_told_in_the_graph_with_what_is_known_of_it() {
+    let mut request = root();
+    request.step = 2;
+    request.history = vec![agentfleet_schema::AgentStep::default()];
+    request.control.derives_from = uris::observation(&"root".into(), 1);
+    let made = |result: &str, is_error| Call::Tool {
+        name: "write".into(),
+        arguments: [("text".to_owned(), "x".to_owned())].into(),
+        result: result.into(),
+        is_error,
+        ms: 7,
+    };
+    let unknown = "started; its end is unknown";
+    let mut commit = Commit {
+        finish: say::cancelled("the run was cancelled", Termination::Cancelled),
+        calls: vec![made("done", false), made(unknown, true)],
+        ..template(request)
+    };
+    let assembled = assemble(&commit);
+    let triples: Triples = serde_json::from_str(&assembled.record.publications[0].body).unwrap();
+    let has = |s: &str, p: &str, o: &str| {
+        let found = |t: &&agentfleet_schema::Triple| t.s.iri == s && t.p.iri == p;
+        let objects: Vec<_> = triples.triples.iter().filter(found).collect();
+        objects.iter().any(|t| t.o.iri == o || t.o.value == o)
+    };
+    let session = "root".into();
+    let (second, third) = (uris::iteration(&session, 2), uris::iteration(&session, 3));
+    let (ok, lost) = (
+        uris::observation(&session, 2),
+        uris::observation(&session, 3),
+    );
+    for (s, p, o) in [
+        (
+            &second,
+            prov::WAS_DERIVED_FROM,
+            uris::observation(&session, 1).as_str(),
+        ),
+        (&second, tg::ACTION, "write"),
+        (&second, tg::ARGUMENTS, r#"{"text":"x"}"#),
+        (&ok, prov::WAS_DERIVED_FROM, &second),
+        (&ok, tg::TOOL_DURATION_MS, "7"),
+        (&third, prov::WAS_DERIVED_FROM, &ok),
+        (&lost, RDF_TYPE, tg::ERROR),
+        (&lost, tg::TOOL_ERROR, unknown),
+        (&uris::answer(&session), prov::WAS_DERIVED_FROM, &lost),
+    ] {
+        assert!(has(s, p, o), "{s} {p} {o}");
+    }
+    assert!(!has(&ok, RDF_TYPE, tg::ERROR));
+    let text = (uris::document_of(&ok), "done".to_owned());
+    assert!(assembled.documents.contains(&text));
+    // An answer tells its calls by its iterations.
+    commit.finish = say::failed(ErrorBody::default(), Termination::Error, 0);
+    commit.calls.clear();
+    let Activity::Concluded(end) = assemble(&commit).record.activity else {
+        panic!()
+    };
+    assert_eq!(end.cut_off, []);
 }
 
 #[test]

@@ -368,6 +368,7 @@ impl React {
                 confidence: confidence_in(&text),
                 error: None,
                 model_ms: self.model_ms,
+                cut_off: Vec::new(),
             }),
             outcome: Outcome::Answer(Answer {
                 text,
@@ -382,7 +383,7 @@ impl React {
 }
 
 /// Iterations done so far: a plan's or a synthesis's steps do not count.
-fn iterations(request: &AgentRequest) -> u32 {
+pub(crate) fn iterations(request: &AgentRequest) -> u32 {
     request
         .history
         .iter()

@@ -1,6 +1,7 @@
 //! From the end of a turn to what is committed: the step record with everything it publishes, the
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
+use crate::deadline::next_hop;
 use crate::limits::Limits;
 use crate::patterns;
 use crate::provenance::{self, completion_status};
@@ -417,7 +418,7 @@ impl Publisher<'_> {
         self.out.push(Publication {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,
-            deliver_at: Some(control.hard_deadline),
+            deliver_at: Some(next_hop(self.record.committed_at, control.hard_deadline)),
             body: json(&Triples {
                 metadata,
                 triples: Vec::new(),
@@ -433,7 +434,7 @@ impl Publisher<'_> {
         self.out.push(Publication {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,
-            deliver_at: Some(due),
+            deliver_at: Some(next_hop(self.record.committed_at, due)),
             body,
         });
     }

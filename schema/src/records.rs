@@ -243,6 +243,10 @@ pub struct Concluded {
     pub error: Option<crate::response::ErrorBody>,
     #[serde(default)]
     pub model_ms: u64,
+    /// Calls that attempts at this step had made before it was ended over their heads. They are
+    /// iterations of the session, cut off after the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_off: Vec<Iterated>,
 }
 
 /// What a synthesis had before it.

@@ -205,6 +205,32 @@ impl Stage {
         self.sim.cancel(self.gateway, root.clone())
     }
 
+    /// Looks for overdue fan-outs, to the end.
+    pub fn sweep(&mut self) {
+        let sweep = self.sim.sweep(self.gateway);
+        self.sim.finish(sweep);
+    }
+
+    /// The broker loses a message, as one does that deletes what waits too long.
+    pub fn lose(&mut self, role: Role, about: &str) {
+        let entry = self.find(role, about, false);
+        self.sim.with(|world| {
+            let queues = &mut world.queues.list;
+            for queue in queues.iter_mut().filter(|queue| queue.role == role) {
+                queue.entries.remove(&entry);
+            }
+        });
+    }
+
+    /// How long the message that waits for something is delayed from now.
+    pub fn delay(&self, role: Role, about: &str) -> Duration {
+        let entry = self.find(role, about, false);
+        self.sim.with(|world| {
+            let ready_at = world.queues.of(role).entries[&entry].ready_at;
+            Duration::from_millis(u64::try_from(ready_at - world.now).unwrap_or_default())
+        })
+    }
+
     pub fn pass(&mut self, time: Duration) {
         self.sim.pass(time);
     }

@@ -5,7 +5,7 @@
 
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
-use agentfleet_aggregator::{self as aggregator, Deadlines, Endings, FanIn, Undertaker};
+use agentfleet_aggregator::{self as aggregator, Deadlines, Endings, FanIn, Sweep, Undertaker};
 use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions, Subscription};
 use agentfleet_config::{ConfigStore, EmbeddedConfig};
 use agentfleet_core::FleetLimits;
@@ -369,6 +369,23 @@ impl Stage {
             .spawn(serve_batches(broker, queue, handler, max, drain));
     }
 
+    fn sweep(&mut self, sweep: Sweep) {
+        let stop = self.drain.stop.clone();
+        self.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return Ok(()),
+                    () = tokio::time::sleep(aggregator::PATIENCE) => {}
+                }
+                match sweep.once().await {
+                    Ok(0) => {}
+                    Ok(overdue) => tracing::info!(overdue, "swept over open fan-outs"),
+                    Err(error) => tracing::warn!(%error, "open fan-outs could not be looked at"),
+                }
+            }
+        });
+    }
+
     async fn stop(&mut self) {
         self.drain.stop.cancel();
         while let Some(ended) = self.tasks.join_next().await {
@@ -396,10 +413,12 @@ impl Fleet {
             let parts = engine.aggregator_parts();
             let deadlines = Arc::new(Deadlines::new(parts.clone()));
             let undertaker = Arc::new(Undertaker::new(parts.clone()));
+            let sweep = Sweep::new(parts.clone());
             let fan_in = Arc::new(FanIn::new(parts));
             stage.one(engine.broker(), aggregator::deadlines(), deadlines, 4);
             stage.one(engine.broker(), aggregator::dead_letters(), undertaker, 1);
             stage.many(engine.broker(), aggregator::completions(), fan_in);
+            stage.sweep(sweep);
             stages.push(stage);
         }
         if roles.includes(Roles::GraphWriter) {

@@ -30,7 +30,7 @@ pub struct FanIn {
 }
 
 /// A fan-out by the session and step it was committed at.
-type Place = (SessionId, u32);
+pub(crate) type Place = (SessionId, u32);
 
 #[async_trait]
 impl BatchHandler for FanIn {

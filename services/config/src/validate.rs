@@ -2,9 +2,10 @@
 
 use crate::error::Problem;
 use crate::{Item, prompts};
+use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, JoinPolicy, ModelProfile, PromptItem, Snapshot, ToolItem,
-    item_type, tool_kind,
+    AgentPattern, AgentTaskType, DEFAULT_PROFILE, JoinPolicy, ModelProfile, PromptItem, Snapshot,
+    ToolItem, item_type, tool_kind,
 };
 use agentfleet_schema::json_schema;
 use agentfleet_schema::request::RunLimits;
@@ -90,6 +91,23 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
                     reason,
                 );
             }
+        }
+    }
+    let operations = Operation::ALL.map(Operation::as_str);
+    for key in set.profiles.keys() {
+        let known = key == DEFAULT_PROFILE
+            || operations.contains(&key.as_str())
+            || set.prompts.contains_key(key);
+        if !known {
+            // Nothing would ever read it.
+            let prompts = set.prompts.keys().map(String::as_str);
+            let keys: BTreeSet<&str> = [DEFAULT_PROFILE]
+                .into_iter()
+                .chain(operations)
+                .chain(prompts)
+                .collect();
+            let reason = unknown("operation or prompt", key, keys);
+            problem(item_type::MODEL_PROFILE, key, String::new(), reason);
         }
     }
     for (key, tool) in &set.tools {

@@ -10,7 +10,7 @@ use crate::error::{Exit, Failure};
 use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
 use agentfleet_console::text;
-use agentfleet_documents::Documents as _;
+use agentfleet_documents::{Documents as _, Entry};
 use agentfleet_graph::{Answer, EmbeddedGraph, EraseBy, Graph as _, QueryOptions};
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::{CollectionName, SessionId, Term, keys, topics, uris};
@@ -124,16 +124,17 @@ async fn forget_tombstones(store: &Store, settings: &Settings) -> Result<(), Fai
     let before = store.database.clock().now() - stay.as_millis() as i64;
     let mut after = String::new();
     loop {
-        let found = store
-            .documents
-            .older_than("trees/", before, &after, 1_000)
-            .await?;
+        let found = store.documents.entries("trees/", &after, 1_000).await?;
         let Some(last) = found.last() else {
             return Ok(());
         };
-        after.clone_from(last);
-        let mut old = found;
-        old.retain(|key| key.ends_with("/tombstone"));
+        after.clone_from(&last.key);
+        let old = |entry: &Entry| entry.created_at < before && entry.key.ends_with("/tombstone");
+        let old: Vec<String> = found
+            .into_iter()
+            .filter(old)
+            .map(|entry| entry.key)
+            .collect();
         store.documents.delete(&old).await?;
     }
 }

@@ -78,14 +78,19 @@ impl Watch<'_> {
             quiet = Instant::now() + QUIET;
             for event in events {
                 show.event(&event)?;
-                if let Event::End { error, .. } = event {
-                    return self.over(show, error).await;
+                if let Event::End { error, text, .. } = event {
+                    return self.over(show, &text, error).await;
                 }
             }
         }
     }
 
-    async fn over(&self, show: Show<'_>, error: Option<ErrorBody>) -> Result<(), Failure> {
+    async fn over(
+        &self,
+        show: Show<'_>,
+        answer: &str,
+        error: Option<ErrorBody>,
+    ) -> Result<(), Failure> {
         if let Show::Lanes { .. } = &show {
             let trace = records::trace(&self.store.documents, &self.session).await?;
             let mut hints = vec![Hint::new(
@@ -93,7 +98,7 @@ impl Watch<'_> {
                 format!("{} trace {}", self.program, self.session),
             )];
             hints.extend(self.hints.iter().cloned());
-            show.close(&Closing::of(&trace, &self.session, hints))?;
+            show.close(&Closing::of(&trace, &self.session, answer, hints))?;
             return match error {
                 None => Ok(()),
                 Some(_) => Err(Failure::told(Exit::Failed)),

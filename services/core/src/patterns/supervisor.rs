@@ -616,6 +616,7 @@ impl Synthesise {
                 confidence: confidence_in(&text),
                 error: None,
                 model_ms: self.model_ms,
+                cut_off: Vec::new(),
             }),
             outcome: Outcome::Answer(Answer {
                 text,

@@ -1,8 +1,10 @@
 //! Streaming, on the embedded engine: a reader holds the first words while the model is still talking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use agentfleet::fleet::{Engine, Fleet, Roles, Store};
+use agentfleet::engine::Engine;
+use agentfleet::fleet::{Fleet, Roles};
 use agentfleet::settings::{Flags, Settings};
+use agentfleet::store::Store;
 use agentfleet_models::{Gate, Operation, Rule, Script, Scripted};
 use agentfleet_runtime::client::{Event, Follow, submit};
 use agentfleet_schema::{AgentRequest, MessageType};
@@ -26,7 +28,7 @@ async fn running(script: Script) -> Running {
         ..Flags::default()
     };
     let settings = Settings::load(&flags).unwrap();
-    let store = Store::open(&settings).unwrap();
+    let store = Store::open(&settings).await.unwrap();
     store.prepare(&settings).await.unwrap();
     let mut engine = Engine::open(store, &settings, &|_, _| {}).await.unwrap();
     engine.model.model = Arc::new(Scripted::new(script));

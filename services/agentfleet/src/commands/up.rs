@@ -3,11 +3,14 @@
 use super::purge;
 use super::trace::Renderer;
 use crate::cli::Up;
+use crate::engine::Engine;
 use crate::error::{Exit, Failure};
-use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store};
+use crate::fleet::{Fleet, Roles};
 use crate::keeper::{Keeper, Worker};
+use crate::lock::FleetLock;
 use crate::settings::Settings;
 use crate::signals::Signals;
+use crate::store::Store;
 use agentfleet_aggregator::{Ended, Endings};
 use agentfleet_gateway::{
     Cancel, Cancelled, Check, Failure as Lent, Gateway, Options, Parts, Status,
@@ -26,7 +29,7 @@ const UPKEEP: Duration = Duration::from_secs(600);
 
 pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let engine = Engine::open(store.clone(), settings, &|read, total| {
         if total > 100_000 && read % 100_000 < 1_000 {
@@ -121,7 +124,7 @@ async fn drained_or_left(drained: impl Future<Output = ()>, mut signals: Signals
 /// Runs one role until told to stop.
 pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let fleet = Fleet::start(&engine, settings, roles)?;
@@ -187,7 +190,7 @@ fn parts(engine: &Engine) -> Parts {
         documents: fleet.documents,
         committer: fleet.committer,
         graph: fleet.graph,
-        config: Arc::new(engine.store.config.clone()),
+        config: Arc::clone(&engine.store.config),
         host: fleet.host,
         cancel: Arc::new(Canceller(engine.endings())),
         status: Arc::new(FleetStatus(engine.clone())),

@@ -10,6 +10,7 @@ use crate::queues::{Message, Role, TaskId};
 use crate::scenario::Scenario;
 use crate::seams::Seam;
 use crate::sim::{Engine, Sim, Stepped};
+use crate::world::World;
 use agentfleet_runtime::{Drain, serve};
 use agentfleet_schema::records::{FanInRecord, StepRecord};
 use agentfleet_schema::topics::{DEAD_LETTER, property};
@@ -177,14 +178,12 @@ impl Stage {
         for _ in 0..10_000 {
             let next = self.sim.with(|world| {
                 let now = world.now;
-                let queues = world
+                let mut queues = world
                     .queues
                     .list
                     .iter()
                     .filter(|queue| roles.contains(&queue.role));
-                queues
-                    .filter_map(|queue| queue.ready(now).next().map(|id| (queue.role, id)))
-                    .next()
+                queues.find_map(|queue| queue.ready(now).next().map(|id| (queue.role, id)))
             });
             let Some((role, entry)) = next else { return };
             let process = self.worker(role, 0);
@@ -259,7 +258,7 @@ impl Stage {
             self.run_all();
             if !checked && self.sim.with(|world| world.is_calm()) {
                 checked = true;
-                self.sim.with(|world| world.check_calm());
+                self.sim.with(World::check_calm);
             }
             if self.pass_to_next() {
                 continue;
@@ -269,7 +268,7 @@ impl Stage {
                 None => break,
             }
         }
-        self.sim.with(|world| world.check_end());
+        self.sim.with(World::check_end);
         self.hold();
     }
 
@@ -578,7 +577,7 @@ impl Stage {
                     return given_away;
                 }
                 shared.with(|world| {
-                    *world.facts.counts.entry("given away").or_default() = u64::from(given_away)
+                    *world.facts.counts.entry("given away").or_default() = u64::from(given_away);
                 });
             }
         };

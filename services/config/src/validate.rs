@@ -25,7 +25,7 @@ const RESPONSE_TYPES: &[&str] = &["", "text", "json"];
 /// What an item of a type looks like.
 struct Schema {
     item_type: &'static str,
-    schema: Value,
+    json: Value,
     validator: Validator,
 }
 
@@ -34,7 +34,7 @@ static SCHEMAS: LazyLock<Vec<Schema>> = LazyLock::new(|| {
         Some(Schema {
             item_type,
             validator: jsonschema::validator_for(&schema).ok()?,
-            schema,
+            json: schema,
         })
     };
     json_schema::config_items()
@@ -218,7 +218,9 @@ impl Check<'_> {
             .iter()
             .find(|known| known.item_type == item.item_type);
         if let Some(Schema {
-            schema, validator, ..
+            json: schema,
+            validator,
+            ..
         }) = known
         {
             self.unknown_fields(schema, schema, &item.value, "");

@@ -84,7 +84,7 @@ impl Broker for Seam {
         let effect = Effect::new(Verb::Nack, format!("{} for {delay:?}", delivery.message_id));
         let delay = delay.as_millis() as Millis;
         self.settle(effect, |world| {
-            world.queues.nack(receipt, world.now + delay)
+            world.queues.nack(receipt, world.now + delay);
         })
         .await
     }

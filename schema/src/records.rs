@@ -107,6 +107,17 @@ pub enum OutcomeKind {
 }
 
 impl OutcomeKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::FanOut => "fan-out",
+            Self::Pause => "pause",
+            Self::Answer => "answer",
+            Self::Cancelled => "cancelled",
+            Self::Fail => "fail",
+        }
+    }
+
     /// Whether the session ends with it.
     pub fn is_terminal(self) -> bool {
         match self {

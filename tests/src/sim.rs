@@ -188,6 +188,7 @@ impl Sim {
             Role::Writer => Worker::Many(Arc::new(GraphWriter::new(
                 Arc::new(self.seam.clone()),
                 Arc::new(self.seam.clone()),
+                Arc::new(self.seam.clone()),
             ))),
             Role::Undertaker => Worker::One(Arc::new(Undertaker::new(parts()))),
             Role::Producer | Role::Gateway => Worker::Idle,

@@ -158,6 +158,7 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Embedde
         let writer = Arc::new(GraphWriter::new(
             Arc::new(graph.clone()),
             Arc::clone(&store.documents),
+            Arc::new(SystemHost),
         ));
         let drain = Drain {
             stop: stop.clone(),

@@ -144,6 +144,7 @@ impl Fleet {
             let writer = Arc::new(GraphWriter::new(
                 Arc::new(engine.graph.clone()),
                 engine.documents(),
+                Arc::clone(&engine.host),
             ));
             stage.many(engine.broker(), graph_writer::explainability(), writer);
             stages.push(stage);

@@ -270,6 +270,8 @@ settings! {
     lease: Duration = Duration::from_secs(30);
     /// Address `up` serves on.
     listen: String = "127.0.0.1:8700".to_owned();
+    /// Address where a single role serves its health and metrics, such as `0.0.0.0:9464`; `up` has them beside its API.
+    health: Option<String> = None;
     /// Longest a query may take.
     query_timeout: Duration = Duration::from_secs(30);
     /// How long a stopping process waits for what is in flight.

@@ -241,7 +241,7 @@ impl Committer for SequentialCommitter {
         if !objects.is_empty() {
             let staged = serde_json::to_vec(&Staged::of(&objects)).unwrap_or_default();
             let key = keys::staged(&record_key, &nonce);
-            self.put(&key, staged).await?;
+            self.documents.ensure(&key, staged).await?;
         }
         if !self.create_record(&record_key, &record, &nonce).await? {
             return Ok(Committed::Lost);
@@ -270,17 +270,7 @@ impl SequentialCommitter {
     /// Whoever does this has read the record, so all who do write the same.
     async fn put_in_place(&self, objects: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
         for (key, body) in objects {
-            self.put(&key, body).await?;
-        }
-        Ok(())
-    }
-
-    /// Creates an object that nobody writes otherwise, and sees to it that it is there.
-    async fn put(&self, key: &str, body: Vec<u8>) -> Result<(), Error> {
-        while self.documents.create(key, body.clone()).await? == Created::Exists
-            && self.documents.get(key).await?.is_none()
-        {
-            tracing::warn!(key, "an object was reported to exist but is not there");
+            self.documents.ensure(&key, body).await?;
         }
         Ok(())
     }

@@ -4,7 +4,10 @@
 use crate::error::Failure;
 use crate::settings::{Place, Settings};
 use agentfleet_aggregator as aggregator;
-use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions, Subscription};
+use agentfleet_broker::{
+    Broker, EmbeddedBroker, Options as BrokerOptions, PulsarBroker, PulsarOptions, Subscription,
+    Token,
+};
 use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig};
 use agentfleet_documents::{Documents, EmbeddedDocuments, S3Documents, S3Options};
 use agentfleet_gateway::Intake;
@@ -200,6 +203,53 @@ pub(crate) async fn worked(
 }
 
 async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failure> {
-    let _ = (url, settings);
-    Err(Failure::usage("pending"))
+    let options = PulsarOptions {
+        admin_url: settings.broker_admin.clone(),
+        tenant: settings.broker_tenant.clone(),
+        namespace: settings.broker_namespace.clone(),
+        names: topic_names(settings)?,
+        token: settings.broker_token.as_ref().map(|token| {
+            let token = token.expose();
+            match token.strip_prefix("file:") {
+                Some(path) => Token::File(path.into()),
+                None => Token::Text(token.to_owned()),
+            }
+        }),
+        certificates: settings.broker_certificates.clone(),
+        retain: retained(settings),
+        ..PulsarOptions::new(url)
+    };
+    let broker = PulsarBroker::connect(options).await?;
+    let kept: Vec<Topic> = retained(settings).into_keys().collect();
+    broker.ensure(&kept, &[]).await?;
+    Ok(Arc::new(broker))
+}
+
+/// The names that topics have on the server, where they are not ours.
+fn topic_names(settings: &Settings) -> Result<BTreeMap<Topic, String>, Failure> {
+    let known = [
+        topics::AGENT_REQUEST,
+        topics::AGENT_RESPONSE,
+        topics::EXPLAINABILITY,
+        topics::DEADLINE,
+        topics::DEAD_LETTER,
+        topics::CONFIG_CHANGES,
+    ];
+    let pairs = settings.broker_topics.iter().flat_map(|all| all.split(','));
+    let mut names = BTreeMap::new();
+    for pair in pairs.map(str::trim).filter(|pair| !pair.is_empty()) {
+        let named = pair.split_once('=').and_then(|(ours, theirs)| {
+            let topic = known.iter().find(|topic| topic.as_str() == ours.trim())?;
+            Some((topic.clone(), theirs.trim().to_owned())).filter(|(_, name)| !name.is_empty())
+        });
+        let Some((topic, name)) = named else {
+            let ours: Vec<&str> = known.iter().map(Topic::as_str).collect();
+            return Err(Failure::usage(format!(
+                "setting `broker_topics` has `{pair}`, expected `OURS=THEIRS` with ours one of {}",
+                ours.join(", ")
+            )));
+        };
+        names.insert(topic, name);
+    }
+    Ok(names)
 }

@@ -20,7 +20,9 @@
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/pulsar" && pwd)
-CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/agentfleet
+NAME=pulsar.sh
+# shellcheck source=deploy/server.sh
+source "$HERE/../server.sh"
 DATA_DIR=${PULSAR_DATA_DIR:-$CACHE/pulsar}
 LIB_DIR=${PULSAR_LIB_DIR:-$CACHE/pulsar-lib}
 START_TIMEOUT=${PULSAR_START_TIMEOUT:-120}
@@ -28,7 +30,6 @@ PID_FILE=$DATA_DIR/pulsar.pid
 CONF=$DATA_DIR/conf/standalone.conf
 LOG=$DATA_DIR/logs/pulsar.log
 
-die() { echo "pulsar.sh: $*" >&2; exit 1; }
 
 # An instance keeps its ports over restarts.
 PORT=${PULSAR_PORT:-6650}
@@ -37,16 +38,6 @@ choose_ports() {
   if [[ -s $DATA_DIR/ports ]] && { [[ -z ${PULSAR_PORT:-} ]] || [[ $PORT == 0 ]]; }; then
     read -r PORT HTTP_PORT <"$DATA_DIR/ports"
   fi
-}
-
-free_port() {
-  local port
-  for _ in {1..100}; do
-    port=$((20000 + RANDOM % 12000))
-    # A port is free if nobody answers.
-    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
-  done
-  die "found no free port"
 }
 
 find_java() {
@@ -161,6 +152,7 @@ cmd_start() {
     pid=$!
     echo "$pid" >"$PID_FILE"
     disown
+    [[ -z ${WITH_PID:-} ]] || end_with "$WITH_PID" "$pid"
   fi
   begin=$SECONDS
   until healthy && can_create; do

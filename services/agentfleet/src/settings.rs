@@ -469,6 +469,7 @@ const ALSO_READ: &[&str] = &[
     "AGENTFLEET_SIM_RUNS",
     "AGENTFLEET_CACHE",
     "AGENTFLEET_KILL_SECONDS",
+    "AGENTFLEET_STORM_SECONDS",
 ];
 
 fn variable(name: &str) -> String {

@@ -17,8 +17,12 @@ use agentfleet_schema::records::{Publication, StepRecord};
 use agentfleet_schema::topics::Topic;
 use agentfleet_storage::{Database, Packed};
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Objects of one step that are put at the same time.
+const AT_ONCE: usize = 8;
 
 /// What is committed as one.
 #[derive(Clone, Debug)]
@@ -269,9 +273,13 @@ impl Committer for SequentialCommitter {
 impl SequentialCommitter {
     /// Whoever does this has read the record, so all who do write the same.
     async fn put_in_place(&self, objects: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
-        for (key, body) in objects {
-            self.documents.ensure(&key, body).await?;
-        }
+        let puts = objects
+            .into_iter()
+            .map(|(key, body)| async move { self.documents.ensure(&key, body).await });
+        stream::iter(puts)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
         Ok(())
     }
 
@@ -281,10 +289,10 @@ impl SequentialCommitter {
         marker: String,
         delivery: Option<&Delivery>,
     ) -> Result<(), Error> {
-        // In order, each with its receipt: triples and deadlines are there before any child.
-        for publication in publications {
-            self.broker.publish(vec![outgoing(publication)]).await?;
-        }
+        // In order: triples and deadlines are there before any child. A broker that cannot make all of
+        // them visible at once makes them so one after the other.
+        let messages = publications.into_iter().map(outgoing).collect();
+        self.broker.publish(messages).await?;
         self.documents.create(&marker, Vec::new()).await?;
         if let Some(delivery) = delivery {
             self.broker.ack(delivery).await?;

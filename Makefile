@@ -29,7 +29,9 @@ setup: ## Install the system packages a build needs (skipped when present)
 setup-test: setup ## Install what the tests need beside that
 	@deploy/packages.sh $(TEST_PACKAGES)
 	@tests/validators/venv.sh >/dev/null
-	@deploy/pulsar.sh install >/dev/null
+	@deploy/pulsar.sh install
+	@deploy/fuseki.sh install
+	@deploy/s3.sh install
 
 lint: setup ## Check formatting, clippy, and that no banned library is linked
 	@echo "== formatting"

@@ -3,8 +3,8 @@
 SHELL := /bin/bash
 BIN := target/debug/agentfleet
 # System packages, by the command or file that shows they are there.
-RUN_PACKAGES := cc:gcc c++:g++
-TEST_PACKAGES := python3:python3 sqlite3:sqlite3
+RUN_PACKAGES := cc:gcc c++:g++ protoc:protobuf-compiler
+TEST_PACKAGES := python3:python3 sqlite3:sqlite3 java:openjdk-17-jdk-headless keytool:openjdk-17-jdk-headless mvn:maven curl:curl flock:util-linux
 
 .DEFAULT_GOAL := help
 .PHONY: help run ask test lint format soak bench setup setup-test build clean schemas
@@ -29,6 +29,9 @@ setup: ## Install the system packages a build needs (skipped when present)
 setup-test: setup ## Install what the tests need beside that
 	@deploy/packages.sh $(TEST_PACKAGES)
 	@tests/validators/venv.sh >/dev/null
+	@deploy/pulsar.sh install
+	@deploy/fuseki.sh install
+	@deploy/s3.sh install
 
 lint: setup ## Check formatting, clippy, and that no banned library is linked
 	@echo "== formatting"

@@ -73,7 +73,8 @@ cmd_start() {
   fi
   for ((tries = 0; tries < 300; tries++)); do
     ready && { cmd_status; return; }
-    running_pid >/dev/null || { tail -5 "$DATA_DIR/log" >&2; die "it ended at once; see $DATA_DIR/log"; }
+    # Not `running_pid`: at first the process has not become the server yet.
+    kill -0 "$(<"$DATA_DIR/pid")" 2>/dev/null || { tail -5 "$DATA_DIR/log" >&2; die "it ended at once; see $DATA_DIR/log"; }
     sleep 0.2
   done
   die "it is not ready after a minute; see $DATA_DIR/log"

@@ -225,3 +225,17 @@ pub struct Snapshot {
     pub tools: BTreeMap<String, ToolItem>,
     pub profiles: BTreeMap<String, ModelProfile>,
 }
+
+/// Key of the profile of every operation that has none of its own.
+pub const DEFAULT_PROFILE: &str = "default";
+
+impl Snapshot {
+    /// The first profile there is of these keys, else the default one, else an empty one.
+    pub fn profile(&self, keys: &[&str]) -> ModelProfile {
+        let mut found = keys
+            .iter()
+            .chain(&[DEFAULT_PROFILE])
+            .filter_map(|key| self.profiles.get(*key));
+        found.next().cloned().unwrap_or_default()
+    }
+}

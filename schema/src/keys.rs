@@ -84,6 +84,19 @@ pub fn tombstone(root: &SessionId) -> String {
     format!("trees/{root}/tombstone")
 }
 
+/// Every version of the config lies below, where it is kept among the documents.
+pub const CONFIG: &str = "config/";
+
+/// The config at a version. The number has a fixed width, so that keys sort as versions do.
+pub fn config(version: u64) -> String {
+    format!("{CONFIG}{version:012}")
+}
+
+/// The version of a key made by [`config`].
+pub fn config_version(key: &str) -> Option<u64> {
+    key.strip_prefix(CONFIG)?.parse().ok()
+}
+
 /// A text in the librarian, by its URI.
 pub fn document(uri: &str) -> String {
     format!("documents/{uri}")

@@ -107,6 +107,17 @@ pub enum OutcomeKind {
 }
 
 impl OutcomeKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::FanOut => "fan-out",
+            Self::Pause => "pause",
+            Self::Answer => "answer",
+            Self::Cancelled => "cancelled",
+            Self::Fail => "fail",
+        }
+    }
+
     /// Whether the session ends with it.
     pub fn is_terminal(self) -> bool {
         match self {
@@ -243,6 +254,10 @@ pub struct Concluded {
     pub error: Option<crate::response::ErrorBody>,
     #[serde(default)]
     pub model_ms: u64,
+    /// Calls that attempts at this step had made before it was ended over their heads. They are
+    /// iterations of the session, cut off after the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut_off: Vec<Iterated>,
 }
 
 /// What a synthesis had before it.

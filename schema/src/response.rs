@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum MessageType {
     Thought,
-    /// In the peer's schema; this product reports actions through thoughts and status.
+    /// The call an iteration makes, in short: the tool and its arguments.
     Action,
     Observation,
     #[serde(alias = "final-answer")]

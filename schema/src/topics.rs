@@ -36,6 +36,8 @@ pub const AGENT_RESPONSE: Topic = Topic::fixed("agent-response");
 pub const EXPLAINABILITY: Topic = Topic::fixed("explainability");
 /// Delayed messages: fan-out joins and hard deadlines come due here.
 pub const DEADLINE: Topic = Topic::fixed("agent-deadline");
+/// Retained notices that the config has a new version, where it is kept among the documents.
+pub const CONFIG_CHANGES: Topic = Topic::fixed("config-changes");
 /// Deliveries that failed too often; the undertaker is its only consumer.
 pub const DEAD_LETTER: Topic = Topic::fixed("dead-letter");
 

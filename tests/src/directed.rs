@@ -10,6 +10,7 @@ use crate::queues::{Message, Role, TaskId};
 use crate::scenario::Scenario;
 use crate::seams::Seam;
 use crate::sim::{Engine, Sim, Stepped};
+use crate::world::World;
 use agentfleet_runtime::{Drain, serve};
 use agentfleet_schema::records::{FanInRecord, StepRecord};
 use agentfleet_schema::topics::{DEAD_LETTER, property};
@@ -177,14 +178,12 @@ impl Stage {
         for _ in 0..10_000 {
             let next = self.sim.with(|world| {
                 let now = world.now;
-                let queues = world
+                let mut queues = world
                     .queues
                     .list
                     .iter()
                     .filter(|queue| roles.contains(&queue.role));
-                queues
-                    .filter_map(|queue| queue.ready(now).next().map(|id| (queue.role, id)))
-                    .next()
+                queues.find_map(|queue| queue.ready(now).next().map(|id| (queue.role, id)))
             });
             let Some((role, entry)) = next else { return };
             let process = self.worker(role, 0);
@@ -203,6 +202,32 @@ impl Stage {
     /// Somebody cancels; the task is not run yet.
     pub fn cancel(&mut self, root: &SessionId) -> TaskId {
         self.sim.cancel(self.gateway, root.clone())
+    }
+
+    /// Looks for overdue fan-outs, to the end.
+    pub fn sweep(&mut self) {
+        let sweep = self.sim.sweep(self.gateway);
+        self.sim.finish(sweep);
+    }
+
+    /// The broker loses a message, as one does that deletes what waits too long.
+    pub fn lose(&mut self, role: Role, about: &str) {
+        let entry = self.find(role, about, false);
+        self.sim.with(|world| {
+            let queues = &mut world.queues.list;
+            for queue in queues.iter_mut().filter(|queue| queue.role == role) {
+                queue.entries.remove(&entry);
+            }
+        });
+    }
+
+    /// How long the message that waits for something is delayed from now.
+    pub fn delay(&self, role: Role, about: &str) -> Duration {
+        let entry = self.find(role, about, false);
+        self.sim.with(|world| {
+            let ready_at = world.queues.of(role).entries[&entry].ready_at;
+            Duration::from_millis(u64::try_from(ready_at - world.now).unwrap_or_default())
+        })
     }
 
     pub fn pass(&mut self, time: Duration) {
@@ -233,7 +258,7 @@ impl Stage {
             self.run_all();
             if !checked && self.sim.with(|world| world.is_calm()) {
                 checked = true;
-                self.sim.with(|world| world.check_calm());
+                self.sim.with(World::check_calm);
             }
             if self.pass_to_next() {
                 continue;
@@ -243,7 +268,7 @@ impl Stage {
                 None => break,
             }
         }
-        self.sim.with(|world| world.check_end());
+        self.sim.with(World::check_end);
         self.hold();
     }
 
@@ -552,7 +577,7 @@ impl Stage {
                     return given_away;
                 }
                 shared.with(|world| {
-                    *world.facts.counts.entry("given away").or_default() = u64::from(given_away)
+                    *world.facts.counts.entry("given away").or_default() = u64::from(given_away);
                 });
             }
         };

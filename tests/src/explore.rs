@@ -7,6 +7,7 @@ use crate::queues::{Role, TaskId};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::sim::{Engine, Sim};
+use crate::world::World;
 use agentfleet_schema::{Millis, SessionId};
 use oxigraph::model::Quad;
 use std::collections::BTreeMap;
@@ -43,7 +44,11 @@ pub fn run(seed: u64, telling: bool) -> Report {
     let faults = Faults::draw(&mut rng);
     let mut explorer = Explorer::new(seed, scenario, engine, faults, &mut rng);
     explorer.sim.with(|world| world.journal.keeping = telling);
-    let about = telling.then(|| explorer.about(engine)).unwrap_or_default();
+    let about = if telling {
+        explorer.about(engine)
+    } else {
+        String::new()
+    };
     explorer.play();
     explorer.report(seed, about)
 }
@@ -164,7 +169,7 @@ impl Explorer {
             }
             if !calm_checked && self.sim.with(|world| world.is_calm()) {
                 calm_checked = true;
-                self.sim.with(|world| world.check_calm());
+                self.sim.with(World::check_calm);
                 continue;
             }
             if self.pass_to_next() {
@@ -182,7 +187,7 @@ impl Explorer {
                 self.sim
                     .with(|world| world.violate("LV-1: the run never comes to rest"));
             } else {
-                self.sim.with(|world| world.check_end());
+                self.sim.with(World::check_end);
             }
         }
     }

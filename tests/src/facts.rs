@@ -131,6 +131,7 @@ impl World {
         self.check_choices(&record);
         self.check_synthesis(&record);
         self.check_stopped(&record);
+        self.check_cut_off(&record);
         for publication in &record.publications {
             if publication.body.len() > MAX_PAYLOAD {
                 self.violate(format!(
@@ -282,6 +283,29 @@ impl World {
                 ));
                 return;
             }
+        }
+    }
+
+    /// What a step had called before it was ended is told in the graph.
+    fn check_cut_off(&mut self, record: &StepRecord) {
+        let (OutcomeKind::Cancelled | OutcomeKind::Fail, Activity::Concluded(end)) =
+            (record.outcome, &record.activity)
+        else {
+            return;
+        };
+        let called = record
+            .calls
+            .iter()
+            .filter(|call| matches!(call, Call::Tool { .. }));
+        let (called, told) = (called.count(), end.cut_off.len());
+        if told > 0 {
+            self.facts.count("calls cut off");
+        }
+        if called != told {
+            self.violate(format!(
+                "PV-1: {} at {} made {called} calls and tells {told}",
+                record.session, record.step
+            ));
         }
     }
 

@@ -18,6 +18,7 @@ pub mod facts;
 pub mod faults;
 pub mod generate;
 pub mod journal;
+pub mod load;
 pub mod pause;
 pub mod queues;
 pub mod rng;

@@ -9,7 +9,7 @@ use crate::queues::{BrokerKind, Queues, Role, TaskId};
 use crate::scenario::{Identity, Scenario, named_in, question};
 use crate::seams::{AtomicCommitter, Seam, snapshots};
 use crate::world::{Shared, Tracked, World};
-use agentfleet_aggregator::{Deadlines, Endings, FanIn, Undertaker};
+use agentfleet_aggregator::{Deadlines, Endings, FanIn, Sweep, Undertaker};
 use agentfleet_broker::{Broker, Delivery, Durability, Outgoing};
 use agentfleet_core::FleetLimits;
 use agentfleet_graph_writer::GraphWriter;
@@ -186,6 +186,7 @@ impl Sim {
             Role::FanIn => Worker::Many(Arc::new(FanIn::new(parts()))),
             Role::Deadlines => Worker::One(Arc::new(Deadlines::new(parts()))),
             Role::Writer => Worker::Many(Arc::new(GraphWriter::new(
+                Arc::new(self.seam.clone()),
                 Arc::new(self.seam.clone()),
                 Arc::new(self.seam.clone()),
             ))),
@@ -368,6 +369,21 @@ impl Sim {
             shared.with(|world| {
                 if ended.is_ok() {
                     world.facts.count("cancels that came through");
+                }
+            });
+        });
+        self.spawn(process, Vec::new(), future)
+    }
+
+    /// An aggregator looks for fan-outs that are overdue.
+    pub fn sweep(&mut self, process: u32) -> TaskId {
+        let sweep = Sweep::new(self.aggregator.clone());
+        let shared = self.shared.clone();
+        let future = Box::pin(async move {
+            let swept = sweep.once().await;
+            shared.with(|world| {
+                for _ in 0..swept.unwrap_or_default() {
+                    world.facts.count("overdue fan-outs");
                 }
             });
         });

@@ -6,9 +6,11 @@
 //! of 24 (the process and the broker), fsync of 27 (the embedded engine's own tests).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use agentfleet_aggregator::PATIENCE;
+use agentfleet_core::deadline::HOP;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{CompletionStatus, JoinCause, OutcomeKind};
-use agentfleet_schema::vocabulary::tg;
+use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{keys, uris};
 use agentfleet_tests::directed::Stage;
 use agentfleet_tests::effect::Fault;
@@ -625,6 +627,39 @@ fn a_cancelled_run_is_not_answered() {
 
 // 14
 #[test]
+fn a_call_that_was_made_before_a_cancel_is_told_in_the_graph() {
+    for engine in ENGINES {
+        let scenario = Scenario::new().react("r0", &[Use::Read, Use::Write]);
+        let mut stage = Stage::asked(scenario, engine);
+        stage.work(Orchestrator, "r0 0");
+        let worker = stage.give(Orchestrator, 0, "r0 1");
+        stage.run_to(worker, After, Create, "result");
+        let cancel = stage.cancel(&stage.session("r0"));
+        stage.finish(cancel);
+        stage.crash(worker);
+        stage.end();
+        let record = stage.record("r0", 1).unwrap();
+        assert_eq!(record.outcome, OutcomeKind::Cancelled);
+        let (iteration, observation) = (
+            uris::iteration(&record.session, 2),
+            uris::observation(&record.session, 2),
+        );
+        assert_eq!(stage.objects(&iteration, tg::ACTION), ["write"]);
+        assert_eq!(
+            stage.objects(&observation, prov::WAS_DERIVED_FROM),
+            [iteration]
+        );
+        assert_eq!(
+            stage.objects(&observation, tg::TOOL_ERROR),
+            [""; 0],
+            "it came to its end"
+        );
+        assert_eq!(stage.count("calls cut off"), 1);
+    }
+}
+
+// 14
+#[test]
 fn a_cancel_that_loses_its_race_publishes_what_won() {
     let engine = Engine::MIXED;
     let mut stage = Stage::asked(Scenario::new().react("r0", &[Use::Read]), engine);
@@ -838,6 +873,69 @@ fn a_deadline_that_comes_early_is_delayed_again() {
         assert!(stage.record("r0", 1).is_none());
         stage.end();
         assert_eq!(stage.verdict("r0", 0).unwrap().cause, JoinCause::Complete);
+    }
+}
+
+// 19
+#[test]
+fn a_long_wait_is_made_in_hops_and_ends_at_its_instant() {
+    let hop = Duration::from_millis(HOP.unsigned_abs());
+    for engine in ENGINES {
+        let scenario = Scenario::new().supervisor("r0", 2).with(|scenario| {
+            scenario.subagent_timeout_ms = 25 * 60 * 1_000;
+            scenario.run_timeout_ms = 60 * 60 * 1_000;
+        });
+        let mut stage = Stage::asked(scenario, engine);
+        stage.work(Orchestrator, "r0 0");
+        for child in ["r0.0 0", "r0.1 0"] {
+            stage.lose(Orchestrator, child);
+        }
+        for passed in 0..5 {
+            assert!(stage.verdict("r0", 0).is_none(), "after {passed} hops");
+            for about in ["r0 0 join", "r0 0 hard"] {
+                let delay = stage.delay(Deadlines, about);
+                assert!(delay <= hop, "{about}: {delay:?} after {passed} hops");
+            }
+            stage.pass(hop);
+            stage.run(&[Deadlines]);
+        }
+        // The hop that ends at the instant comes later by what clocks may differ.
+        stage.pass(Duration::from_secs(2));
+        stage.run(&[Deadlines]);
+        assert_eq!(stage.verdict("r0", 0).unwrap().cause, JoinCause::Deadline);
+        stage.run(&[Orchestrator]);
+        assert_eq!(stage.ends("r0"), 1);
+        // The run is over, so its own deadline goes no further.
+        stage.pass(hop);
+        stage.run(&[Deadlines]);
+        assert!(!stage.has(Deadlines, "r0 0 hard"));
+    }
+}
+
+// 19
+#[test]
+fn a_fan_out_whose_deadline_message_is_lost_is_ended_by_the_sweep() {
+    for engine in ENGINES {
+        let mut stage = fanned_out(2, engine);
+        stage.run(&[Writer]);
+        stage.lose(Deadlines, "r0 0 join");
+        stage.lose(Orchestrator, "r0.0 0");
+        stage.run_to_answer("r0", 1);
+        stage.pass(JOIN);
+        stage.sweep();
+        assert!(stage.verdict("r0", 0).is_none(), "it may only be late");
+        stage.pass(PATIENCE + Duration::from_millis(1));
+        stage.sweep();
+        assert_eq!(stage.count("overdue fan-outs"), 1);
+        let verdict = stage.verdict("r0", 0).unwrap();
+        assert_eq!(verdict.cause, JoinCause::Deadline);
+        assert_eq!((verdict.members.len(), verdict.missing.len()), (1, 1));
+        stage.run(&[Orchestrator, Writer]);
+        assert_eq!(stage.ends("r0"), 1);
+        stage.pass(PATIENCE);
+        stage.sweep();
+        assert_eq!(stage.count("overdue fan-outs"), 1, "it is over");
+        stage.hold();
     }
 }
 

@@ -4,89 +4,15 @@
 //! `AGENTFLEET_KILL_SECONDS` sets how long (default 15), `AGENTFLEET_SEED` repeats a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use agentfleet_tests::load::{Random, Starts, binary, notify, script, service};
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
-
-/// Starts of side-effecting calls, by idempotency key.
-type Starts = Arc<Mutex<HashMap<String, u32>>>;
-
-/// The binary, built beside the tests: `make test` builds it first.
-fn binary() -> PathBuf {
-    let target = std::env::current_exe().unwrap();
-    let binary = target
-        .parent()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .join("agentfleet");
-    assert!(
-        binary.exists(),
-        "build the binary first: cargo build --workspace --bin agentfleet"
-    );
-    binary
-}
-
-/// A service whose every call has an effect. It takes its time, so that kills find it at work.
-fn service(starts: Starts) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let starts = Arc::clone(&starts);
-            std::thread::spawn(move || drop(serve(stream.unwrap(), &starts)));
-        }
-    });
-    port
-}
-
-fn serve(mut stream: TcpStream, starts: &Starts) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let (mut key, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
-            break;
-        }
-        let (name, value) = line.split_once(':').unwrap_or((&line, ""));
-        match name.to_ascii_lowercase().as_str() {
-            "idempotency-key" => value.trim().clone_into(&mut key),
-            "content-length" => length = value.trim().parse().unwrap_or(0),
-            _ => {}
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    *starts.lock().unwrap().entry(key).or_default() += 1;
-    std::thread::sleep(Duration::from_millis(15));
-    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nsent")
-}
-
-fn script(dir: &Path) -> PathBuf {
-    let path = dir.join("script.json");
-    let react = |steps: usize, text: &str| json!({"operation": "agent-react", "steps": steps, "text": text, "pause-ms": 3});
-    let rules = json!({"rules": [
-        {"operation": "task-type-classify", "text": "{\"choice\":\"general\",\"signal\":\"s\"}"},
-        {"operation": "pattern-select", "contains": "parts",
-         "text": "{\"choice\":\"supervisor\",\"signal\":\"s\"}"},
-        {"operation": "pattern-select", "text": "{\"choice\":\"react\",\"signal\":\"s\"}"},
-        {"operation": "supervisor-decompose", "pause-ms": 3,
-         "text": "{\"thought\":\"t\",\"goals\":[\"send one\",\"send two\",\"send three\"]}"},
-        {"operation": "supervisor-review", "text": "{\"decision\":\"answer\",\"signal\":\"s\"}"},
-        {"operation": "supervisor-synthesise", "text": "## All\nConfidence: 0.9\ndone", "pause-ms": 3},
-        react(0, "Thought: look\nAction: notify\nArgs: {\"text\": \"a\"}"),
-        react(1, "Thought: again\nAction: notify\nArgs: {\"text\": \"b\"}"),
-        {"operation": "agent-react", "text": "Thought: done\nFinal Answer: it is sent"}
-    ]});
-    std::fs::write(&path, rules.to_string()).unwrap();
-    path
-}
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 struct Fleet {
     child: Child,
@@ -229,34 +155,19 @@ impl Left {
 
 #[test]
 fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
-    let seed = std::env::var("AGENTFLEET_SEED")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or_else(|| SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1);
+    let mut random = Random::from_environment();
     let seconds = std::env::var("AGENTFLEET_KILL_SECONDS")
         .ok()
         .and_then(|s| s.parse().ok())
         .unwrap_or(15);
-    println!("seed {seed} (AGENTFLEET_SEED), {seconds} s (AGENTFLEET_KILL_SECONDS)");
-    let mut state = seed;
-    let mut random = move |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    println!("{random}, {seconds} s (AGENTFLEET_KILL_SECONDS)");
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let starts: Starts = Arc::default();
     let port = service(Arc::clone(&starts));
     let script = script(dir.path());
     let tool = dir.path().join("tool.json");
-    let notify = json!({
-        "name": "notify", "type": "http", "method": "POST", "side-effects": true,
-        "description": "sends", "url": format!("http://127.0.0.1:{port}/notify"), "timeout-ms": 1500,
-        "arguments": [{"name": "text", "type": "string", "description": "what", "required": true}]
-    });
-    std::fs::write(&tool, notify.to_string()).unwrap();
+    std::fs::write(&tool, notify(port).to_string()).unwrap();
     cli(
         &data,
         &["config", "put", "tool", "notify", tool.to_str().unwrap()],
@@ -272,17 +183,17 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         || (WINDOWS.iter().any(|window| !kills.contains_key(window)) && Instant::now() < patience)
     {
         let mut fleet = start(&data, &script);
-        for _ in 0..=random(3) {
+        for _ in 0..=random.below(3) {
             asked += 1;
-            let question = if random(2) == 0 {
+            let question = if random.below(2) == 0 {
                 format!("send number {asked}")
             } else {
-                format!("send the parts of number {asked}")
+                format!("send the parcels of number {asked}")
             };
             let answer = cli(&data, &["ask", "--detach", "--json", &question]);
             sessions.push(answer["session_id"].as_str().unwrap().to_owned());
         }
-        std::thread::sleep(Duration::from_millis(random(120)));
+        std::thread::sleep(Duration::from_millis(random.below(120)));
         // `kill` is SIGKILL.
         fleet.child.kill().unwrap();
         fleet.child.wait().unwrap();

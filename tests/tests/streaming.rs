@@ -1,11 +1,14 @@
 //! Streaming, on the embedded engine: a reader holds the first words while the model is still talking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use agentfleet::fleet::{Engine, Fleet, Roles, Store};
+use agentfleet::engine::Engine;
+use agentfleet::fleet::{Fleet, Roles};
 use agentfleet::settings::{Flags, Settings};
+use agentfleet::store::Store;
 use agentfleet_models::{Gate, Operation, Rule, Script, Scripted};
 use agentfleet_runtime::client::{Event, Follow, submit};
 use agentfleet_schema::{AgentRequest, MessageType};
+use agentfleet_tools::Toolbox;
 use serde_json::json;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -25,10 +28,18 @@ async fn running(script: Script) -> Running {
         ..Flags::default()
     };
     let settings = Settings::load(&flags).unwrap();
-    let store = Store::open(&settings).unwrap();
+    let store = Store::open(&settings).await.unwrap();
     store.prepare(&settings).await.unwrap();
     let mut engine = Engine::open(store, &settings, &|_, _| {}).await.unwrap();
     engine.model.model = Arc::new(Scripted::new(script));
+    engine.tools = Arc::new(
+        Toolbox::new(
+            engine.library.clone(),
+            Arc::new(engine.graph.clone()),
+            Arc::clone(&engine.model.model),
+        )
+        .unwrap(),
+    );
     let fleet = Fleet::start(&engine, &settings, Roles::All).unwrap();
     Running {
         engine,
@@ -162,6 +173,54 @@ async fn what_a_model_says_before_it_calls_a_tool_is_its_thought() {
         .collect();
     assert!(thoughts.contains(&"I look it up first."), "{thoughts:?}");
     assert_eq!(told(&seen).1, "Nothing is known of it.");
+    running.fleet.drain().await;
+}
+
+#[tokio::test]
+async fn a_call_is_told_while_it_runs_and_once_it_is_committed() {
+    let gate = Gate::new();
+    let call = Rule::on(Operation::React).after_steps(0).text(
+        "Thought: hm\nAction: text-completion\nArgs: {\"question\": \"how long is a hall?\"}",
+    );
+    let tool = Rule::on(Operation::Complete)
+        .text("Some are long.")
+        .held_at(&gate, 0);
+    let answer = Rule::on(Operation::React).text("Final Answer: Nothing is known of it.");
+    let running = running(Script::new().rule(call).rule(tool).rule(answer)).await;
+    let mut follow = running.ask("How long?", "react").await;
+    let is_action = |event: &Event| {
+        matches!(
+            event,
+            Event::Chunk {
+                kind: MessageType::Action,
+                ..
+            }
+        )
+    };
+    let mut seen = until(&mut follow, is_action).await;
+    let told = "text-completion(question: \"how long is a hall?\")";
+    let Some(Event::Chunk {
+        text, message_id, ..
+    }) = seen.last().cloned()
+    else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(text, told);
+    gate.release();
+    seen.extend(until(&mut follow, |event| matches!(event, Event::End { .. })).await);
+    let whole: Vec<_> = seen
+        .iter()
+        .filter_map(|event| match event {
+            Event::Message { text, response, .. } => {
+                Some((response.message_type, text.as_str(), &response.message_id))
+            }
+            _ => None,
+        })
+        .filter(|(kind, ..)| matches!(kind, MessageType::Action | MessageType::Observation))
+        .collect();
+    assert_eq!(whole.len(), 2, "{whole:?}");
+    assert_eq!(whole[0], (MessageType::Action, told, &message_id));
+    assert_eq!(whole[1].1, "Some are long.");
     running.fleet.drain().await;
 }
 

@@ -199,6 +199,20 @@ fn responses() -> Vec<Fixture> {
                 ..default()
             },
         ),
+        exact(
+            "messages/agent-response/action",
+            AgentResponse {
+                message_type: MessageType::Action,
+                content: "search(query: \"lock gate\")".into(),
+                end_of_message: true,
+                message_id: "m2".into(),
+                session_id: "s1".into(),
+                root_session_id: "r1".into(),
+                step: Some(1),
+                seq: Some(0),
+                ..default()
+            },
+        ),
         reads("messages/agent-response/minimal", default()),
         reads("messages/agent-response/nulls", default()),
         reads("messages/agent-response/unknown", response()),

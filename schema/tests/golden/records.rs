@@ -87,6 +87,23 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 ..bare_step(OutcomeKind::Answer)
             },
         ),
+        exact(
+            "records/step-record/cut-off",
+            StepRecord {
+                activity: Activity::Concluded(Concluded {
+                    cut_off: vec![Iterated {
+                        n: 2,
+                        action: "write".into(),
+                        observation: "started; its end is unknown".into(),
+                        is_error: true,
+                        candidates: vec!["write".into()],
+                        ..Iterated::default()
+                    }],
+                    ..Concluded::default()
+                }),
+                ..bare_step(OutcomeKind::Cancelled)
+            },
+        ),
         exact("records/fan-out-record/full", fan_out()),
         reads(
             "records/fan-out-record/minimal",
@@ -371,6 +388,7 @@ fn concluded() -> StepRecord {
                 hint: None,
             }),
             model_ms: 700,
+            cut_off: Vec::new(),
         }),
         ..common()
     }

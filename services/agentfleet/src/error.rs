@@ -47,11 +47,13 @@ impl Failure {
         Self::new(Exit::NotFound, message)
     }
 
+    #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
+    #[must_use]
     pub fn within(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
         self

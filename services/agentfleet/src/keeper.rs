@@ -1,9 +1,12 @@
 //! Sees to it that a fleet runs while a command needs one: this process's own if no other has the
 //! fleet lock, and its own as soon as the other goes.
 
+use crate::engine::Engine;
 use crate::error::Failure;
-use crate::fleet::{Engine, Fleet, FleetLock, Holder, Roles, Store};
+use crate::fleet::{Fleet, Roles};
+use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
+use crate::store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +36,9 @@ impl Keeper {
         settings: &Settings,
         engine: Option<Engine>,
     ) -> Result<Self, Failure> {
+        if store.embedded.is_none() {
+            return Self::on_servers(settings, engine);
+        }
         let stop = CancellationToken::new();
         let (told, worker) = watch::channel(Worker::Other);
         let mut start = Start {
@@ -68,6 +74,29 @@ impl Keeper {
             stopped.cancelled().await;
             fleet.drain().await;
             drop(lock);
+        });
+        Ok(Self { stop, task, worker })
+    }
+
+    /// Where any number of processes work: one more if it came to work, and none if it came to ask.
+    fn on_servers(settings: &Settings, engine: Option<Engine>) -> Result<Self, Failure> {
+        let stop = CancellationToken::new();
+        let (own, fleet) = match engine {
+            Some(engine) => {
+                let fleet = Fleet::start(&engine, settings, Roles::All)?;
+                let model = engine.model.reason.clone();
+                (Worker::Own { model }, Some((engine, fleet)))
+            }
+            None => (Worker::Other, None),
+        };
+        let (told, worker) = watch::channel(own);
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            stopped.cancelled().await;
+            if let Some((_engine, fleet)) = fleet {
+                fleet.drain().await;
+            }
+            drop(told);
         });
         Ok(Self { stop, task, worker })
     }

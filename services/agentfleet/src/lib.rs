@@ -5,12 +5,16 @@
 mod ui;
 mod cli;
 mod commands;
+pub mod engine;
 pub mod error;
 pub mod fleet;
 mod keeper;
+pub mod lock;
 mod log;
+mod notices;
 pub mod settings;
 mod signals;
+pub mod store;
 
 use error::{Exit, Failure};
 use fleet::Roles;

@@ -42,6 +42,10 @@ impl Held {
     }
 
     /// What came since the last call.
+    #[expect(
+        clippy::unused_self,
+        reason = "only who holds the log back may take of it"
+    )]
     pub(crate) fn take(&self) -> Vec<u8> {
         held().as_mut().map(std::mem::take).unwrap_or_default()
     }

@@ -79,6 +79,59 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
+/// Where a part of the fleet's state lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the data directory.
+    Embedded,
+    /// On the server at this address.
+    At(String),
+}
+
+impl Value for Place {
+    const EXPECTED: &'static str = "`embedded`, or an address such as `pulsar://HOST:6650`, `http://HOST:3030/ds` or `s3://BUCKET/PREFIX`";
+    fn read(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text == "embedded" {
+            return Some(Self::Embedded);
+        }
+        let (scheme, rest) = text.split_once("://")?;
+        (!scheme.is_empty() && !rest.is_empty()).then(|| Self::At(text.to_owned()))
+    }
+    fn show(&self) -> String {
+        match self {
+            Self::Embedded => "embedded".to_owned(),
+            Self::At(address) => address.clone(),
+        }
+    }
+}
+
+/// Text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+impl Value for Secret {
+    const EXPECTED: &'static str = "text";
+    fn read(text: &str) -> Option<Self> {
+        Some(Self(text.to_owned()))
+    }
+    fn show(&self) -> String {
+        "(hidden)".to_owned()
+    }
+}
+
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty = $default:expr;)+) => {
         /// Flags, one for each setting.
@@ -161,6 +214,34 @@ macro_rules! settings {
 settings! {
     /// Data directory: messages, records, documents, provenance and config lie here.
     data: PathBuf = default_data();
+    /// Queue: `embedded`, or Apache Pulsar's address such as `pulsar://HOST:6650` or `pulsar+ssl://HOST:6651`.
+    broker: Place = Place::Embedded;
+    /// URL of Pulsar's admin API, for backlogs and retention, such as `http://HOST:8080`.
+    broker_admin: Option<String> = None;
+    /// Tenant of the fleet's topics.
+    broker_tenant: String = "public".to_owned();
+    /// Namespace of the fleet's topics.
+    broker_namespace: String = "default".to_owned();
+    /// Names of topics that differ from ours: `agent-request=requests,agent-response=answers`.
+    broker_topics: Option<String> = None;
+    /// Token for Pulsar, or `file:PATH` to read it from.
+    broker_token: Option<Secret> = None;
+    /// PEM file of the authorities that Pulsar's certificate may come from.
+    broker_certificates: Option<PathBuf> = None;
+    /// Graph: `embedded`, or the URL of a SPARQL 1.1 dataset such as `http://HOST:3030/ds`.
+    graph: Place = Place::Embedded;
+    /// User of the SPARQL server.
+    graph_user: Option<String> = None;
+    /// Password of that user.
+    graph_password: Option<Secret> = None;
+    /// Bearer token for the SPARQL server, instead of user and password.
+    graph_token: Option<Secret> = None;
+    /// Records, texts and config: `embedded`, or `s3://BUCKET/PREFIX`; credentials come from `AWS_...` variables.
+    documents: Place = Place::Embedded;
+    /// URL of the S3 service, if it is not Amazon's.
+    documents_endpoint: Option<String> = None;
+    /// Region of the bucket.
+    documents_region: Option<String> = None;
     /// Model: `auto`, `offline`, `scripted:FILE`, or `PROVIDER:NAME` (openai, anthropic, gemini, ollama).
     model: String = "auto".to_owned();
     /// Base URL of the model's API, for servers that speak a provider's protocol.
@@ -189,6 +270,8 @@ settings! {
     lease: Duration = Duration::from_secs(30);
     /// Address `up` serves on.
     listen: String = "127.0.0.1:8700".to_owned();
+    /// Address where a single role serves its health and metrics, such as `0.0.0.0:9464`; `up` has them beside its API.
+    health: Option<String> = None;
     /// Longest a query may take.
     query_timeout: Duration = Duration::from_secs(30);
     /// How long a stopping process waits for what is in flight.
@@ -333,6 +416,11 @@ impl Settings {
         self.sources.get(name).copied().unwrap_or(Source::Default)
     }
 
+    /// Whether the queue is a server's, which any number of processes work.
+    pub(crate) fn on_servers(&self) -> bool {
+        self.broker != Place::Embedded
+    }
+
     /// The bounds that were given on the command line: they travel with a request.
     pub(crate) fn limits(&self) -> RunLimits {
         let flag = |name| self.source(name) == Source::Flag;
@@ -381,6 +469,7 @@ const ALSO_READ: &[&str] = &[
     "AGENTFLEET_SIM_RUNS",
     "AGENTFLEET_CACHE",
     "AGENTFLEET_KILL_SECONDS",
+    "AGENTFLEET_STORM_SECONDS",
 ];
 
 fn variable(name: &str) -> String {

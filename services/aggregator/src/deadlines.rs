@@ -1,14 +1,17 @@
 //! Deadlines: delayed messages that come due. They fire even if no sibling ever finished (LV-1).
+//!
+//! A wait of more than some minutes is made in hops. What nobody waits for any more goes no further.
 
 use crate::Parts;
 use crate::endings::Endings;
 use crate::error::Error;
-use crate::fan_in::{FanIn, place};
-use agentfleet_broker::{Delivery, Durability, Outgoing};
+use crate::fan_in::{FanIn, Place, decode, place};
+use agentfleet_broker::{Delivery, Durability, Outgoing, Properties};
+use agentfleet_core::deadline::next_hop;
 use agentfleet_runtime::{CLOCK_SKEW, Disposition, Handler};
-use agentfleet_schema::Millis;
-use agentfleet_schema::records::Termination;
+use agentfleet_schema::records::{StepRecord, Termination};
 use agentfleet_schema::topics::property;
+use agentfleet_schema::{Millis, keys};
 use async_trait::async_trait;
 
 /// The worker of `agent-deadline`.
@@ -39,13 +42,18 @@ impl Deadlines {
             .get(property::DUE)
             .and_then(|due| due.parse().ok())
             .unwrap_or_default();
-        if self.parts.host.now() < due {
-            // Early, as a broker may be after a restart: the instant in the record counts.
+        let now = self.parts.host.now();
+        if now < due {
+            if self.is_settled(&place, properties).await? {
+                return Ok(Disposition::Ack);
+            }
+            // A hop on the way, or early, as a broker may be after a restart: the instant in the
+            // record counts.
             let again = Outgoing {
                 topic: delivery.topic.clone(),
                 payload: delivery.payload.to_vec(),
                 properties: properties.clone(),
-                deliver_at: Some(due + CLOCK_SKEW.as_millis() as Millis),
+                deliver_at: Some(next_hop(now, due + CLOCK_SKEW.as_millis() as Millis)),
                 durability: Durability::Durable,
             };
             self.parts.broker.publish(vec![again]).await?;
@@ -70,6 +78,33 @@ impl Deadlines {
             }
         }
         Ok(Disposition::Ack)
+    }
+}
+
+impl Deadlines {
+    /// Whether what this deadline would end is over, and told.
+    async fn is_settled(
+        &self,
+        (session, step): &Place,
+        properties: &Properties,
+    ) -> Result<bool, Error> {
+        let documents = &*self.parts.documents;
+        if properties.get(property::KIND).map(String::as_str) == Some(property::KIND_JOIN) {
+            let marker = keys::fan_in_published(session, *step);
+            return Ok(documents.get(&marker).await?.is_some());
+        }
+        for step in *step.. {
+            let key = keys::outcome(session, step);
+            let Some(body) = documents.get(&key).await? else {
+                break;
+            };
+            let record: StepRecord = decode(&key, &body)?;
+            if record.outcome.is_terminal() {
+                let marker = keys::published(session, step);
+                return Ok(documents.get(&marker).await?.is_some());
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -86,7 +86,7 @@ impl Endings {
                     by: by.to_owned(),
                 };
                 let body = serde_json::to_vec(&record).unwrap_or_default();
-                documents.create(&keys::closed(root), body).await?;
+                documents.ensure(&keys::closed(root), body).await?;
                 closed = true;
             }
             if step == 0 {

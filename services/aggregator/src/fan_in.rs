@@ -9,7 +9,9 @@ use crate::error::Error;
 use agentfleet_broker::Delivery;
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_graph::{Answer, Batch, QueryOptions};
-use agentfleet_runtime::{Adoption, BatchHandler, Committed, Disposition, StepCommit, erased};
+use agentfleet_runtime::{
+    Adoption, BatchHandler, Committed, Disposition, StepCommit, erased, metrics,
+};
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
@@ -30,7 +32,7 @@ pub struct FanIn {
 }
 
 /// A fan-out by the session and step it was committed at.
-type Place = (SessionId, u32);
+pub(crate) type Place = (SessionId, u32);
 
 #[async_trait]
 impl BatchHandler for FanIn {
@@ -176,6 +178,9 @@ impl FanIn {
                 let adoption = adoption(&fan_out, verdict_key.clone(), &verdict, lost_marker);
                 self.parts.committer.adopt(adoption, delivery).await?;
             }
+        }
+        if committed == Committed::Won {
+            metrics::fan_in(verdict.cause.as_str());
         }
         if verdict.missing.is_empty() {
             return Ok(());

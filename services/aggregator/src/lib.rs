@@ -3,6 +3,7 @@
 //! - [`FanIn`] sees subagent completions on the explainability topic, asks the graph whether all
 //!   are there, and publishes the synthesis request with the verdict.
 //! - [`Deadlines`] does the same when a wait is over, and ends runs whose time is used up.
+//! - [`Sweep`] looks now and then for fan-outs that no deadline message has ended.
 //! - [`Undertaker`] ends the step of a message that nobody could work, and parks the message.
 //! - [`Endings`] ends a run from outside: cancelled, or out of time.
 //!
@@ -13,12 +14,14 @@ mod deadlines;
 mod endings;
 mod error;
 mod fan_in;
+mod sweep;
 mod undertaker;
 
 pub use deadlines::Deadlines;
 pub use endings::{Ended, Endings};
 pub use error::Error;
 pub use fan_in::FanIn;
+pub use sweep::Sweep;
 pub use undertaker::Undertaker;
 
 use agentfleet_broker::{Broker, Subscription};
@@ -28,6 +31,10 @@ use agentfleet_runtime::{Committer, Host};
 use agentfleet_schema::topics::{self, property, subscription};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long after its deadline a fan-out without a synthesis counts as overdue, and how long it is
+/// between two sweeps: a deadline that comes late because there is much to do needs no help.
+pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Everything an aggregator works with.
 #[derive(Clone)]

@@ -65,7 +65,7 @@ impl Undertaker {
         let body = serde_json::to_vec(&record).unwrap_or_default();
         self.parts
             .documents
-            .create(&keys::parked(&delivery.message_id), body)
+            .ensure(&keys::parked(&delivery.message_id), body)
             .await?;
         Ok(())
     }

@@ -27,6 +27,9 @@ pub trait Fixture: Send + Sync + 'static {
     /// Returns once everything that can be delivered to who waits now has been.
     async fn settle(&self);
 
+    /// Whether all messages of one publish become visible at once. If not, they do in order.
+    fn atomic(&self) -> bool;
+
     /// Makes a name that no other check uses.
     fn unique(&self, name: &str) -> String;
 }
@@ -37,7 +40,8 @@ macro_rules! broker_contract {
     ($fixture:expr) => {
         $crate::broker_contract!(@each $fixture,
             a_message_arrives_as_it_was_published,
-            all_messages_of_one_publish_are_visible_or_none,
+            nothing_of_a_publish_is_visible_if_a_part_is_refused,
+            messages_of_one_publish_become_visible_together_or_in_order,
             a_payload_over_the_limit_is_refused_by_name_and_size,
             a_subscription_receives_although_no_consumer_is_connected,
             every_subscription_gets_every_message,
@@ -194,7 +198,7 @@ pub async fn a_message_arrives_as_it_was_published(fixture: &dyn Fixture) {
     assert!(!delivery.message_id.is_empty());
 }
 
-pub async fn all_messages_of_one_publish_are_visible_or_none(fixture: &dyn Fixture) {
+pub async fn nothing_of_a_publish_is_visible_if_a_part_is_refused(fixture: &dyn Fixture) {
     let (one_topic, other_topic) = (topic(fixture, "one"), topic(fixture, "other"));
     let mut consumer = subscribe(fixture, subscription(&one_topic)).await;
     let mut other = subscribe(fixture, subscription(&other_topic)).await;
@@ -212,6 +216,40 @@ pub async fn all_messages_of_one_publish_are_visible_or_none(fixture: &dyn Fixtu
     assert_eq!(body(&one(&mut consumer).await), "a");
     assert_eq!(bodies(&ready(fixture, &mut other).await), ["b"]);
     fixture.broker().publish(Vec::new()).await.unwrap();
+}
+
+pub async fn messages_of_one_publish_become_visible_together_or_in_order(fixture: &dyn Fixture) {
+    let topics = ["first", "second", "third"].map(|name| topic(fixture, name));
+    let mut consumers = Vec::new();
+    for topic in &topics {
+        consumers.push(subscribe(fixture, subscription(topic)).await);
+    }
+    // Whoever sees one message of a publish also sees those before it; if the broker is atomic,
+    // all of them.
+    for round in 0..9 {
+        let seen = round % topics.len();
+        let names: Vec<String> = (0..topics.len())
+            .map(|part| format!("{round}.{part}"))
+            .collect();
+        let messages: Vec<Outgoing> = topics
+            .iter()
+            .zip(&names)
+            .map(|(topic, name)| message(topic, name))
+            .collect();
+        let broker = fixture.broker();
+        let publishing = tokio::spawn(async move { broker.publish(messages).await });
+        let arrived = one(&mut consumers[seen]).await;
+        assert_eq!(body(&arrived), names[seen]);
+        let visible = if fixture.atomic() { topics.len() } else { seen };
+        for part in (0..visible).filter(|part| *part != seen) {
+            let found = bodies(&ready(fixture, &mut consumers[part]).await);
+            assert_eq!(found, [names[part].as_str()], "seen: {}", names[seen]);
+        }
+        publishing.await.unwrap().unwrap();
+        for part in (visible..topics.len()).filter(|part| *part != seen) {
+            assert_eq!(body(&one(&mut consumers[part]).await), names[part]);
+        }
+    }
 }
 
 pub async fn a_payload_over_the_limit_is_refused_by_name_and_size(fixture: &dyn Fixture) {

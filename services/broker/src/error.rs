@@ -30,6 +30,44 @@ pub enum Error {
     Properties(String),
     #[error("the broker is closed")]
     Closed,
+    #[error(
+        "the properties of a message for `{topic}` have {size} bytes, the limit is {limit}: they are for ids, not for texts"
+    )]
+    PropertiesTooLarge {
+        topic: Topic,
+        size: usize,
+        limit: usize,
+    },
+    #[error(
+        "`{0}` is no service URL of Apache Pulsar: write `pulsar://host:6650` or `pulsar+ssl://host:6651`, several hosts by comma"
+    )]
+    ServiceUrl(String),
+    #[error("cannot read {purpose} from `{path}`: {reason}")]
+    File {
+        purpose: &'static str,
+        path: String,
+        reason: String,
+    },
+    #[error(
+        "no Pulsar broker answers at `{url}`: {reason}. Is it running, is the address right, and does nothing block the port?"
+    )]
+    Unreachable { url: String, reason: String },
+    #[error(
+        "the Pulsar broker at `{url}` refuses to talk to us: {reason}. Check the token, and what it may do in this namespace"
+    )]
+    Unauthorized { url: String, reason: String },
+    #[error(
+        "Pulsar has no topic `{topic}`: {reason}. Create it, or let the broker create topics by itself"
+    )]
+    NoTopic { topic: String, reason: String },
+    #[error("Pulsar cannot serve `{topic}` now: {reason}")]
+    Unready { topic: String, reason: String },
+    #[error("Pulsar refuses `{topic}`: {reason}")]
+    Refused { topic: String, reason: String },
+    #[error("topic `{0}` has partitions, but a topic that is read by key must have none")]
+    Partitioned(String),
+    #[error("Pulsar's admin API at `{url}` failed: {reason}")]
+    Admin { url: String, reason: String },
     #[error(transparent)]
     Storage(storage::Error),
 }
@@ -39,7 +77,17 @@ impl Error {
     pub fn retry(&self) -> Option<Duration> {
         match self {
             Self::Storage(error) => error.retry(),
+            Self::Unreachable { .. } | Self::Unready { .. } | Self::Admin { .. } => {
+                Some(Duration::from_secs(1))
+            }
             Self::TooLarge { .. }
+            | Self::PropertiesTooLarge { .. }
+            | Self::ServiceUrl(_)
+            | Self::File { .. }
+            | Self::Unauthorized { .. }
+            | Self::NoTopic { .. }
+            | Self::Refused { .. }
+            | Self::Partitioned(_)
             | Self::NotRetained(_)
             | Self::AlreadyDead
             | Self::TooManySubscriptions(..)

@@ -1,14 +1,22 @@
 //! The queue seam: publish, subscribe, acknowledge, delay, give up.
 //!
 //! # Contract (the suite in `contract.rs` checks every implementation)
-//! - `publish` returns after the messages are durable; all of one call are visible or none.
+//! - `publish` returns after the messages are durable. What can be refused beforehand, for its size,
+//!   is refused before anything is visible. The embedded broker makes all of one call visible or
+//!   none. Pulsar cannot (its transactions are a thousand times slower): there they become visible
+//!   in order, and after an error the first few may be visible, the one that failed included. All
+//!   of them may then be published again: who consumes can take repeats anyway.
 //! - A subscription exists from `subscribe` on and receives everything published to its topic
 //!   since, whether or not a consumer is connected. It is never removed by closing a consumer.
 //! - Consumers of one subscription compete: a message is with one of them at a time, until it is
 //!   acknowledged, negatively acknowledged, or its lease runs out. Delivery is at least once and in
-//!   no promised order.
+//!   no promised order. On Pulsar the lease is kept by the process that holds the message, so it
+//!   does not run out while that process hangs with its connection open.
 //! - After `max_deliveries` deliveries a message moves to [`topics::DEAD_LETTER`], with its reason,
-//!   its origin and all its properties.
+//!   its origin and all its properties. Pulsar counts what was handed back or held beyond its lease,
+//!   but not what was lost with its consumer, process or connection.
+//! - A delivery is settled through the broker whose consumer received it, or a clone of it; the
+//!   embedded broker takes it from every process on its data directory.
 //! - Acknowledging twice, or after the lease was lost, is harmless.
 //! - A message with `deliver_at` is not delivered before that instant.
 
@@ -23,9 +31,12 @@ use std::time::Duration;
 pub mod contract;
 mod embedded;
 mod error;
+mod listeners;
+mod pulsar;
 
 pub use embedded::{EmbeddedBroker, Options, Parcel, RetainedStats, SubscriptionStats};
 pub use error::Error;
+pub use pulsar::{MAX_PROPERTIES, PulsarBroker, PulsarOptions, Token};
 
 /// Message properties: small strings that travel beside the payload.
 pub type Properties = BTreeMap<String, String>;
@@ -128,7 +139,8 @@ pub trait Broker: Send + Sync + 'static {
         max: usize,
     ) -> Result<Vec<Retained>, Error>;
 
-    /// Messages waiting, delayed ones included, by subscription (`topic/name`).
+    /// Messages waiting, delayed ones included, by subscription (`topic/name`). Pulsar tells it for
+    /// the subscriptions that this process knows.
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error>;
 }
 

@@ -37,6 +37,10 @@ pub enum Error {
         what: &'static str,
         most: u64,
     },
+    #[error("config version {version} is damaged ({reason}): restore a backup")]
+    Damaged { version: u64, reason: String },
+    #[error(transparent)]
+    Documents(#[from] agentfleet_documents::Error),
     #[error(transparent)]
     Storage(#[from] agentfleet_storage::Error),
 }
@@ -46,12 +50,14 @@ impl Error {
     pub fn retry(&self) -> Option<Duration> {
         match self {
             Self::Storage(error) => error.retry(),
+            Self::Documents(error) => error.retry(),
             Self::Invalid(_)
             | Self::UnknownVersion { .. }
             | Self::SeedFile { .. }
             | Self::MissingVariable { .. }
             | Self::Template { .. }
-            | Self::TooMuch { .. } => None,
+            | Self::TooMuch { .. }
+            | Self::Damaged { .. } => None,
         }
     }
 }

@@ -17,14 +17,18 @@ use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
 
+mod book;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
+mod documents;
 mod embedded;
 mod error;
 pub mod prompts;
 pub mod seed;
+mod sets;
 pub mod validate;
 
+pub use documents::{DocumentsConfig, Notices};
 pub use embedded::EmbeddedConfig;
 pub use error::{Error, Problem};
 pub use seed::SeedReport;

@@ -16,7 +16,7 @@
 //! The same files are in the binary ([`embedded`]).
 
 use crate::error::Problem;
-use crate::{ConfigStore, Error, Item, ItemVersion, embedded as store};
+use crate::{ConfigStore, Error, Item, ItemVersion, sets};
 use agentfleet_schema::config::{Snapshot, item_type};
 use serde_json::{Value, json};
 use std::fmt;
@@ -39,7 +39,7 @@ pub fn embedded() -> Result<Vec<Item>, Error> {
 
 /// The items in the binary as a set, for what must work with an empty store. Its version is 0.
 pub fn embedded_snapshot() -> Result<Arc<Snapshot>, Error> {
-    Ok(Arc::new(store::set_of(&embedded()?)))
+    Ok(Arc::new(sets::of(&embedded()?)))
 }
 
 /// The items of a seed directory.
@@ -240,6 +240,7 @@ fn prompt(text: &str) -> Result<Value, String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use agentfleet_schema::config::ModelProfile;
     use std::fs;
 
     #[test]
@@ -278,6 +279,27 @@ mod tests {
         assert_eq!(here, there);
         assert_eq!(crate::validate::items(&there), []);
         assert_eq!(crate::validate::together(&embedded_snapshot().unwrap()), []);
+    }
+
+    #[test]
+    fn the_profile_in_use_is_there_to_be_edited_and_changes_nothing_as_it_comes() {
+        let mut set = (*embedded_snapshot().unwrap()).clone();
+        let keys: Vec<_> = set.profiles.keys().collect();
+        assert_eq!(keys, ["default"]);
+        assert_eq!(set.profile(&["agent-react"]), ModelProfile::default());
+        let named = |model: &str| ModelProfile {
+            model: model.into(),
+            ..ModelProfile::default()
+        };
+        set.profiles.insert("default".into(), named("small"));
+        set.profiles.insert("agent-react".into(), named("large"));
+        for (keys, expected) in [
+            (vec!["agent-react"], "large"),
+            (vec!["question"], "small"),
+            (vec!["own", "agent-react"], "large"),
+        ] {
+            assert_eq!(set.profile(&keys).model, expected, "{keys:?}");
+        }
     }
 
     #[test]

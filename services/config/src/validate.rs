@@ -2,9 +2,10 @@
 
 use crate::error::Problem;
 use crate::{Item, prompts};
+use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, JoinPolicy, ModelProfile, PromptItem, Snapshot, ToolItem,
-    item_type, tool_kind,
+    AgentPattern, AgentTaskType, DEFAULT_PROFILE, JoinPolicy, ModelProfile, PromptItem, Snapshot,
+    ToolItem, item_type, tool_kind,
 };
 use agentfleet_schema::json_schema;
 use agentfleet_schema::request::RunLimits;
@@ -24,7 +25,7 @@ const RESPONSE_TYPES: &[&str] = &["", "text", "json"];
 /// What an item of a type looks like.
 struct Schema {
     item_type: &'static str,
-    schema: Value,
+    json: Value,
     validator: Validator,
 }
 
@@ -33,7 +34,7 @@ static SCHEMAS: LazyLock<Vec<Schema>> = LazyLock::new(|| {
         Some(Schema {
             item_type,
             validator: jsonschema::validator_for(&schema).ok()?,
-            schema,
+            json: schema,
         })
     };
     json_schema::config_items()
@@ -90,6 +91,23 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
                     reason,
                 );
             }
+        }
+    }
+    let operations = Operation::ALL.map(Operation::as_str);
+    for key in set.profiles.keys() {
+        let known = key == DEFAULT_PROFILE
+            || operations.contains(&key.as_str())
+            || set.prompts.contains_key(key);
+        if !known {
+            // Nothing would ever read it.
+            let prompts = set.prompts.keys().map(String::as_str);
+            let keys: BTreeSet<&str> = [DEFAULT_PROFILE]
+                .into_iter()
+                .chain(operations)
+                .chain(prompts)
+                .collect();
+            let reason = unknown("operation or prompt", key, keys);
+            problem(item_type::MODEL_PROFILE, key, String::new(), reason);
         }
     }
     for (key, tool) in &set.tools {
@@ -200,7 +218,9 @@ impl Check<'_> {
             .iter()
             .find(|known| known.item_type == item.item_type);
         if let Some(Schema {
-            schema, validator, ..
+            json: schema,
+            validator,
+            ..
         }) = known
         {
             self.unknown_fields(schema, schema, &item.value, "");

@@ -43,6 +43,7 @@ struct Row<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[expect(clippy::option_option, reason = "absent and null differ in JSON")]
     error: Option<Option<Fault<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,

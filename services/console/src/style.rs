@@ -156,6 +156,7 @@ impl Line {
         self
     }
 
+    #[must_use]
     pub fn with(mut self, text: &str, style: Style) -> Self {
         self.push(text, style);
         self
@@ -195,6 +196,7 @@ impl Line {
     }
 
     /// The same line in no more than `max` columns.
+    #[must_use]
     pub fn shortened(&self, max: usize) -> Self {
         if self.width() <= max {
             return self.clone();

@@ -1,13 +1,15 @@
 //! From the end of a turn to what is committed: the step record with everything it publishes, the
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
+use crate::deadline::next_hop;
+use crate::patterns;
 use crate::provenance::{self, completion_status};
 use crate::routing;
 use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Call, FanOutRecord, OutcomeKind, ParentLink, Publication, StepRecord, Termination,
-    Usage,
+    Activity, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, Publication, StepRecord,
+    Termination, Usage,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
@@ -41,11 +43,14 @@ pub struct Commit {
     pub streamed: Streamed,
 }
 
-/// What was streamed while the model talked, by part.
+/// What was streamed before the step was committed, by part: what the model said while it talked,
+/// and the call that was ordered, while it ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
     pub thought: String,
     pub thought_chunks: u32,
+    pub action: String,
+    pub action_chunks: u32,
     pub answer: String,
     pub answer_chunks: u32,
 }
@@ -123,7 +128,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
             first.then(|| routing::arrived(request, &commit.snapshot))
         }),
         decisions: finish.decisions.clone(),
-        activity: finish.activity.clone(),
+        activity: activity(commit),
         derives_from: request.control.derives_from.clone(),
         calls: commit.calls.clone(),
         usage,
@@ -156,6 +161,47 @@ pub fn assemble(commit: &Commit) -> Assembled {
     }
 }
 
+/// What the step did. An end that came over the head of another attempt did what that had begun.
+fn activity(commit: &Commit) -> Activity {
+    let mut activity = commit.finish.activity.clone();
+    let ended = match &commit.finish.outcome {
+        Outcome::Cancelled(_) | Outcome::Fail { .. } => true,
+        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => false,
+    };
+    if let Activity::Concluded(end) = &mut activity
+        && ended
+    {
+        let first = patterns::iterations(&commit.request) + 1;
+        end.cut_off = commit
+            .calls
+            .iter()
+            .filter_map(|call| match call {
+                Call::Tool {
+                    name,
+                    arguments,
+                    result,
+                    is_error,
+                    ms,
+                } => Some((name, arguments, result, *is_error, *ms)),
+                Call::Model { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+            })
+            .zip(first..)
+            .map(|((name, arguments, result, is_error, ms), n)| Iterated {
+                n,
+                action: name.clone(),
+                arguments: arguments.clone(),
+                observation: result.clone(),
+                is_error,
+                // Whatever else was offered to that attempt, this was.
+                candidates: vec![name.clone()],
+                tool_ms: ms,
+                ..Iterated::default()
+            })
+            .collect();
+    }
+    activity
+}
+
 /// The documents of a step: every complete message, the goals, the rationales.
 fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
     let mut documents = Vec::new();
@@ -168,6 +214,12 @@ fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
         for (child, _) in &fan_out.children {
             let uri = uris::goal(&record.session, &fan_out.correlation, child.index);
             documents.push((uri, child.goal.clone()));
+        }
+    }
+    if let Activity::Concluded(end) = &record.activity {
+        for call in &end.cut_off {
+            let uri = uris::observation(&record.session, call.n);
+            documents.push((uris::document_of(&uri), call.observation.clone()));
         }
     }
     if let Some((text, uri)) = end_text(record, finish) {
@@ -364,7 +416,7 @@ impl Publisher<'_> {
         self.out.push(Publication {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,
-            deliver_at: Some(control.hard_deadline),
+            deliver_at: Some(next_hop(self.record.committed_at, control.hard_deadline)),
             body: json(&Triples {
                 metadata,
                 triples: Vec::new(),
@@ -380,7 +432,7 @@ impl Publisher<'_> {
         self.out.push(Publication {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,
-            deliver_at: Some(due),
+            deliver_at: Some(next_hop(self.record.committed_at, due)),
             body,
         });
     }
@@ -510,10 +562,10 @@ impl Publisher<'_> {
     fn said(&self, said: &Said) -> AgentResponse {
         let kind = match said.message_type {
             MessageType::Thought => "thought",
+            MessageType::Action => "action",
             MessageType::Answer => "answer",
             MessageType::Observation => "observation",
-            MessageType::Action
-            | MessageType::Explain
+            MessageType::Explain
             | MessageType::Status
             | MessageType::Error
             | MessageType::Unknown => "status",
@@ -521,9 +573,9 @@ impl Publisher<'_> {
         let commit = self.commit;
         let (streamed, chunks) = match said.message_type {
             MessageType::Thought => (&commit.streamed.thought, commit.streamed.thought_chunks),
+            MessageType::Action => (&commit.streamed.action, commit.streamed.action_chunks),
             MessageType::Answer => (&commit.streamed.answer, commit.streamed.answer_chunks),
-            MessageType::Action
-            | MessageType::Observation
+            MessageType::Observation
             | MessageType::Explain
             | MessageType::Status
             | MessageType::Error

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
+use crate::say;
 use crate::step::{Input, Reply, Step};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
@@ -40,6 +41,27 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         panic!()
     };
     assemble(&Commit {
+        finish: *finish,
+        streamed,
+        calls: vec![Call::Model {
+            operation: "agent-react".into(),
+            model: "m".into(),
+            prompt: String::new(),
+            reply: String::new(),
+            usage: Usage {
+                input_tokens: 7,
+                output_tokens: 3,
+                cost: 0.0,
+            },
+            ms: 1,
+        }],
+        ..template(request)
+    })
+}
+
+/// An attempt at a request that has not come to an end.
+fn template(request: AgentRequest) -> Commit {
+    Commit {
         properties: [
             ("id".to_owned(), "caller-1".to_owned()),
             ("junk".into(), "x".into()),
@@ -53,21 +75,10 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         config_version: 4,
         started_at: 900,
         now: 1_000,
-        finish: *finish,
-        calls: vec![Call::Model {
-            operation: "agent-react".into(),
-            model: "m".into(),
-            prompt: String::new(),
-            reply: String::new(),
-            usage: Usage {
-                input_tokens: 7,
-                output_tokens: 3,
-                cost: 0.0,
-            },
-            ms: 1,
-        }],
-        streamed,
-    })
+        finish: say::time_used_up(),
+        calls: Vec::new(),
+        streamed: Streamed::default(),
+    }
 }
 
 fn root() -> AgentRequest {
@@ -168,6 +179,101 @@ fn what_was_streamed_is_not_said_again_and_a_mismatch_is_replaced() {
         .unwrap();
     assert_eq!((end.content.as_str(), end.seq), ("it is 4", Some(0)));
     assert_ne!(end.message_id, MessageId::of_attempt("n1", "answer"));
+}
+
+#[test]
+fn a_call_that_was_told_while_it_ran_is_not_said_again_and_another_attempts_call_is() {
+    let told = say::action("serch", &BTreeMap::new());
+    for (streamed, content, id) in [
+        ("", told.as_str(), "action"),
+        (told.as_str(), "", "action"),
+        // This attempt adopted the call of another.
+        ("write(text: \"x\")", told.as_str(), "action-whole"),
+    ] {
+        let streamed = Streamed {
+            action: streamed.into(),
+            action_chunks: u32::from(!streamed.is_empty()),
+            ..Streamed::default()
+        };
+        let assembled = commit_of(root(), "Thought: t\nAction: serch\nArgs: {}", streamed);
+        let kinds: Vec<_> = responses(&assembled)
+            .iter()
+            .map(|r| (r.message_type, r.end_of_message))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (MessageType::Explain, false),
+                (MessageType::Thought, true),
+                (MessageType::Action, true),
+                (MessageType::Observation, true),
+            ]
+        );
+        let action = responses(&assembled).swap_remove(2);
+        assert_eq!(action.content, content);
+        assert_eq!(action.message_id, MessageId::of_attempt("n1", id));
+    }
+}
+
+#[test]
+fn a_call_that_was_made_before_the_end_is_told_in_the_graph_with_what_is_known_of_it() {
+    let mut request = root();
+    request.step = 2;
+    request.history = vec![agentfleet_schema::AgentStep::default()];
+    request.control.derives_from = uris::observation(&"root".into(), 1);
+    let made = |result: &str, is_error| Call::Tool {
+        name: "write".into(),
+        arguments: [("text".to_owned(), "x".to_owned())].into(),
+        result: result.into(),
+        is_error,
+        ms: 7,
+    };
+    let unknown = "started; its end is unknown";
+    let mut commit = Commit {
+        finish: say::cancelled("the run was cancelled", Termination::Cancelled),
+        calls: vec![made("done", false), made(unknown, true)],
+        ..template(request)
+    };
+    let assembled = assemble(&commit);
+    let triples: Triples = serde_json::from_str(&assembled.record.publications[0].body).unwrap();
+    let has = |s: &str, p: &str, o: &str| {
+        let found = |t: &&agentfleet_schema::Triple| t.s.iri == s && t.p.iri == p;
+        let objects: Vec<_> = triples.triples.iter().filter(found).collect();
+        objects.iter().any(|t| t.o.iri == o || t.o.value == o)
+    };
+    let session = "root".into();
+    let (second, third) = (uris::iteration(&session, 2), uris::iteration(&session, 3));
+    let (ok, lost) = (
+        uris::observation(&session, 2),
+        uris::observation(&session, 3),
+    );
+    for (s, p, o) in [
+        (
+            &second,
+            prov::WAS_DERIVED_FROM,
+            uris::observation(&session, 1).as_str(),
+        ),
+        (&second, tg::ACTION, "write"),
+        (&second, tg::ARGUMENTS, r#"{"text":"x"}"#),
+        (&ok, prov::WAS_DERIVED_FROM, &second),
+        (&ok, tg::TOOL_DURATION_MS, "7"),
+        (&third, prov::WAS_DERIVED_FROM, &ok),
+        (&lost, RDF_TYPE, tg::ERROR),
+        (&lost, tg::TOOL_ERROR, unknown),
+        (&uris::answer(&session), prov::WAS_DERIVED_FROM, &lost),
+    ] {
+        assert!(has(s, p, o), "{s} {p} {o}");
+    }
+    assert!(!has(&ok, RDF_TYPE, tg::ERROR));
+    let text = (uris::document_of(&ok), "done".to_owned());
+    assert!(assembled.documents.contains(&text));
+    // An answer tells its calls by its iterations.
+    commit.finish = say::failed(ErrorBody::default(), Termination::Error, 0);
+    commit.calls.clear();
+    let Activity::Concluded(end) = assemble(&commit).record.activity else {
+        panic!()
+    };
+    assert_eq!(end.cut_off, []);
 }
 
 #[test]

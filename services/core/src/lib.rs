@@ -5,6 +5,7 @@
 //! [`Step`] it answers with, and [`assemble`](commit::assemble)s the committed record from the end.
 
 pub mod commit;
+pub mod deadline;
 pub mod error;
 pub mod fan_in;
 pub mod json;

@@ -63,6 +63,9 @@ pub fn tell(record: &StepRecord) -> Told {
             last.clone_from(&node);
         }
         Activity::Concluded(concluded) => {
+            for cut_off in &concluded.cut_off {
+                (_, last) = teller.cycle(cut_off, &last);
+            }
             node = teller.conclusion(concluded, &last);
             last.clone_from(&node);
         }
@@ -316,6 +319,14 @@ impl Teller<'_> {
     }
 
     fn iteration(&mut self, it: &Iterated, derived_from: &str) -> (String, String) {
+        let (uri, observation) = self.cycle(it, derived_from);
+        self.attribution(&uri);
+        self.usage(&uri);
+        (uri, observation)
+    }
+
+    /// An iteration, without what its step spent.
+    fn cycle(&mut self, it: &Iterated, derived_from: &str) -> (String, String) {
         let session = self.record.session.clone();
         let uri = uris::iteration(&session, it.n);
         let label = format!("Analysis: {}", it.action);
@@ -328,8 +339,6 @@ impl Teller<'_> {
         }
         self.number(&uri, tg::STEP_NUMBER, u64::from(it.n));
         self.number(&uri, tg::LLM_DURATION_MS, it.model_ms);
-        self.attribution(&uri);
-        self.usage(&uri);
         self.thought(&it.thought, it.n, &uri);
 
         let observation = uris::observation(&session, it.n);

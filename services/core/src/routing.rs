@@ -277,13 +277,14 @@ impl Route {
         next.framing = self.framing(&task_type.chosen);
         next.task_type.clone_from(&task_type.chosen);
         next.pattern.clone_from(&pattern.chosen);
-        let how = format!(
-            "Routed: task type `{}` of {}, pattern `{}` of {}",
-            task_type.chosen,
-            task_type.options.len(),
-            pattern.chosen,
-            pattern.options.len(),
+        let mut how = format!(
+            "Routed: task type {}, pattern {}",
+            how_chosen(&task_type),
+            how_chosen(&pattern),
         );
+        if !self.request.framing.is_empty() {
+            how.push_str(", framing given by the caller");
+        }
         Step::Finish(Box::new(Finish {
             outcome: Outcome::Continue(Box::new(next)),
             activity: Activity::None,
@@ -296,6 +297,17 @@ impl Route {
             decisions: Vec::new(),
             said: vec![say::status(how)],
         }))
+    }
+}
+
+/// A choice in words, with who made it where the model did not.
+fn how_chosen(decision: &Decision) -> String {
+    let chosen = &decision.chosen;
+    match decision.decided_by {
+        DecidedBy::Model => format!("`{chosen}` of {}", decision.options.len()),
+        DecidedBy::OnlyOption => format!("`{chosen}`, the only one"),
+        DecidedBy::Fallback => format!("`{chosen}` ({})", decision.signal),
+        DecidedBy::Caller => format!("`{chosen}`, given by the caller"),
     }
 }
 
@@ -595,6 +607,51 @@ mod tests {
         let (options, why) = pattern_options(&snapshot(), "risk", 0);
         assert_eq!(options, ["react"]);
         assert!(why.contains("`supervisor`: no depth left"), "{why}");
+    }
+
+    #[test]
+    fn the_status_says_who_chose() {
+        let told = |request: AgentRequest, replies: &[&str]| {
+            let mut turn = route(snapshot(), request);
+            let mut step = turn.resume(Input::Begin);
+            for text in replies {
+                step = turn.resume(reply(text));
+            }
+            let Step::Finish(finish) = step else {
+                panic!("not finished: {step:?}")
+            };
+            finish.said[0].text.clone()
+        };
+        let (named, framed) = (
+            AgentRequest {
+                task_type: "short".into(),
+                ..ask()
+            },
+            AgentRequest {
+                framing: "as a lawyer".into(),
+                ..ask()
+            },
+        );
+        for (request, replies, expected) in [
+            (
+                ask(),
+                vec!["risk", "react"],
+                "task type `risk` of 3, pattern `react` of 2",
+            ),
+            (
+                named,
+                vec![],
+                "task type `short`, given by the caller, pattern `react`, the only one",
+            ),
+            (
+                framed,
+                vec!["risk", "no", "no"],
+                "task type `risk` of 3, pattern `supervisor` (the model twice named none of the \
+                 options), framing given by the caller",
+            ),
+        ] {
+            assert_eq!(told(request, &replies), format!("Routed: {expected}"));
+        }
     }
 
     #[test]

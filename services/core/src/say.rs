@@ -3,6 +3,7 @@
 use crate::step::{Answer, Finish, Outcome, Said};
 use agentfleet_schema::records::{Activity, Concluded, Termination};
 use agentfleet_schema::{ErrorBody, MessageType};
+use std::collections::BTreeMap;
 
 /// A message whose text is collated into a document.
 pub fn message(kind: MessageType, text: impl Into<String>, document: String) -> Said {
@@ -12,6 +13,29 @@ pub fn message(kind: MessageType, text: impl Into<String>, document: String) -> 
         streamed: false,
         document: Some(document),
     }
+}
+
+/// Longest value of an argument that an action names in full, in characters.
+const LONGEST_VALUE: usize = 80;
+/// Most characters of an action.
+const LONGEST_ACTION: usize = 400;
+
+/// A call in short: `search(query: "lock gate")`. One line; long values are cut. The whole call is in
+/// the step record and in the provenance.
+pub fn action(tool: &str, arguments: &BTreeMap<String, String>) -> String {
+    let short = |text: &str, most: usize| match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    };
+    let arguments: Vec<String> = arguments
+        .iter()
+        .map(|(name, value)| {
+            // Quoted as in JSON, so that line feeds stay inside.
+            let value = serde_json::Value::from(short(value, LONGEST_VALUE));
+            format!("{name}: {value}")
+        })
+        .collect();
+    short(&format!("{tool}({})", arguments.join(", ")), LONGEST_ACTION)
 }
 
 /// Progress for whoever watches; not stored.
@@ -61,5 +85,39 @@ pub fn cancelled(reason: &str, termination: Termination) -> Finish {
         routed: None,
         decisions: Vec::new(),
         said: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_in_short_is_one_bounded_line() {
+        let call = |arguments: &[(&str, &str)]| {
+            let arguments = arguments
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
+            action("search", &arguments)
+        };
+        for (arguments, expected) in [
+            (vec![], "search()"),
+            (
+                vec![("query", "lock gate")],
+                r#"search(query: "lock gate")"#,
+            ),
+            (
+                vec![("b", "2"), ("a", "one\n\"two\"")],
+                r#"search(a: "one\n\"two\"", b: "2")"#,
+            ),
+        ] {
+            assert_eq!(call(&arguments), expected);
+        }
+        let cut = format!("search(q: \"{}...\")", "é".repeat(LONGEST_VALUE));
+        assert_eq!(call(&[("q", &"é".repeat(500))]), cut);
+        let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+        let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+        assert_eq!(call(&many).chars().count(), LONGEST_ACTION + "...".len());
     }
 }

@@ -162,8 +162,8 @@ pub struct FanOut {
 pub struct Said {
     pub message_type: MessageType,
     pub text: String,
-    /// How much of `text`, from its start, was streamed while the model talked.
+    /// Whether some of `text`, from its start, may have been streamed before the commit.
     pub streamed: bool,
-    /// Where the collated text is stored; none for status messages.
+    /// Where the collated text is stored; none for actions, which the graph holds, and for status messages.
     pub document: Option<String>,
 }

@@ -54,6 +54,15 @@ pub trait Documents: Send + Sync + 'static {
     /// Deletes what exists of these keys. Only retention and erasure may call it.
     async fn delete(&self, keys: &[String]) -> Result<(), Error>;
 
+    /// Sees to it that an object is there which nobody writes otherwise. Some stores report that an
+    /// object exists where none was stored.
+    async fn ensure(&self, key: &str, body: Vec<u8>) -> Result<(), Error> {
+        while self.create(key, body.clone()).await? == Created::Exists
+            && self.get(key).await?.is_none()
+        {}
+        Ok(())
+    }
+
     /// Deletes everything below a prefix and says how much it was. For retention and erasure.
     async fn delete_prefix(&self, prefix: &str) -> Result<usize, Error> {
         if prefix.is_empty() {

@@ -34,6 +34,10 @@ fn fixture() -> Fixture {
 mod contract {
     use super::{Arc, Documents, Fixture, fixture};
 
+    #[expect(
+        clippy::unused_async,
+        reason = "the suite awaits the making of a store"
+    )]
     async fn documents() -> (Arc<dyn Documents>, Fixture) {
         let fixture = fixture();
         (Arc::new(fixture.documents.clone()), fixture)

@@ -103,6 +103,8 @@ fn operation(endpoint: Endpoint) -> Value {
         Endpoint::Ready => json!({ "operationId": "ready", "responses": {
             "200": content("All is well", &[("application/json", named("Readiness"))]),
             "503": content("Something is not", &[("application/json", named("Readiness"))]) } }),
+        Endpoint::Metrics => json!({ "operationId": "metrics", "responses": {
+            "200": content("Prometheus' text format", &[("text/plain", text())]) } }),
         Endpoint::Ask => json!({
             "operationId": "ask",
             "parameters": [

@@ -2,7 +2,7 @@
 //! made from it, so that none of them can forget one.
 
 use crate::guard::{self, Hosts};
-use crate::options::Options;
+use crate::options::{Doors, Options};
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use crate::{accept, document, events, health, index, session, sessions, sparql, trace};
@@ -21,6 +21,7 @@ pub(crate) enum Endpoint {
     OpenApi,
     Live,
     Ready,
+    Metrics,
     Ask,
     Sessions,
     Session,
@@ -33,11 +34,12 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Index,
         Self::OpenApi,
         Self::Live,
         Self::Ready,
+        Self::Metrics,
         Self::Ask,
         Self::Sessions,
         Self::Session,
@@ -55,6 +57,7 @@ impl Endpoint {
             Self::OpenApi => "/openapi.json",
             Self::Live => "/health/live",
             Self::Ready => "/health/ready",
+            Self::Metrics => "/metrics",
             Self::Ask => "/requests",
             Self::Sessions => "/sessions",
             Self::Session | Self::CancelSession => "/sessions/{id}",
@@ -73,6 +76,7 @@ impl Endpoint {
             | Self::OpenApi
             | Self::Live
             | Self::Ready
+            | Self::Metrics
             | Self::Sessions
             | Self::Session
             | Self::Events
@@ -88,6 +92,7 @@ impl Endpoint {
             Self::OpenApi => "This API, as OpenAPI 3.1",
             Self::Live => "Whether the gateway runs",
             Self::Ready => "Whether a request would be answered",
+            Self::Metrics => "Numbers for Prometheus",
             Self::Ask => "Ask: at once with the session id, or as a stream of events",
             Self::Sessions => "Root sessions, newest first",
             Self::Session => "What became of a session",
@@ -100,12 +105,21 @@ impl Endpoint {
         }
     }
 
+    /// Whether a gateway with these options has it.
+    pub(crate) fn is_served(self, options: &Options) -> bool {
+        match options.doors {
+            Doors::All => true,
+            Doors::Health => matches!(self, Self::Live | Self::Ready | Self::Metrics),
+        }
+    }
+
     fn handler(self) -> MethodRouter<App> {
         match self {
             Self::Index => get(index::index),
             Self::OpenApi => get(index::openapi),
             Self::Live => get(health::live),
             Self::Ready => get(health::ready),
+            Self::Metrics => get(health::metrics),
             Self::Ask => post(accept::ask),
             Self::Sessions => get(sessions::list),
             Self::Session => get(session::show),
@@ -127,6 +141,7 @@ impl Endpoint {
             | Self::OpenApi
             | Self::Live
             | Self::Ready
+            | Self::Metrics
             | Self::Ask
             | Self::Sessions
             | Self::CancelSession
@@ -140,7 +155,8 @@ impl Endpoint {
 /// All routes, guarded.
 pub(crate) fn routes(app: App, hosts: Hosts) -> Router {
     let mut router = Router::new();
-    for endpoint in Endpoint::ALL {
+    let served = Endpoint::ALL.into_iter();
+    for endpoint in served.filter(|endpoint| endpoint.is_served(&app.options)) {
         let patience = endpoint.patience(&app.options);
         let handler = endpoint
             .handler()

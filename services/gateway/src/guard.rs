@@ -108,7 +108,8 @@ impl Hosts {
                 .split_once("://")
                 .map_or("", |(_, authority)| authority);
             let same = !authority.is_empty() && authority.eq_ignore_ascii_case(host);
-            if !same && !(self.chosen && !authority.is_empty() && self.allow(authority)) {
+            let chosen = self.chosen && !authority.is_empty() && self.allow(authority);
+            if !same && !chosen {
                 return Err(refused());
             }
         }

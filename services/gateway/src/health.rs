@@ -6,6 +6,8 @@ use agentfleet_graph::QueryOptions;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
@@ -73,6 +75,15 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness
             status: word,
             checks,
         }),
+    )
+}
+
+/// `GET /metrics`.
+pub(crate) async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    let text = app.parts.status.metrics().await;
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        text,
     )
 }
 

@@ -41,7 +41,7 @@ mod trace;
 
 pub use accept::{Asked, Intake, Taken};
 pub use error::Error;
-pub use options::Options;
+pub use options::{Doors, Options};
 pub use problem::{Code, Problem};
 pub use rdf::written;
 pub use seams::{Cancel, Cancelled, Check, Failure, Status, TraceFormat, TraceRenderer};

@@ -3,11 +3,21 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+/// What a gateway serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doors {
+    #[default]
+    All,
+    /// Health and metrics only: for a process that works and takes no requests.
+    Health,
+}
+
 /// Limits and addresses; the defaults suit one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
+    pub doors: Doors,
     /// Names by which clients may address the gateway, with or without a port. Empty means:
     /// `localhost`, `127.0.0.1` and `[::1]` while it listens on the loopback interface, else any.
     pub allowed_hosts: Vec<String>,
@@ -43,6 +53,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8700)),
+            doors: Doors::All,
             allowed_hosts: Vec::new(),
             max_body: 1024 * 1024,
             request_timeout: Duration::from_secs(30),

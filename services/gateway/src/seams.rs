@@ -30,6 +30,9 @@ pub trait Status: Send + Sync + 'static {
     /// Everything that must be well for a request to be answered, beyond the broker, the documents,
     /// the graph and the config, which the gateway asks itself.
     async fn checks(&self) -> Vec<Check>;
+
+    /// The numbers of this process in Prometheus' text format, for `GET /metrics`.
+    async fn metrics(&self) -> String;
 }
 
 /// One thing that must be well.

@@ -4,7 +4,7 @@
 use agentfleet_broker::{Delivery, Subscription};
 use agentfleet_documents::Documents;
 use agentfleet_graph::{Batch, Graph};
-use agentfleet_runtime::{BatchHandler, Disposition, erased};
+use agentfleet_runtime::{BatchHandler, Disposition, Host, erased, metrics};
 use agentfleet_schema::Triples;
 use agentfleet_schema::topics::{self, subscription};
 use async_trait::async_trait;
@@ -31,6 +31,7 @@ pub fn explainability() -> Subscription {
 pub struct GraphWriter {
     graph: Arc<dyn Graph>,
     documents: Arc<dyn Documents>,
+    host: Arc<dyn Host>,
 }
 
 impl std::fmt::Debug for GraphWriter {
@@ -40,8 +41,12 @@ impl std::fmt::Debug for GraphWriter {
 }
 
 impl GraphWriter {
-    pub fn new(graph: Arc<dyn Graph>, documents: Arc<dyn Documents>) -> Self {
-        Self { graph, documents }
+    pub fn new(graph: Arc<dyn Graph>, documents: Arc<dyn Documents>, host: Arc<dyn Host>) -> Self {
+        Self {
+            graph,
+            documents,
+            host,
+        }
     }
 
     /// Writes messages one at a time, to find those that are refused for what they hold.
@@ -112,7 +117,13 @@ impl BatchHandler for GraphWriter {
             }
         }
         let mut dispositions = match self.graph.insert(together).await {
-            Ok(()) => vec![Disposition::Ack; deliveries.len()],
+            Ok(()) => {
+                let now = self.host.now();
+                for delivery in deliveries {
+                    metrics::written(delivery.published_at, now);
+                }
+                vec![Disposition::Ack; deliveries.len()]
+            }
             Err(error) if error.retry().is_some() => {
                 vec![refused(&error); deliveries.len()]
             }

@@ -15,6 +15,7 @@ use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
 use agentfleet_schema::{AgentRequest, Digest, keys};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -190,10 +191,7 @@ impl Caller<'_> {
             status: CallStatus::Unknown,
             ..ResultRecord::default()
         };
-        documents.create(&result_key, bytes(&unknown)).await?;
-        let record = read::<ResultRecord>(documents, &result_key)
-            .await?
-            .unwrap_or(unknown);
+        let record = settle(documents, &result_key, unknown).await?;
         self.adopted(intent, record).await
     }
 
@@ -207,7 +205,7 @@ impl Caller<'_> {
             },
             CallStatus::Unknown => {
                 let key = self.unknown_key(&intent.tool, &intent.arguments);
-                self.parts.documents.create(&key, bytes(&intent)).await?;
+                settle(&*self.parts.documents, &key, intent.clone()).await?;
                 failed(format!(
                     "Error: `{}` was started, but its worker died before its result was known. It \
                      may or may not have taken effect, and is not made again by itself.",
@@ -241,7 +239,7 @@ fn failed(content: String) -> ToolResult {
 }
 
 /// Records are plain data: writing one as JSON cannot fail.
-fn bytes<T: serde::Serialize>(value: &T) -> Vec<u8> {
+fn bytes<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
@@ -258,6 +256,23 @@ async fn read<T: DeserializeOwned>(
             reason: format!("record `{key}` cannot be read: {error}"),
             after: Duration::from_secs(30),
         }),
+    }
+}
+
+/// Creates a record, and answers with the one that is there then. A store may say that there is one
+/// and have stored none, so what counts is what can be read.
+async fn settle<T: Serialize + DeserializeOwned>(
+    documents: &dyn Documents,
+    key: &str,
+    own: T,
+) -> Result<T, Stop> {
+    loop {
+        if documents.create(key, bytes(&own)).await? == Created::New {
+            return Ok(own);
+        }
+        if let Some(there) = read(documents, key).await? {
+            return Ok(there);
+        }
     }
 }
 

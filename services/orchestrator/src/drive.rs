@@ -2,7 +2,7 @@
 
 use crate::calls::{Called, Caller};
 use crate::error::Stop;
-use crate::stream::Stream;
+use crate::stream::{Attempt, Stream};
 use crate::{Options, Parts, model};
 use agentfleet_core::commit::Streamed;
 use agentfleet_core::{
@@ -154,16 +154,49 @@ impl Driver<'_> {
     async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Input, Stop> {
         let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
         let started = self.parts.host.now();
-        let called = if self.parts.tools.has_side_effects(&tool_use.tool) {
-            let mut number = self.side_effects;
-            let called = self.caller().once(tool_use, &mut number).await?;
-            self.side_effects = number + 1;
-            called
-        } else {
-            self.caller().call(tool_use).await?
+        let once = self.parts.tools.has_side_effects(&tool_use.tool);
+        let mut number = self.side_effects;
+        let caller = self.caller();
+        let calling = async {
+            if once {
+                caller.once(tool_use, &mut number).await
+            } else {
+                caller.call(tool_use).await
+            }
         };
+        let told = say::action(&asked.0, &asked.1);
+        let (called, is_told) = self.while_told(&told, calling).await;
+        if is_told {
+            self.streamed.action = told;
+            self.streamed.action_chunks = 1;
+        }
+        let called = called?;
+        if once {
+            self.side_effects = number + 1;
+        }
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
         Ok(self.called(called, Some(&asked), ms))
+    }
+
+    /// Runs a call, and tells whoever watches of it meanwhile.
+    async fn while_told<T>(&self, text: &str, calling: impl Future<Output = T>) -> (T, bool) {
+        if !self.request.streaming {
+            return (calling.await, false);
+        }
+        tokio::pin!(calling);
+        tokio::select! {
+            biased;
+            called = &mut calling => return (called, false),
+            () = std::future::ready(()) => {}
+        }
+        let attempt = Attempt {
+            request: self.request,
+            properties: self.properties,
+            nonce: self.nonce,
+        };
+        let (is_told, called) =
+            tokio::join!(attempt.tell_action(&*self.parts.broker, text), calling);
+        (called, is_told)
     }
 
     fn called(

@@ -9,7 +9,7 @@ use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{Finish, Rejection, Situation, Turn, error, say};
 use agentfleet_documents::Created;
 use agentfleet_runtime::{
-    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects,
+    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects, metrics,
 };
 use agentfleet_schema::records::{ClosedRecord, FanInRecord, StepRecord, Termination};
 use agentfleet_schema::topics::property;
@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks for a worker that knows a message's pattern.
 const NEWER_WORKER: Duration = Duration::from_secs(10);
@@ -100,7 +100,11 @@ impl Orchestrator {
             Ok(intake) => intake,
             Err(reason) => return Ok(Disposition::DeadLetter(reason)),
         };
+        let began = Instant::now();
         let found = self.look_up(&request).await?;
+        if found.outcome.is_some() {
+            metrics::redelivery();
+        }
         if found.tombstone || (found.outcome.is_some() && found.published) {
             return Ok(Disposition::Ack);
         }
@@ -212,7 +216,7 @@ impl Orchestrator {
             calls,
             streamed,
         };
-        self.commit(commit, delivery).await
+        self.commit(commit, delivery, began).await
     }
 
     /// One round trip for everything the protocol asks about a step before work.
@@ -332,7 +336,12 @@ impl Orchestrator {
         }
     }
 
-    async fn commit(&self, mut commit: Commit, delivery: &Delivery) -> Result<Disposition, Stop> {
+    async fn commit(
+        &self,
+        mut commit: Commit,
+        delivery: &Delivery,
+        began: Instant,
+    ) -> Result<Disposition, Stop> {
         let mut assembled = assemble(&commit);
         if let Some(size) = oversized(&assembled) {
             // Checked before the commit: afterwards it could only be tried for ever.
@@ -349,7 +358,7 @@ impl Orchestrator {
         }
         let (session, step) = (&commit.request.session_id, commit.request.step);
         let Assembled {
-            record,
+            mut record,
             documents,
             fan_out,
         } = assembled;
@@ -363,6 +372,7 @@ impl Orchestrator {
         }
         let outcome = keys::outcome(session, step);
         let body = serde_json::to_vec(&record).unwrap_or_default();
+        let publications = std::mem::take(&mut record.publications);
         let committed = self
             .parts
             .committer
@@ -371,21 +381,27 @@ impl Orchestrator {
                     record: (outcome.clone(), body),
                     nonce: commit.nonce,
                     objects,
-                    publications: record.publications,
+                    publications,
                     marker: keys::published(session, step),
                 },
                 Some(delivery),
             )
             .await?;
         match committed {
-            Committed::Won => Ok(Disposition::Settled),
-            Committed::Lost => match self.parts.documents.get(&outcome).await? {
-                Some(theirs) => self.adopt(&commit.request, &theirs, delivery).await,
-                None => Err(Stop::Retry {
-                    reason: format!("record `{outcome}` was taken but cannot be read"),
-                    after: Duration::from_secs(1),
-                }),
-            },
+            Committed::Won => {
+                metrics::step(&record, &commit.request.pattern, began.elapsed());
+                Ok(Disposition::Settled)
+            }
+            Committed::Lost => {
+                metrics::attempt_lost();
+                match self.parts.documents.get(&outcome).await? {
+                    Some(theirs) => self.adopt(&commit.request, &theirs, delivery).await,
+                    None => Err(Stop::Retry {
+                        reason: format!("record `{outcome}` was taken but cannot be read"),
+                        after: Duration::from_secs(1),
+                    }),
+                }
+            }
         }
     }
 

@@ -89,12 +89,7 @@ fn shown(step: &AgentStep, n: usize, messages: &mut Vec<Message>) {
 
 /// The profile of an operation, else `default`, else empty.
 pub(crate) fn profile(snapshot: &Snapshot, operation: Operation) -> ModelProfile {
-    let profiles = &snapshot.profiles;
-    profiles
-        .get(operation.as_str())
-        .or_else(|| profiles.get("default"))
-        .cloned()
-        .unwrap_or_default()
+    snapshot.profile(&[operation.as_str()])
 }
 
 /// What the tokens of a reply cost under a profile.

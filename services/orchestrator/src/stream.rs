@@ -1,8 +1,9 @@
-//! Chunks for whoever watches, while the model talks.
+//! Chunks for whoever watches, while the model talks and while a tool runs.
 //!
 //! They go out before anything is committed, under a message id of this attempt, and may be lost:
 //! the whole text comes with the record. What is still unsent when the model ends is not sent as a
-//! chunk at all, so an instant reply costs no extra message.
+//! chunk at all, and a call that is over at once is not told ahead, so what is instant costs no extra
+//! message.
 
 use agentfleet_broker::{Broker, Durability, Outgoing};
 use agentfleet_core::StreamAs;
@@ -145,6 +146,35 @@ impl Stream<'_> {
                 self.chunk(kind, name, seq, text)
             })
             .collect()
+    }
+
+    fn chunk(&self, kind: MessageType, name: &str, seq: u32, content: String) -> Outgoing {
+        let attempt = Attempt {
+            request: self.request,
+            properties: self.properties,
+            nonce: self.nonce,
+        };
+        attempt.chunk(kind, name, seq, content)
+    }
+}
+
+/// Whose chunks these are.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt<'a> {
+    pub request: &'a AgentRequest,
+    pub properties: &'a BTreeMap<String, String>,
+    pub nonce: &'a str,
+}
+
+impl Attempt<'_> {
+    /// Tells a call while it runs: one chunk, which like every other counts only once its message
+    /// ends. Answers whether it went out.
+    pub(crate) async fn tell_action(&self, broker: &dyn Broker, text: &str) -> bool {
+        let chunk = self.chunk(MessageType::Action, "action", 0, text.to_owned());
+        let sent = broker.publish(vec![chunk]).await;
+        let told = sent.is_ok();
+        lost(sent);
+        told
     }
 
     fn chunk(&self, kind: MessageType, name: &str, seq: u32, content: String) -> Outgoing {

@@ -17,8 +17,12 @@ use agentfleet_schema::records::{Publication, StepRecord};
 use agentfleet_schema::topics::Topic;
 use agentfleet_storage::{Database, Packed};
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Objects of one step that are put at the same time.
+const AT_ONCE: usize = 8;
 
 /// What is committed as one.
 #[derive(Clone, Debug)]
@@ -241,7 +245,7 @@ impl Committer for SequentialCommitter {
         if !objects.is_empty() {
             let staged = serde_json::to_vec(&Staged::of(&objects)).unwrap_or_default();
             let key = keys::staged(&record_key, &nonce);
-            self.put(&key, staged).await?;
+            self.documents.ensure(&key, staged).await?;
         }
         if !self.create_record(&record_key, &record, &nonce).await? {
             return Ok(Committed::Lost);
@@ -269,19 +273,13 @@ impl Committer for SequentialCommitter {
 impl SequentialCommitter {
     /// Whoever does this has read the record, so all who do write the same.
     async fn put_in_place(&self, objects: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
-        for (key, body) in objects {
-            self.put(&key, body).await?;
-        }
-        Ok(())
-    }
-
-    /// Creates an object that nobody writes otherwise, and sees to it that it is there.
-    async fn put(&self, key: &str, body: Vec<u8>) -> Result<(), Error> {
-        while self.documents.create(key, body.clone()).await? == Created::Exists
-            && self.documents.get(key).await?.is_none()
-        {
-            tracing::warn!(key, "an object was reported to exist but is not there");
-        }
+        let puts = objects
+            .into_iter()
+            .map(|(key, body)| async move { self.documents.ensure(&key, body).await });
+        stream::iter(puts)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
         Ok(())
     }
 
@@ -291,10 +289,10 @@ impl SequentialCommitter {
         marker: String,
         delivery: Option<&Delivery>,
     ) -> Result<(), Error> {
-        // In order, each with its receipt: triples and deadlines are there before any child.
-        for publication in publications {
-            self.broker.publish(vec![outgoing(publication)]).await?;
-        }
+        // In order: triples and deadlines are there before any child. A broker that cannot make all of
+        // them visible at once makes them so one after the other.
+        let messages = publications.into_iter().map(outgoing).collect();
+        self.broker.publish(messages).await?;
         self.documents.create(&marker, Vec::new()).await?;
         if let Some(delivery) = delivery {
             self.broker.ack(delivery).await?;

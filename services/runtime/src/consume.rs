@@ -3,7 +3,7 @@
 //! Draining: stop receiving, let what is in flight finish within the grace period, hand back the
 //! rest. Nothing is lost by it (DR-1): what was not committed is delivered again.
 
-use crate::Error;
+use crate::{Error, metrics};
 use agentfleet_broker::{Broker, Consumer, Delivery, Subscription};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -70,6 +70,7 @@ pub async fn serve(
         let deliveries = match received {
             Ok(deliveries) => deliveries,
             Err(error) => {
+                metrics::receive_failed(&name);
                 tracing::warn!(subscription = %name, %error, "receiving failed; reopening");
                 if pause(&drain, Duration::from_secs(1)).await {
                     break;
@@ -80,7 +81,12 @@ pub async fn serve(
         };
         for delivery in deliveries {
             let (broker, handler) = (Arc::clone(&broker), Arc::clone(&handler));
-            in_flight.spawn(async move { work(&*broker, &*handler, delivery, lease).await });
+            let name = name.clone();
+            in_flight.spawn(async move {
+                let _held = Held::new(&name);
+                let disposition = work(&*broker, &*handler, &delivery, lease).await;
+                metrics::delivered(&name, &disposition);
+            });
         }
     }
     let finished = async { while in_flight.join_next().await.is_some() {} };
@@ -123,27 +129,49 @@ async fn pause(drain: &Drain, time: Duration) -> bool {
     }
 }
 
+/// Counts a delivery as in flight until it is dropped, however that comes about.
+struct Held<'a>(&'a str);
+
+impl<'a> Held<'a> {
+    fn new(subscription: &'a str) -> Self {
+        metrics::in_flight(subscription, 1.0);
+        Self(subscription)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        metrics::in_flight(self.0, -1.0);
+    }
+}
+
 /// Works one delivery while its lease is kept, then settles it.
-async fn work(broker: &dyn Broker, handler: &dyn Handler, delivery: Delivery, lease: Duration) {
+async fn work(
+    broker: &dyn Broker,
+    handler: &dyn Handler,
+    delivery: &Delivery,
+    lease: Duration,
+) -> Disposition {
     let disposition = {
-        let working = handler.handle(&delivery);
+        let working = handler.handle(delivery);
         tokio::pin!(working);
         loop {
             tokio::select! {
                 disposition = &mut working => break disposition,
                 () = tokio::time::sleep(lease / 3) => {
-                    if let Err(error) = broker.extend(&delivery).await {
+                    if let Err(error) = broker.extend(delivery).await {
                         tracing::warn!(message = %delivery.message_id, %error, "cannot keep the lease");
                     }
                 }
             }
         }
     };
-    settle(broker, &delivery, disposition).await;
+    settle(broker, delivery, &disposition).await;
+    disposition
 }
 
-async fn settle(broker: &dyn Broker, delivery: &Delivery, disposition: Disposition) {
-    let settled = match &disposition {
+async fn settle(broker: &dyn Broker, delivery: &Delivery, disposition: &Disposition) {
+    let settled = match disposition {
         Disposition::Settled => return,
         Disposition::Ack => broker.ack(delivery).await,
         Disposition::RetryAfter(delay) => broker.nack(delivery, *delay).await,
@@ -179,10 +207,11 @@ pub async fn serve_batches(
                 let dispositions = handler.handle(&deliveries).await;
                 let mut acks = Vec::new();
                 for (delivery, disposition) in deliveries.iter().zip(dispositions) {
+                    metrics::delivered(&name, &disposition);
                     if disposition == Disposition::Ack {
                         acks.push(broker.ack(delivery));
                     } else {
-                        settle(&*broker, delivery, disposition).await;
+                        settle(&*broker, delivery, &disposition).await;
                     }
                 }
                 // Together, so that they share a transaction.
@@ -193,6 +222,7 @@ pub async fn serve_batches(
                 }
             }
             Err(error) => {
+                metrics::receive_failed(&name);
                 tracing::warn!(subscription = %name, %error, "receiving failed; reopening");
                 if pause(&drain, Duration::from_secs(1)).await {
                     return Ok(());

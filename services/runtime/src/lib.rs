@@ -10,6 +10,7 @@ mod consume;
 pub mod effects;
 mod erased;
 mod host;
+pub mod metrics;
 
 pub use commit::{
     Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,

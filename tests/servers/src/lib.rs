@@ -14,6 +14,7 @@ pub struct Server {
     directory: TempDir,
     settings: Vec<(&'static str, String)>,
     address: String,
+    admin: String,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,11 @@ const S3: Kind = Kind {
 const FUSEKI: Kind = Kind {
     script: "fuseki.sh",
     prefix: "FUSEKI",
+};
+
+const PULSAR: Kind = Kind {
+    script: "pulsar.sh",
+    prefix: "PULSAR",
 };
 
 /// Access key and secret of [`Server::s3`].
@@ -52,6 +58,11 @@ impl Server {
         Self::start_new(FUSEKI, vec![("FUSEKI_STORE", "mem".to_owned())])
     }
 
+    /// A Pulsar broker; its admin API answers at [`Server::admin`].
+    pub fn pulsar() -> Self {
+        Self::start_new(PULSAR, vec![("PULSAR_HTTP_PORT", "0".to_owned())])
+    }
+
     fn start_new(kind: Kind, settings: Vec<(&'static str, String)>) -> Self {
         let directory = tempfile::tempdir().expect("a folder for the server");
         let mut server = Self {
@@ -59,6 +70,7 @@ impl Server {
             directory,
             settings,
             address: String::new(),
+            admin: String::new(),
         };
         server.start();
         server
@@ -69,14 +81,21 @@ impl Server {
         &self.address
     }
 
+    /// Where its admin API answers, if it has one.
+    pub fn admin(&self) -> &str {
+        &self.admin
+    }
+
     /// Starts it again where it was, with what it had stored.
     pub fn start(&mut self) {
         let said = self.run("start");
-        let address = said
-            .lines()
-            .rev()
-            .find_map(|line| line.strip_prefix("running: pid ")?.split(", ").nth(1))
+        let line = |name: &str| said.lines().find_map(|line| line.strip_prefix(name));
+        let address = line("service_url: ")
+            .or_else(|| line("running: pid ")?.split(", ").nth(1))
             .unwrap_or_else(|| panic!("{} did not say its address: {said}", self.kind.script));
+        if let Some(admin) = line("admin_url: ") {
+            admin.clone_into(&mut self.admin);
+        }
         address.clone_into(&mut self.address);
     }
 

@@ -1,8 +1,10 @@
 //! `make bench`: what the fleet costs beside the work, as ratios to the physical floor of the same
 //! run. Model and tools are instant; provenance, records and streaming are on.
 
-use agentfleet::fleet::{Engine, Fleet, Roles, Store};
+use agentfleet::engine::Engine;
+use agentfleet::fleet::{Fleet, Roles};
 use agentfleet::settings::{Flags, Settings};
+use agentfleet::store::Store;
 use agentfleet_graph::{Batch, Graph as _};
 use agentfleet_models::{
     Capabilities, ChatModel, Error as ModelError, ModelReply, ModelRequest, Operation, TextSink,
@@ -125,7 +127,7 @@ async fn engine(dir: &Path) -> Result<(Engine, Settings)> {
         ..Flags::default()
     };
     let settings = Settings::load(&flags)?;
-    let store = Store::open(&settings)?;
+    let store = Store::open(&settings).await?;
     store.prepare(&settings).await?;
     let noop = json!({"name": "noop", "type": "document-search", "description": "nothing"});
     let item = |item_type: &str, key: &str, value: Value| agentfleet_config::Item {
@@ -136,7 +138,7 @@ async fn engine(dir: &Path) -> Result<(Engine, Settings)> {
     let wide = json!({"name": "supervisor", "description": "d", "max_subagents": 1000});
     let long = json!({"name": "react", "description": "d", "max_iterations": 100_000});
     agentfleet_config::ConfigStore::put(
-        &store.config,
+        &*store.config,
         vec![
             item(item_type::TOOL, "noop", noop),
             item(item_type::AGENT_PATTERN, "supervisor", wide),

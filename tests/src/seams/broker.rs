@@ -31,6 +31,34 @@ impl Seam {
     }
 }
 
+impl Seam {
+    async fn publish_one(&self, message: Outgoing) -> Result<(), Error> {
+        let messages = [message];
+        let effect = Effect::publish(&messages);
+        let [message] = messages;
+        self.act(effect, |world, fault| {
+            world.facts.count("publish calls");
+            if fault == Some(Fault::Refused) {
+                return Err(Error::Storage(busy()));
+            }
+            let nobody = names_nobody(&message);
+            if nobody {
+                world.facts.unnamed.insert(message.payload.clone());
+            }
+            let twice = fault == Some(Fault::Doubled) && !nobody;
+            for _ in 0..=u8::from(twice) {
+                world.publish(&message);
+            }
+            if fault == Some(Fault::ReplyLost) {
+                Err(Error::Storage(busy()))
+            } else {
+                Ok(())
+            }
+        })
+        .await
+    }
+}
+
 #[async_trait]
 impl Broker for Seam {
     async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error> {
@@ -41,29 +69,11 @@ impl Broker for Seam {
                 limit: MAX_PAYLOAD,
             });
         }
-        self.act(Effect::publish(&messages), |world, fault| {
-            world.facts.count("publish calls");
-            if fault == Some(Fault::Refused) {
-                return Err(Error::Storage(busy()));
-            }
-            let times = if fault == Some(Fault::Doubled) { 2 } else { 1 };
-            for message in &messages {
-                let nobody = names_nobody(message);
-                if nobody {
-                    world.facts.unnamed.insert(message.payload.clone());
-                }
-                let times = if nobody { 1 } else { times };
-                for _ in 0..times {
-                    world.publish(message);
-                }
-            }
-            if fault == Some(Fault::ReplyLost) {
-                Err(Error::Storage(busy()))
-            } else {
-                Ok(())
-            }
-        })
-        .await
+        // One effect each: a crash may leave the first few of a call.
+        for message in messages {
+            self.publish_one(message).await?;
+        }
+        Ok(())
     }
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error> {
@@ -84,7 +94,7 @@ impl Broker for Seam {
         let effect = Effect::new(Verb::Nack, format!("{} for {delay:?}", delivery.message_id));
         let delay = delay.as_millis() as Millis;
         self.settle(effect, |world| {
-            world.queues.nack(receipt, world.now + delay)
+            world.queues.nack(receipt, world.now + delay);
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 use super::{Seam, busy};
 use crate::effect::{Effect, Fault, Verb};
-use agentfleet_documents::{Created, Documents, Error};
+use agentfleet_documents::{Created, Documents, Entry, Error};
 use async_trait::async_trait;
 use std::sync::Arc;
 
@@ -57,6 +57,12 @@ impl Documents for Seam {
                 .collect())
         })
         .await
+    }
+
+    async fn entries(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<Entry>, Error> {
+        let keys = self.list(prefix).await?.into_iter();
+        let later = keys.filter(|key| key.as_str() > after).take(max);
+        Ok(later.map(|key| Entry { key, created_at: 0 }).collect())
     }
 
     async fn delete(&self, keys: &[String]) -> Result<(), Error> {

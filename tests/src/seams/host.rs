@@ -1,6 +1,7 @@
 //! Time, which only the scheduler moves, and nonces by number.
 
 use super::Seam;
+use crate::world::World;
 use agentfleet_runtime::Host;
 use agentfleet_schema::Millis;
 
@@ -10,6 +11,6 @@ impl Host for Seam {
     }
 
     fn nonce(&self) -> String {
-        self.shared.with(|world| world.nonce())
+        self.shared.with(World::nonce)
     }
 }

@@ -3,11 +3,13 @@
 use super::records::{self, Run};
 use super::watch::Watch;
 use crate::cli::{Ask, Attach, Demo, Named};
+use crate::engine::{Engine, choose_model};
 use crate::error::{Exit, Failure};
-use crate::fleet::{Engine, FleetLock, Holder, Store, choose_model};
 use crate::keeper::{Keeper, Worker};
+use crate::lock::{FleetLock, Holder};
 use crate::settings::{Settings, Source};
 use crate::signals::Signals;
+use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
 use agentfleet_console::lanes::Hint;
@@ -21,7 +23,7 @@ use std::io::Read as _;
 const EXAMPLE: &str = "Assess the risk profile of Company X as a potential partner";
 
 pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let library = super::library::open(&store, settings).await?;
     let collection = CollectionName::from(dossier::COLLECTION);
@@ -75,7 +77,7 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
     if question.trim().is_empty() {
         return Err(Failure::usage("the question is empty").hint("agentfleet ask \"...\""));
     }
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let request = AgentRequest {
         question,
@@ -104,7 +106,7 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         outln!("{session}");
         let program = settings.program();
         errln!("Watch it with: {program} attach {session}");
-        if holder.is_none() {
+        if holder.is_none() && !settings.on_servers() {
             errln!("No fleet runs; it waits for `{program} up` or the next `attach`.");
         }
         return Ok(());
@@ -205,20 +207,28 @@ const OF_THE_WORKER: [&str; 6] = [
 /// Refuses what was asked for on this side and is not to be had, because another process works the
 /// data directory: a question must not go to a model that its asker did not choose.
 async fn can_be_had(settings: &Settings) -> Result<Option<Holder>, Failure> {
+    let of_a_worker = |names: &[&str], who: &str| {
+        let given = |name: &&&str| settings.source(name) == Source::Flag;
+        match names.iter().find(given) {
+            None => Ok(()),
+            Some(name) => Err(Failure::usage(format!(
+                "{} is for the process that works the run, which is another{who}",
+                Source::Flag.of(name)
+            ))
+            .hint("give it to that one, or leave it out")),
+        }
+    };
+    if settings.on_servers() {
+        of_a_worker(&OF_THE_WORKER, "")?;
+        of_a_worker(&["model", "base_url"], "")?;
+        return Ok(None);
+    }
     let Some(holder) = FleetLock::holder(settings)? else {
         return Ok(None);
     };
     let data = settings.data.display();
     let pid = holder.pid;
-    for name in OF_THE_WORKER {
-        if settings.source(name) == Source::Flag {
-            let flag = Source::Flag.of(name);
-            return Err(Failure::usage(format!(
-                "{flag} is for the process that works the run, which is another (process {pid})"
-            ))
-            .hint("give it to that one, or leave it out"));
-        }
-    }
+    of_a_worker(&OF_THE_WORKER, &format!(" (process {pid})"))?;
     let base_url = settings.source("base_url");
     let name = if base_url == Source::Default {
         "model"
@@ -264,7 +274,7 @@ async fn stop(keeper: Keeper, mut signals: Signals) {
 
 pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let named = records::session(&store, &attach.session).await?;
     let (session, question) = root_of(&store, &named).await?;
@@ -285,7 +295,7 @@ pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Resul
 
 /// The root of a session's tree, and what it was asked.
 async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, String), Failure> {
-    let documents = &store.documents;
+    let documents = &*store.documents;
     let first = Run::read(documents, session)
         .await?
         .steps
@@ -301,7 +311,7 @@ async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, Strin
 }
 
 pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let session = records::session(&store, &named.session).await?;
     let shown = super::sessions::show(&store, &session).await?;

@@ -2,8 +2,8 @@
 
 use crate::cli::Config;
 use crate::error::Failure;
-use crate::fleet::Store;
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_config::{ConfigStore, Item, ItemVersion, seed};
 use agentfleet_core::provenance::date_time;
@@ -12,9 +12,9 @@ use std::io::Read as _;
 use std::path::Path;
 
 pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
-    let config = &store.config;
+    let config = &*store.config;
     match command {
         Config::List { item_type, output } => {
             let items = config.list(item_type.as_deref()).await?;
@@ -130,7 +130,7 @@ fn shipped(item_type: &str, key: &str) -> Result<Option<Item>, Failure> {
 }
 
 async fn put(
-    config: &impl ConfigStore,
+    config: &dyn ConfigStore,
     item_type: String,
     key: String,
     value: serde_json::Value,
@@ -153,7 +153,7 @@ async fn put(
 
 /// An item as it was put at a version.
 async fn at(
-    config: &impl ConfigStore,
+    config: &dyn ConfigStore,
     item_type: &str,
     key: &str,
     version: u64,
@@ -207,11 +207,7 @@ fn author() -> String {
         .unwrap_or_else(|| "cli".to_owned())
 }
 
-async fn missing(
-    config: &impl ConfigStore,
-    item_type: &str,
-    key: &str,
-) -> Result<Failure, Failure> {
+async fn missing(config: &dyn ConfigStore, item_type: &str, key: &str) -> Result<Failure, Failure> {
     let keys: Vec<String> = config
         .list(Some(item_type))
         .await?

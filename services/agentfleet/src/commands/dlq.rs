@@ -2,20 +2,19 @@
 
 use crate::cli::Dlq;
 use crate::error::{Exit, Failure};
-use crate::fleet::Store;
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::ui::{self, Ui};
-use agentfleet_broker::{Broker as _, Durability, Outgoing};
+use agentfleet_broker::{Durability, Outgoing};
 use agentfleet_console::text;
 use agentfleet_core::provenance::date_time;
-use agentfleet_documents::Documents as _;
 use agentfleet_runtime::client::submit;
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_schema::{AgentRequest, SessionId, keys};
 
 pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     match command {
         Dlq::List { output } => {
@@ -138,7 +137,7 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
             .get(topics::property::ID)
             .cloned()
             .unwrap_or_default();
-        submit(&store.broker, request, &id, &[]).await?;
+        submit(&*store.broker, request, &id, &[]).await?;
         outln!("{} is asked again as session {session}", parked.id);
     } else {
         store

@@ -1,13 +1,13 @@
 //! `doctor`: what is configured, what can be reached, and what is wrong.
 
 use crate::cli::{Doctor, ShowSettings};
+use crate::engine::{choose_model, open_graph};
 use crate::error::{Exit, Failure};
-use crate::fleet::{FleetLock, Holder, Store, choose_model, open_graph};
+use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::ui::{self, Ui};
-use agentfleet_config::ConfigStore as _;
 use agentfleet_console::text;
-use agentfleet_documents::Documents as _;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
 use agentfleet_schema::{keys, topics};
 use serde::Serialize;
@@ -40,7 +40,7 @@ impl Findings {
 pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Failure> {
     let mut findings = Findings::default();
     findings.add("settings", Ok(given(settings)));
-    match Store::open(settings) {
+    match Store::open(settings).await {
         Err(failure) => findings.add("data directory", Err(failure)),
         Ok(store) => look_at(&store, settings, &mut findings).await,
     }
@@ -179,7 +179,15 @@ async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
 
 async fn queue(store: &Store) -> Result<String, Failure> {
     let mut says = Vec::new();
-    for queue in store.broker.stats().await? {
+    let Some(broker) = &store.embedded else {
+        let backlog = store.broker.backlog().await?;
+        let waiting = backlog.into_iter().filter(|(_, count)| *count > 0);
+        says.extend(
+            waiting.map(|(queue, count)| format!("{queue}: {} waiting", text::count(count))),
+        );
+        return Ok(nothing_or(says));
+    };
+    for queue in broker.stats().await? {
         let counts = [
             (queue.waiting, "waiting"),
             (queue.in_flight, "in work"),
@@ -199,11 +207,15 @@ async fn queue(store: &Store) -> Result<String, Failure> {
         }
         says.push(line);
     }
-    Ok(if says.is_empty() {
+    Ok(nothing_or(says))
+}
+
+fn nothing_or(says: Vec<String>) -> String {
+    if says.is_empty() {
         "nothing waits".to_owned()
     } else {
         says.join("; ")
-    })
+    }
 }
 
 async fn dead_letters(store: &Store) -> Result<String, Failure> {

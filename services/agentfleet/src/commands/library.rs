@@ -1,12 +1,12 @@
 //! `load` and `document`: what people bring in, and what the fleet wrote down.
 
 use crate::cli::{Document, Load};
+use crate::engine::open_graph;
 use crate::error::Failure;
-use crate::fleet::{Store, open_graph};
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::ui;
 use agentfleet_console::text;
-use agentfleet_documents::Documents as _;
 use agentfleet_graph::{Answer, Batch, Graph, QueryOptions};
 use agentfleet_schema::{CollectionName, Term, keys};
 use agentfleet_tools::library::{KnowledgeGraph, Library, LoadOptions, LoadReport, Progress};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const LISTED: usize = 20;
 
 pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let library = open(&store, settings).await?;
     let bar = bar();
@@ -121,9 +121,9 @@ fn print(report: &LoadReport) {
 }
 
 pub(crate) async fn document(document: Document, settings: &Settings) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     let uri = &document.uri;
-    let documents = &store.documents;
+    let documents = &*store.documents;
     for candidate in [uri.clone(), agentfleet_schema::uris::document_of(uri)] {
         if let Some(body) = documents.get(&keys::document(&candidate)).await? {
             outln!("{}", String::from_utf8_lossy(&body));

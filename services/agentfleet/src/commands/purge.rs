@@ -6,11 +6,12 @@
 
 use super::records::{self, Run};
 use crate::cli::Purge;
+use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
-use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
+use crate::store::Store;
 use agentfleet_console::text;
-use agentfleet_documents::Documents as _;
+use agentfleet_documents::Entry;
 use agentfleet_graph::{Answer, EmbeddedGraph, EraseBy, Graph as _, QueryOptions};
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::{CollectionName, SessionId, Term, keys, topics, uris};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     // Settled, so that nothing of an erased run comes after.
     let graph = settled_graph(&store, settings).await?;
@@ -104,7 +105,10 @@ pub(crate) async fn by_age(
     graph: &EmbeddedGraph,
     settings: &Settings,
 ) -> Result<usize, Failure> {
-    store.broker.purge().await?;
+    // A broker of its own keeps its messages as long as it is told to.
+    if let Some(broker) = &store.embedded {
+        broker.purge().await?;
+    }
     forget_tombstones(store, settings).await?;
     let Some(age) = settings.keep_runs else {
         return Ok(0);
@@ -121,19 +125,20 @@ async fn forget_tombstones(store: &Store, settings: &Settings) -> Result<(), Fai
         return Ok(());
     };
     let stay = keep.max(settings.retention).max(settings.run_timeout * 2);
-    let before = store.database.clock().now() - stay.as_millis() as i64;
+    let before = store.now() - stay.as_millis() as i64;
     let mut after = String::new();
     loop {
-        let found = store
-            .documents
-            .older_than("trees/", before, &after, 1_000)
-            .await?;
+        let found = store.documents.entries("trees/", &after, 1_000).await?;
         let Some(last) = found.last() else {
             return Ok(());
         };
-        after.clone_from(last);
-        let mut old = found;
-        old.retain(|key| key.ends_with("/tombstone"));
+        after.clone_from(&last.key);
+        let old = |entry: &Entry| entry.created_at < before && entry.key.ends_with("/tombstone");
+        let old: Vec<String> = found
+            .into_iter()
+            .filter(old)
+            .map(|entry| entry.key)
+            .collect();
         store.documents.delete(&old).await?;
     }
 }
@@ -160,7 +165,7 @@ async fn apart(
 ) -> Result<(Vec<SessionId>, Vec<SessionId>), Failure> {
     let (mut running, mut ended) = (Vec::new(), Vec::new());
     for root in roots {
-        let run = Run::read(&store.documents, &root).await?;
+        let run = Run::read(&*store.documents, &root).await?;
         if run.end().is_some() || is_erased(store, &root).await? {
             ended.push(root);
         } else {
@@ -182,7 +187,7 @@ async fn wanted(
 ) -> Result<Vec<SessionId>, Failure> {
     if let Some(session) = &purge.session {
         let session = records::session(store, session).await?;
-        let run = Run::read(&store.documents, &session).await?;
+        let run = Run::read(&*store.documents, &session).await?;
         let Some(record) = run.steps.first() else {
             let waits = store.intake().accepted(&session).await?.is_some();
             return if waits || is_erased(store, &session).await? {
@@ -223,7 +228,7 @@ async fn wanted(
 
 /// What is said of runs that ended longer ago.
 fn older_than(store: &Store, age: Duration) -> (&'static str, Vec<(&'static str, Term)>) {
-    let before = store.database.clock().now() - age.as_millis() as i64;
+    let before = store.now() - age.as_millis() as i64;
     let instant = agentfleet_core::provenance::date_time(before);
     let term = Term::typed(instant, agentfleet_schema::vocabulary::xsd::DATE_TIME);
     (
@@ -257,7 +262,7 @@ async fn runs(
 
 /// Erases a run, but for its triples, and says how many objects it were.
 async fn erase(store: &Store, root: &SessionId) -> Result<usize, Failure> {
-    let documents = &store.documents;
+    let documents = &*store.documents;
     let tree = records::tree(documents, root).await?;
     documents.create(&keys::tombstone(root), Vec::new()).await?;
     let mut deleted = 0;
@@ -282,6 +287,8 @@ async fn erase(store: &Store, root: &SessionId) -> Result<usize, Failure> {
     });
     let parked: Vec<String> = parked.map(|parked| keys::parked(&parked.id)).collect();
     documents.delete(&parked).await?;
-    store.broker.forget(root.as_str()).await?;
+    if let Some(broker) = &store.embedded {
+        broker.forget(root.as_str()).await?;
+    }
     Ok(deleted + parked.len())
 }

@@ -1,9 +1,10 @@
 //! `query`: SPARQL over the provenance graph and what was loaded.
 
 use crate::cli::{Query, QueryFormat};
+use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
-use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::ui::Ui;
 use agentfleet_console::text;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
@@ -23,7 +24,7 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
         }
         (None, text) => text.unwrap_or_default().to_owned(),
     };
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     let graph = settled_graph(&store, settings).await?;
     let options = QueryOptions {
         timeout: settings.query_timeout,

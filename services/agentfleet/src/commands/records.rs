@@ -1,7 +1,7 @@
 //! Reading runs from their records, which are there before any triple is.
 
 use crate::error::Failure;
-use crate::fleet::Store;
+use crate::store::Store;
 use agentfleet_console::trace::Trace;
 use agentfleet_documents::Documents;
 use agentfleet_schema::records::{FanOutRecord, StepRecord};

@@ -2,12 +2,12 @@
 
 use super::records::{self, Run};
 use crate::cli::Sessions;
+use crate::engine::settled_graph;
 use crate::error::Failure;
-use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
-use agentfleet_documents::Documents as _;
 use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
 use agentfleet_schema::{SessionId, Term, keys, uris};
@@ -70,7 +70,7 @@ pub(crate) struct ShownStep {
 }
 
 pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     match command {
         Sessions::List {
             collection,
@@ -268,7 +268,7 @@ pub(crate) fn unknown(session: &SessionId) -> Failure {
 
 /// Reads a run from its records: they are there before any triple is.
 pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Failure> {
-    let documents = &store.documents;
+    let documents = &*store.documents;
     let run = Run::read(documents, session).await?;
     let asked = store.intake().accepted(session).await?;
     let Some(last) = run.steps.last() else {

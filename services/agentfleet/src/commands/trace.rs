@@ -2,9 +2,10 @@
 
 use super::records;
 use crate::cli::{Trace as Args, TraceFormat};
+use crate::engine::settled_graph;
 use crate::error::Failure;
-use crate::fleet::{Store, settled_graph};
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::ui::Ui;
 use agentfleet_console::Look;
 use agentfleet_console::trace::{Format, Trace, queries};
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let store = Store::open(settings)?;
+    let store = Store::open(settings).await?;
     let graph = settled_graph(&store, settings).await?;
     let id = match records::session(&store, &args.id).await? {
         // Of a subagent or a root by its beginning; anything else the graph may know as it is.
@@ -31,7 +32,7 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         ))
         .hint("`agentfleet sessions list` shows the runs")
     })?;
-    let texts = texts(&store.documents, &trace).await?;
+    let texts = texts(&*store.documents, &trace).await?;
     let format = match args.format {
         TraceFormat::Tree => Format::Tree,
         TraceFormat::Mermaid => Format::Mermaid,

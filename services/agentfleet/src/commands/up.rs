@@ -3,30 +3,38 @@
 use super::purge;
 use super::trace::Renderer;
 use crate::cli::Up;
+use crate::engine::Engine;
 use crate::error::{Exit, Failure};
-use crate::fleet::{Engine, Fleet, FleetLock, Roles, Store};
+use crate::fleet::{Fleet, Roles};
 use crate::keeper::{Keeper, Worker};
-use crate::settings::Settings;
+use crate::lock::FleetLock;
+use crate::settings::{Place, Settings};
 use crate::signals::Signals;
+use crate::store::Store;
 use agentfleet_aggregator::{Ended, Endings};
 use agentfleet_gateway::{
-    Cancel, Cancelled, Check, Failure as Lent, Gateway, Options, Parts, Status,
+    Cancel, Cancelled, Check, Doors, Failure as Lent, Gateway, Options, Parts, Status,
 };
 use agentfleet_schema::SessionId;
 use agentfleet_schema::records::Termination;
 use async_trait::async_trait;
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+/// How long a scrape waits for the broker to say what waits.
+const BACKLOG: Duration = Duration::from_secs(2);
 /// How often what is too old is looked for.
 const UPKEEP: Duration = Duration::from_secs(600);
 
 pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let store = Store::open(settings)?;
+    let numbers = Numbers::install()?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let engine = Engine::open(store.clone(), settings, &|read, total| {
         if total > 100_000 && read % 100_000 < 1_000 {
@@ -35,7 +43,7 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     })
     .await?;
     let stop = CancellationToken::new();
-    let gateway = Gateway::serve(parts(&engine), options(settings)?, stop.clone())
+    let gateway = Gateway::serve(parts(&engine, numbers), options(settings)?, stop.clone())
         .await
         .map_err(|error| {
             Failure::new(Exit::Unavailable, error.to_string())
@@ -121,15 +129,60 @@ async fn drained_or_left(drained: impl Future<Output = ()>, mut signals: Signals
 /// Runs one role until told to stop.
 pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    let store = Store::open(settings)?;
+    let numbers = Numbers::install()?;
+    let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let fleet = Fleet::start(&engine, settings, roles)?;
-    outln!("Working on {}", settings.data.display());
+    outln!("Working on {}", works_on(settings));
+    let stop = CancellationToken::new();
+    let serving = match &settings.health {
+        None => None,
+        Some(address) => {
+            let options = Options {
+                listen: address_of("health", address)?,
+                doors: Doors::Health,
+                ..options(settings)?
+            };
+            let gateway = Gateway::serve(parts(&engine, numbers), options, stop.clone());
+            let gateway = gateway.await.map_err(|error| {
+                Failure::new(Exit::Unavailable, error.to_string())
+                    .hint("choose another address with `--health`, such as `127.0.0.1:0`")
+            })?;
+            outln!("Health and metrics on http://{}", gateway.address());
+            Some(tokio::spawn(gateway.run()))
+        }
+    };
     signals.next().await;
     errln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
-    drained_or_left(fleet.drain(), signals).await;
+    let drained = async {
+        // Not ready any more, but alive until the last of it is done.
+        fleet.drain().await;
+        stop.cancel();
+        if let Some(serving) = serving
+            && let Err(error) = serving.await
+        {
+            tracing::error!(%error, "the health door was lost");
+        }
+    };
+    drained_or_left(drained, signals).await;
     Ok(())
+}
+
+/// Where the queue is that is worked.
+fn works_on(settings: &Settings) -> String {
+    match &settings.broker {
+        Place::Embedded => settings.data.display().to_string(),
+        Place::At(address) => address.clone(),
+    }
+}
+
+fn address_of(setting: &str, text: &str) -> Result<SocketAddr, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!(
+            "setting `{setting}` is `{text}`, expected an address such as `127.0.0.1:8700`"
+        ))
+    })
 }
 
 /// Deletes what is too old, while this process is the one that works.
@@ -159,12 +212,7 @@ async fn upkeep(
 }
 
 fn options(settings: &Settings) -> Result<Options, Failure> {
-    let listen = settings.listen.parse().map_err(|_| {
-        Failure::usage(format!(
-            "setting `listen` is `{}`, expected an address such as `127.0.0.1:8700`",
-            settings.listen
-        ))
-    })?;
+    let listen = address_of("listen", &settings.listen)?;
     Ok(Options {
         listen,
         query_timeout: settings.query_timeout,
@@ -176,7 +224,7 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
     })
 }
 
-fn parts(engine: &Engine) -> Parts {
+fn parts(engine: &Engine, numbers: Numbers) -> Parts {
     let fleet = engine.aggregator_parts();
     let traces = Renderer {
         graph: Arc::clone(&fleet.graph),
@@ -187,10 +235,13 @@ fn parts(engine: &Engine) -> Parts {
         documents: fleet.documents,
         committer: fleet.committer,
         graph: fleet.graph,
-        config: Arc::new(engine.store.config.clone()),
+        config: Arc::clone(&engine.store.config),
         host: fleet.host,
         cancel: Arc::new(Canceller(engine.endings())),
-        status: Arc::new(FleetStatus(engine.clone())),
+        status: Arc::new(FleetStatus {
+            engine: engine.clone(),
+            numbers,
+        }),
         traces: Some(Arc::new(traces)),
     }
 }
@@ -212,12 +263,15 @@ impl Cancel for Canceller {
     }
 }
 
-struct FleetStatus(Engine);
+struct FleetStatus {
+    engine: Engine,
+    numbers: Numbers,
+}
 
 #[async_trait]
 impl Status for FleetStatus {
     async fn checks(&self) -> Vec<Check> {
-        let health = self.0.graph.health();
+        let health = self.engine.graph.health();
         vec![
             Check {
                 name: "graph-size".to_owned(),
@@ -227,8 +281,37 @@ impl Status for FleetStatus {
             Check {
                 name: "model".to_owned(),
                 ok: true,
-                detail: self.0.model.model.describe(),
+                detail: self.engine.model.model.describe(),
             },
         ]
+    }
+    async fn metrics(&self) -> String {
+        // A broker that cannot tell leaves the last it told.
+        let asked = tokio::time::timeout(BACKLOG, self.engine.store.broker.backlog()).await;
+        for (queue, waiting) in asked.ok().and_then(Result::ok).unwrap_or_default() {
+            agentfleet_runtime::metrics::backlog(queue, waiting);
+        }
+        self.numbers.render()
+    }
+}
+
+/// Collects the metrics of this process.
+#[derive(Clone)]
+struct Numbers(PrometheusHandle);
+
+impl Numbers {
+    fn install() -> Result<Self, Failure> {
+        let failed = |error: BuildError| Failure::new(Exit::Unavailable, error.to_string());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets(&agentfleet_runtime::metrics::BUCKETS)
+            .map_err(failed)?;
+        let handle = recorder.install_recorder().map_err(failed)?;
+        agentfleet_runtime::metrics::describe();
+        Ok(Self(handle))
+    }
+
+    fn render(&self) -> String {
+        self.0.run_upkeep();
+        self.0.render()
     }
 }

@@ -4,13 +4,12 @@
 
 use super::records::{self, Run};
 use crate::error::{Exit, Failure};
-use crate::fleet::Store;
 use crate::keeper::{Keeper, Worker};
 use crate::log::Held;
 use crate::signals::Signals;
+use crate::store::Store;
 use crate::ui::{Heedless, Ui};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
-use agentfleet_documents::Documents as _;
 use agentfleet_runtime::client::{Event, Follow};
 use agentfleet_schema::records::Activity;
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageType, SessionId, keys, uris};
@@ -41,8 +40,8 @@ impl Watch<'_> {
     /// Follows the root session from its beginning to its end, or until told to leave.
     pub(crate) async fn run(&self, keeper: &Keeper, signals: &mut Signals) -> Result<(), Failure> {
         let (broker, documents) = (
-            Arc::new(self.store.broker.clone()),
-            Arc::new(self.store.documents.clone()),
+            Arc::clone(&self.store.broker),
+            Arc::clone(&self.store.documents),
         );
         let mut follow = Follow::new(broker, documents, self.session.clone(), 0);
         let mut worker = keeper.receiver();
@@ -78,22 +77,27 @@ impl Watch<'_> {
             quiet = Instant::now() + QUIET;
             for event in events {
                 show.event(&event)?;
-                if let Event::End { error, .. } = event {
-                    return self.over(show, error).await;
+                if let Event::End { error, text, .. } = event {
+                    return self.over(show, &text, error).await;
                 }
             }
         }
     }
 
-    async fn over(&self, show: Show<'_>, error: Option<ErrorBody>) -> Result<(), Failure> {
+    async fn over(
+        &self,
+        show: Show<'_>,
+        answer: &str,
+        error: Option<ErrorBody>,
+    ) -> Result<(), Failure> {
         if let Show::Lanes { .. } = &show {
-            let trace = records::trace(&self.store.documents, &self.session).await?;
+            let trace = records::trace(&*self.store.documents, &self.session).await?;
             let mut hints = vec![Hint::new(
                 "How it came about:",
                 format!("{} trace {}", self.program, self.session),
             )];
             hints.extend(self.hints.iter().cloned());
-            show.close(&Closing::of(&trace, &self.session, hints))?;
+            show.close(&Closing::of(&trace, &self.session, answer, hints))?;
             return match error {
                 None => Ok(()),
                 Some(_) => Err(Failure::told(Exit::Failed)),
@@ -110,7 +114,7 @@ impl Watch<'_> {
 
     /// The end of a run that is over, from its records.
     async fn ended(&self) -> Result<Option<Event>, Failure> {
-        let documents = &self.store.documents;
+        let documents = &*self.store.documents;
         let run = Run::read(documents, &self.session).await?;
         let Some(record) = run.end() else {
             return Ok(None);
@@ -181,7 +185,7 @@ impl<'a> Show<'a> {
         if watch.json {
             return Self::Json(watch.store);
         }
-        let now = watch.store.database.clock().now();
+        let now = watch.store.now();
         let board = LaneBoard::new(watch.session.clone(), watch.question, now);
         let settings = watch.ui.settings();
         Self::Lanes {
@@ -200,12 +204,12 @@ impl<'a> Show<'a> {
     fn event(&mut self, event: &Event) -> Result<(), Failure> {
         match self {
             Self::Json(store) => {
-                let at = store.database.clock().now();
+                let at = store.now();
                 outln!("{}", agentfleet_console::json::line(event, at));
             }
             Self::Lanes {
                 store, ui, painter, ..
-            } => painter.event(event, store.database.clock().now(), ui.screen())?,
+            } => painter.event(event, store.now(), ui.screen())?,
         }
         Ok(())
     }
@@ -223,7 +227,7 @@ impl<'a> Show<'a> {
                 painter.clear(ui.screen())?;
                 Heedless(stderr()).write_all(&lines)?;
             }
-            painter.tick(store.database.clock().now(), ui.screen())?;
+            painter.tick(store.now(), ui.screen())?;
         }
         Ok(())
     }

@@ -1,8 +1,7 @@
 //! A data directory of its own, and the program run on it.
 
-use agentfleet::fleet::Store;
 use agentfleet::settings::{Flags, Settings};
-use agentfleet_documents::Documents as _;
+use agentfleet::store::Store;
 use agentfleet_schema::keys;
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::topics::AGENT_REQUEST;
@@ -110,9 +109,9 @@ impl Place {
         };
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let store = Store::open(&Settings::load(&flags).unwrap()).unwrap();
+            let store = Store::open(&Settings::load(&flags).unwrap()).await.unwrap();
             let body = serde_json::to_vec(&parked).unwrap();
-            let documents = &store.documents;
+            let documents = &*store.documents;
             documents.create(&keys::parked(id), body).await.unwrap();
         });
     }

@@ -151,7 +151,7 @@ fn what_is_loaded_cannot_forge_or_alter_a_trace() {
         .well();
     assert_eq!(of("tree"), tree);
     assert_eq!(of("turtle"), turtle);
-    assert_eq!(place.sessions(&[]), [session.clone()]);
+    assert_eq!(place.sessions(&[]), std::slice::from_ref(&session));
     assert_eq!(place.run(&["trace", "made-up"]).code, 3);
     let (_up, address) = place.up(&[]);
     for path in [format!("/sessions/{session}/trace"), "/sessions".to_owned()] {

@@ -51,7 +51,10 @@ fn purge_takes_runs_by_session_conversation_collection_and_age() {
         .run(&["purge", "--session", &session, "--dry-run"])
         .well();
     assert_eq!(dry.out, "1 run would be deleted.\n");
-    assert_eq!(place.sessions(&["--conversation", "c1"]), [session.clone()]);
+    assert_eq!(
+        place.sessions(&["--conversation", "c1"]),
+        std::slice::from_ref(&session)
+    );
     place.run(&["purge", "--session", &session]).well();
     assert_eq!(place.run(&["trace", &session]).code, 3);
     assert_eq!(place.run(&["sessions", "show", &session]).code, 3);

@@ -3,7 +3,7 @@
 //!
 //! - `tables`: what lies where. `topology`: topics and subscriptions. `store`: publish, claim and
 //!   settle inside a transaction. `dispatcher`: hands ready messages to who waits, around every
-//!   commit. `consumer`: the waiting end. `listeners`: readers of what topics retain. `admin`:
+//!   commit. `consumer`: the waiting end. `admin`:
 //!   counts, retention, erasure.
 //! - What must happen together with other changes has an `_in` form that takes the caller's unit.
 //! - A message whose topic has no subscription, and is not retained, is dropped: subscriptions must
@@ -12,7 +12,6 @@
 mod admin;
 mod consumer;
 mod dispatcher;
-mod listeners;
 mod store;
 mod tables;
 mod topology;
@@ -20,6 +19,7 @@ mod topology;
 pub use admin::{RetainedStats, SubscriptionStats};
 
 use crate::error::Error;
+use crate::listeners::Listeners;
 use crate::{Broker, Consumer, Delivery, Durability, Outgoing, Receipt, Retained, Subscription};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{AGENT_RESPONSE, Topic};
@@ -27,7 +27,6 @@ use agentfleet_storage::{self as storage, Database, Instances, Poker, Unit};
 use async_trait::async_trait;
 use consumer::EmbeddedConsumer;
 use dispatcher::{Dispatcher, Returned, Waiter};
-use listeners::Listeners;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

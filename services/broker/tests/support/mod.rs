@@ -80,6 +80,10 @@ impl Fixture for Embedded {
         }
     }
 
+    fn atomic(&self) -> bool {
+        true
+    }
+
     fn unique(&self, name: &str) -> String {
         format!("{name}-{}", self.next.fetch_add(1, Ordering::Relaxed))
     }

@@ -4,13 +4,11 @@
 //! memory; whether the newest is still the newest is asked only after the database has changed.
 
 mod rows;
-mod sets;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use sets::of as set_of;
-
+use crate::book::Change;
 use crate::error::{Error, Problem};
 use crate::seed::{self, SeedReport};
 use crate::{ConfigStore, Item, ItemVersion, validate};
@@ -18,7 +16,6 @@ use agentfleet_schema::config::Snapshot;
 use agentfleet_storage::{Database, Durability, Error as StorageError, Unit};
 use async_trait::async_trait;
 use rusqlite::Connection;
-use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::watch;
@@ -191,9 +188,8 @@ impl ConfigStore for EmbeddedConfig {
     }
 
     async fn list(&self, item_type: Option<&str>) -> Result<Vec<ItemVersion>, Error> {
-        let item_type = item_type.map(str::to_owned);
-        let read = move |connection: &Connection| rows::list(connection, item_type.as_deref());
-        Ok(self.inner.database.read(read).await?)
+        let book = self.inner.database.read(rows::book).await?;
+        Ok(book.list(item_type))
     }
 
     async fn history(&self, item_type: &str, key: &str) -> Result<Vec<ItemVersion>, Error> {
@@ -209,33 +205,9 @@ impl ConfigStore for EmbeddedConfig {
         }
         let author = author.to_owned();
         self.change(move |unit| {
-            let before = rows::newest(unit.tx())?;
-            let mut changed = Vec::new();
-            for item in items {
-                let newest = rows::newest_of(unit.tx(), &item)?;
-                // Seeding takes an item back from whoever put the same.
-                let same = |known: &ItemVersion| {
-                    let taken_back = author == seed::AUTHOR && known.author != author;
-                    !known.deleted && known.item.value == item.value && !taken_back
-                };
-                if !newest.as_ref().is_some_and(same) {
-                    changed.push(item);
-                }
-            }
-            let items = changed;
-            if items.is_empty() {
-                return Ok(before);
-            }
-            refuse_new_problems(unit.tx(), before, |set| {
-                for item in &items {
-                    sets::put(set, item);
-                }
-            })?;
-            let version = rows::new_version(unit, before, &author)?;
-            for item in &items {
-                rows::write(unit.tx(), item, version, false)?;
-            }
-            Ok(version)
+            let book = rows::book(unit.tx())?;
+            let change = book.put(items, &author).map_err(refused)?;
+            write(unit, book.version, &change, &author)
         })
         .await
     }
@@ -246,38 +218,9 @@ impl ConfigStore for EmbeddedConfig {
             return Err(Error::Invalid(problems));
         }
         self.change(move |unit| {
-            let before = rows::newest(unit.tx())?;
-            let mut report = SeedReport {
-                version: before,
-                ..SeedReport::default()
-            };
-            let mut wanted = Vec::new();
-            for item in items {
-                let newest = rows::newest_of(unit.tx(), &item)?;
-                wanted.extend(report.sort(newest.as_ref(), item));
-            }
-            let before_all = rows::set_at(unit.tx(), before)?;
-            let known = validate::together(&before_all);
-            // What refers to something a person took away is left out, and so is what needs it.
-            loop {
-                let mut after = before_all.clone();
-                for wanted in &wanted {
-                    sets::put(&mut after, &wanted.item);
-                }
-                let mut problems = validate::together(&after);
-                problems.retain(|problem| !known.contains(problem));
-                let count = wanted.len();
-                wanted.retain(|wanted| !report.leave_out(&problems, wanted));
-                if wanted.len() == count {
-                    break;
-                }
-            }
-            if !wanted.is_empty() {
-                report.version = rows::new_version(unit, before, seed::AUTHOR)?;
-                for wanted in &wanted {
-                    rows::write(unit.tx(), &wanted.item, report.version, false)?;
-                }
-            }
+            let book = rows::book(unit.tx())?;
+            let (mut report, change) = book.seed(items);
+            report.version = write(unit, book.version, &change, seed::AUTHOR)?;
             Ok(report)
         })
         .await
@@ -285,40 +228,32 @@ impl ConfigStore for EmbeddedConfig {
 
     async fn delete(&self, item_type: &str, key: &str, author: &str) -> Result<Option<u64>, Error> {
         let author = author.to_owned();
-        let item = Item {
-            item_type: item_type.to_owned(),
-            key: key.to_owned(),
-            value: Value::Null,
-        };
+        let (item_type, key) = (item_type.to_owned(), key.to_owned());
         self.change(move |unit| {
-            if rows::newest_of(unit.tx(), &item)?.is_none_or(|newest| newest.deleted) {
-                return Ok(None);
-            }
-            let before = rows::newest(unit.tx())?;
-            refuse_new_problems(unit.tx(), before, |set| sets::remove(set, &item))?;
-            let version = rows::new_version(unit, before, &author)?;
-            rows::write(unit.tx(), &item, version, true)?;
-            Ok(Some(version))
+            let book = rows::book(unit.tx())?;
+            let change = book.remove(&item_type, &key).map_err(refused)?;
+            let version = write(unit, book.version, &change, &author)?;
+            Ok((!change.is_empty()).then_some(version))
         })
         .await
     }
 }
 
-/// Refuses a change after which a reference would miss its end.
-fn refuse_new_problems(
-    connection: &Connection,
-    version: u64,
-    change: impl FnOnce(&mut Snapshot),
-) -> Result<(), StorageError> {
-    let mut set = rows::set_at(connection, version)?;
-    // What was wrong before is not made worse, and must not stand in the way of mending it.
-    let known = validate::together(&set);
-    change(&mut set);
-    let mut problems = validate::together(&set);
-    problems.retain(|problem| !known.contains(problem));
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(StorageError::aborted(Refused(problems)))
+fn refused(problems: Vec<Problem>) -> StorageError {
+    StorageError::aborted(Refused(problems))
+}
+
+/// Writes a change down as the next version; nothing to write makes none.
+fn write(unit: &Unit<'_>, before: u64, change: &Change, author: &str) -> Result<u64, StorageError> {
+    if change.is_empty() {
+        return Ok(before);
     }
+    let version = rows::new_version(unit, before, author)?;
+    for item in &change.put {
+        rows::write(unit.tx(), item, version, false)?;
+    }
+    for item in &change.removed {
+        rows::write(unit.tx(), item, version, true)?;
+    }
+    Ok(version)
 }

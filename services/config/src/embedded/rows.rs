@@ -3,11 +3,11 @@
 //! Every change is one row in `config_versions` and one row for each item in `config_items`. Rows
 //! are never changed, so any version can be read back: the newest row of each item up to it.
 
-use super::sets;
-use crate::{Item, ItemVersion};
+use crate::book::Book;
+use crate::{Item, ItemVersion, sets};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_storage::{Error, Unit};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 use serde_json::Value;
 
 pub(super) const TABLES: &[&str] = &["
@@ -35,33 +35,19 @@ pub(super) fn newest(connection: &Connection) -> Result<u64, Error> {
     Ok(statement.query_row([], |row| number(row, 0))?)
 }
 
-/// The newest version of one item, deleted or not.
-pub(super) fn newest_of(
-    connection: &Connection,
-    item: &Item,
-) -> Result<Option<ItemVersion>, Error> {
+/// The newest version of every item, removed ones included.
+pub(super) fn book(connection: &Connection) -> Result<Book, Error> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM config_items i JOIN config_versions v USING (version)
-         WHERE i.type = ?1 AND i.key = ?2 ORDER BY i.version DESC LIMIT 1"
-    ))?;
-    Ok(statement
-        .query_row([&item.item_type, &item.key], item_version)
-        .optional()?)
-}
-
-/// Items in force, of one type or of all.
-pub(super) fn list(
-    connection: &Connection,
-    item_type: Option<&str>,
-) -> Result<Vec<ItemVersion>, Error> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM config_items i JOIN config_versions v USING (version)
-         WHERE (?1 IS NULL OR i.type = ?1) AND NOT i.deleted AND i.version =
+         WHERE i.version =
             (SELECT max(version) FROM config_items WHERE type = i.type AND key = i.key)
          ORDER BY i.type, i.key"
     ))?;
-    let found = statement.query_map([item_type], item_version)?;
-    Ok(found.collect::<Result<_, _>>()?)
+    let found = statement.query_map([], item_version)?;
+    Ok(Book {
+        version: newest(connection)?,
+        items: found.collect::<Result<_, _>>()?,
+    })
 }
 
 /// Every version of one item, newest first.

@@ -1,4 +1,5 @@
 //! Items that are right, and items that are wrong in one way each.
+#![allow(clippy::panic)]
 
 use super::*;
 use serde_json::json;
@@ -296,4 +297,24 @@ fn a_long_value_is_not_quoted_whole() {
         problems.iter().all(|(_, reason)| reason.len() < 300),
         "{problems:?}"
     );
+}
+
+#[test]
+fn a_profile_that_nothing_would_read_is_refused() {
+    let with = |key: &str| {
+        let mut set = Snapshot::default();
+        set.prompts.insert("own".into(), PromptItem::default());
+        set.profiles.insert(key.into(), ModelProfile::default());
+        together(&set)
+    };
+    for key in ["default", "agent-react", "question", "own"] {
+        assert_eq!(with(key), [], "{key}");
+    }
+    let [problem] = &with("agent-reakt")[..] else {
+        panic!("{:?}", with("agent-reakt"))
+    };
+    assert_eq!(problem.item_type, "model-profile");
+    for part in ["`agent-reakt`", "`agent-react`", "`default`", "`own`"] {
+        assert!(problem.reason.contains(part), "{part}: {}", problem.reason);
+    }
 }

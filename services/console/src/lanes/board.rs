@@ -121,8 +121,10 @@ impl LaneBoard {
                 }
             }
             MessageType::Action => {
+                // The whole call at once.
+                lane.says(text);
                 if !missed {
-                    lane.state = LaneState::Calling(text::preview(text, 40));
+                    lane.state = LaneState::Calling(tool_of(text));
                 }
             }
             MessageType::Thought
@@ -174,11 +176,11 @@ impl LaneBoard {
                 return vec![self.happened(at, text, PLAIN)];
             }
             MessageType::Action => {
-                let tool = text::preview(text, 40);
+                lane.says(text);
                 if !missed {
-                    lane.state = LaneState::Calling(tool.clone());
+                    lane.state = LaneState::Calling(tool_of(text));
                 }
-                return vec![self.happened(at, &format!("calls {tool}"), PLAIN)];
+                return vec![self.happened(at, &format!("calls {text}"), PLAIN)];
             }
             MessageType::Observation => {
                 lane.says(text);
@@ -219,13 +221,6 @@ impl LaneBoard {
         let content = response.content.as_str();
         if let Some(status) = content.strip_prefix("Completed: ") {
             return self.completed(at, status, now);
-        }
-        if let Some(tool) = content.strip_prefix("Calling ") {
-            let tool = text::preview(tool.trim_matches(['`', ' ']), 40);
-            if !lane.state.is_over() && lane.state != LaneState::Missed {
-                lane.state = LaneState::Calling(tool.clone());
-            }
-            return vec![self.happened(at, &format!("calls {tool}"), PLAIN)];
         }
         let fanned_out = content
             .strip_prefix("Fanned out to ")
@@ -481,6 +476,12 @@ impl LaneBoard {
         numbers.reverse();
         numbers.join(".")
     }
+}
+
+/// The tool of a call in short, as in `search(query: "lock gate")`.
+fn tool_of(call: &str) -> String {
+    let name = call.split_once('(').map_or(call, |(name, _)| name);
+    text::preview(name, 40)
 }
 
 /// Whether a thought is that of a fan-out: its text is the fan-out's document.

@@ -4,7 +4,7 @@ use super::view::heading;
 use crate::style::{BOLD, DIM, LINK, Line, Look, NAME, PLAIN, WARN};
 use crate::text;
 use crate::trace::model::{Confidence, Session, Source};
-use crate::trace::{Trace, sureness};
+use crate::trace::{Trace, cited, sureness};
 use agentfleet_schema::SessionId;
 
 /// Columns of the bar that shows a confidence.
@@ -32,7 +32,10 @@ impl Hint {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Closing {
     pub confidence: Vec<Confidence>,
-    pub sources: Vec<Source>,
+    /// What the answer names as its sources.
+    pub cited: Vec<Source>,
+    /// What was read besides.
+    pub only_read: Vec<Source>,
     /// The answer itself says what it lacks.
     pub partial: bool,
     /// Sessions, steps, tokens and time, in words.
@@ -41,8 +44,8 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Reads it from the trace of a run.
-    pub fn of(trace: &Trace, root: &SessionId, hints: Vec<Hint>) -> Self {
+    /// Reads it from the trace of a run and from its answer.
+    pub fn of(trace: &Trace, root: &SessionId, answer: &str, hints: Vec<Hint>) -> Self {
         let Some(session) = trace.session(root) else {
             return Self {
                 hints,
@@ -52,9 +55,12 @@ impl Closing {
         let whole = trace.subtree(root);
         let whole = whole.as_ref().unwrap_or(trace);
         let conclusion = session.conclusion.as_ref();
+        let sources = cited::divide(answer, &whole.sources());
+        let owned = |sources: Vec<&Source>| sources.into_iter().cloned().collect();
         Self {
             confidence: conclusion.map(|c| c.confidence.clone()).unwrap_or_default(),
-            sources: whole.sources().into_iter().cloned().collect(),
+            cited: owned(sources.cited),
+            only_read: owned(sources.only_read),
             partial: conclusion.is_some_and(|c| c.partial),
             spent: spent(whole, session),
             hints,
@@ -67,13 +73,21 @@ impl Closing {
             section(&mut lines, "confidence", look);
             lines.extend(self.confidence_lines(look));
         }
-        if !self.sources.is_empty() {
-            section(&mut lines, "sources", look);
-            for (source, number) in self.sources.iter().zip(1_usize..).take(SOURCES) {
+        let read = if self.cited.is_empty() {
+            "read, not cited"
+        } else {
+            "also read"
+        };
+        for (name, sources) in [("sources", &self.cited), (read, &self.only_read)] {
+            if sources.is_empty() {
+                continue;
+            }
+            section(&mut lines, name, look);
+            for (source, number) in sources.iter().zip(1_usize..).take(SOURCES) {
                 lines.push(source_line(source, number, look.width.max(20)));
             }
-            if self.sources.len() > SOURCES {
-                let more = format!("  … and {} more", self.sources.len() - SOURCES);
+            if sources.len() > SOURCES {
+                let more = format!("  … and {} more", sources.len() - SOURCES);
                 lines.push(Line::of(&more, DIM));
             }
         }

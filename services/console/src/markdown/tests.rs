@@ -205,3 +205,47 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_a_backslash_that_escapes_vanishes() {
+    for (source, shown) in [
+        (
+            r"It lies in C:\dir\file, see there.",
+            r"It lies in C:\dir\file, see there.",
+        ),
+        (
+            r"A line feed is \n, a tab \t.",
+            r"A line feed is \n, a tab \t.",
+        ),
+        (r"C:\Users\me\_notes\!x", r"C:\Users\me_notes!x"),
+        (r"\*not emphasis\*, \\, \`", r"*not emphasis*, \, `"),
+        (r"*C:\dir\a* and **\n**", r"C:\dir\a and \n"),
+        (r"`C:\_dir\*` stays", r"`C:\_dir\*` stays"),
+        (r"- item C:\temp", r"• item C:\temp"),
+        (r"> quote C:\temp", r"│ quote C:\temp"),
+        (r"# Head \d+", r"# Head \d+"),
+        (r"ends in \", r"ends in \"),
+        (r"\[a\](b) \d{3} \$1", r"[a](b) \d{3} $1"),
+        ("    C:\\_code\\*", "    C:\\_code\\*"),
+        (r"[a](C:\dir\file)", r"a (C:\dir\file)"),
+        (r"<C:\dir\file> and <a\b>", r"<C:\dir\file> and <a\b>"),
+        (r"LaTeX \(a_1 + b\) and \[x\]", r"LaTeX (a_1 + b) and [x]"),
+    ] {
+        let lines = lines(source, Look::plain(80));
+        let plain: Vec<String> = lines.iter().map(Line::plain).collect();
+        assert_eq!(plain, [shown], "{source}");
+        let mut stream = MarkdownStream::new(Look::plain(80));
+        let mut streamed = String::new();
+        for piece in source.split_inclusive('\\') {
+            streamed.push_str(&stream.push(piece));
+        }
+        streamed.push_str(&stream.finish());
+        assert_eq!(streamed, format!("{shown}\n"), "{source}");
+    }
+    let table = render(
+        "| path | n |\n|---|---|\n| C:\\dir\\a | \\d\\|x |\n",
+        Look::plain(60),
+    );
+    assert!(table.contains(r"C:\dir\a"), "{table}");
+    assert!(table.contains(r"\d|x"), "{table}");
+}

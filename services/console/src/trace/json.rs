@@ -6,15 +6,16 @@
 //! - `running`: whether a root has not ended yet.
 //! - `roots`: ids of the sessions that begin a tree.
 //! - `totals`: tokens, cost, times, steps and tool calls of everything.
-//! - `sources`: what results were taken from, as `{uri, title}`.
+//! - `sources`: what was read, as `{uri, title, cited}`: those that the answer of a root names first.
+//!   `cited` is `null` where there is no answer to look at.
 //! - `sessions`: every session once, each after its parent, as [`super::model::Session`] says. Steps
 //!   have a `kind`: `decision`, `iteration`, `fan-out` or `synthesis`.
 //!
 //! Every field is always there; what is unknown is `null`. Instants are RFC 3339 in UTC, durations
 //! milliseconds. Texts are named by the URI of their document.
 
-use super::Trace;
 use super::model::{Session, Source, Spent};
+use super::{Texts, Trace, cited};
 use agentfleet_schema::SessionId;
 use serde::Serialize;
 
@@ -27,17 +28,45 @@ struct Document<'a> {
     running: bool,
     roots: Vec<&'a SessionId>,
     totals: Spent,
-    sources: Vec<&'a Source>,
+    sources: Vec<Listed<'a>>,
     sessions: &'a [Session],
 }
 
-pub(super) fn render(trace: &Trace) -> String {
+/// A source, and whether an answer names it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    source: &'a Source,
+    cited: Option<bool>,
+}
+
+fn listed<'a>(trace: &'a Trace, texts: Texts<'_>) -> Vec<Listed<'a>> {
+    let answers: Vec<String> = trace
+        .roots()
+        .filter_map(|root| root.conclusion.as_ref()?.document.as_deref())
+        .filter_map(texts)
+        .collect();
+    let list = |sources: Vec<&'a Source>, cited| {
+        sources
+            .into_iter()
+            .map(move |source| Listed { source, cited })
+    };
+    if answers.is_empty() {
+        return list(trace.sources(), None).collect();
+    }
+    let divided = cited::divide(&answers.join("\n\n"), &trace.sources());
+    list(divided.cited, Some(true))
+        .chain(list(divided.only_read, Some(false)))
+        .collect()
+}
+
+pub(super) fn render(trace: &Trace, texts: Texts<'_>) -> String {
     let document = Document {
         format: FORMAT,
         running: trace.is_running(),
         roots: trace.roots().map(|root| &root.id).collect(),
         totals: trace.totals(),
-        sources: trace.sources(),
+        sources: listed(trace, texts),
         sessions: &trace.sessions,
     };
     // The model is plain data with text keys: writing it as JSON cannot fail.

@@ -8,6 +8,7 @@
 //! `tests/expected/`.
 
 mod build;
+pub mod cited;
 mod facts;
 mod json;
 mod mermaid;
@@ -102,7 +103,7 @@ impl Trace {
             Format::Mermaid => mermaid::render(self),
             Format::Svg => svg::render(self, texts),
             Format::Turtle => turtle::render(self),
-            Format::Json => json::render(self),
+            Format::Json => json::render(self, texts),
             Format::ProvJson => prov_json::render(self),
         }
     }

@@ -7,7 +7,7 @@ use super::model::{
     Completion, Conclusion, Confidence, Decision, FanOut, Goal, Iteration, Session, Source, Spent,
     State, Step, Synthesis, Work,
 };
-use super::{Texts, Trace};
+use super::{Texts, Trace, cited};
 use crate::markdown;
 use crate::style::{BAD, BOLD, DIM, GOOD, ITALIC, Line, Look, NAME, PLAIN, WARN, paint_all};
 use crate::text;
@@ -330,9 +330,10 @@ impl<'a> View<'a> {
         } else if let Some(observation) = self.text(seen.document.as_ref()) {
             branch.glimpse("→ ", &observation, PLAIN);
         }
-        branch
-            .details
-            .extend(sources(&seen.sources.iter().collect::<Vec<_>>()));
+        branch.details.extend(sources(
+            "sources: ",
+            &seen.sources.iter().collect::<Vec<_>>(),
+        ));
         branch
     }
 
@@ -434,7 +435,20 @@ impl<'a> View<'a> {
         }
         branch.details.extend(confidence(&conclusion.confidence));
         if session.depth == 0 {
-            branch.details.extend(sources(&self.sources_below(session)));
+            let read = self.sources_below(session);
+            match self.text(conclusion.document.as_ref()) {
+                Some(answer) => {
+                    let divided = cited::divide(&answer, &read);
+                    branch.details.extend(sources("sources: ", &divided.cited));
+                    let words = if divided.cited.is_empty() {
+                        "read, not cited: "
+                    } else {
+                        "also read: "
+                    };
+                    branch.details.extend(sources(words, &divided.only_read));
+                }
+                None => branch.details.extend(sources("read: ", &read)),
+            }
             if let Some(document) = &conclusion.document {
                 branch.whole(Line::of("text: ", DIM).with(document, DIM));
             }
@@ -660,7 +674,7 @@ pub(crate) fn sureness(value: f64) -> Style {
     }
 }
 
-fn sources(sources: &[&Source]) -> Option<Detail> {
+fn sources(what: &str, sources: &[&Source]) -> Option<Detail> {
     if sources.is_empty() {
         return None;
     }
@@ -669,7 +683,7 @@ fn sources(sources: &[&Source]) -> Option<Detail> {
         .take(SOURCES)
         .map(|s| text::preview(s.name(), 80))
         .collect();
-    let mut line = Line::of("sources: ", DIM).with(&names.join(", "), PLAIN);
+    let mut line = Line::of(what, DIM).with(&names.join(", "), PLAIN);
     if sources.len() > SOURCES {
         line.push(&format!(" and {} more", sources.len() - SOURCES), DIM);
     }

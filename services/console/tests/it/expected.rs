@@ -7,6 +7,7 @@ use crate::sample::{self, Run};
 use agentfleet_console::lanes::{Closing, Hint};
 use agentfleet_console::style::Look;
 use agentfleet_console::trace::{Format, Trace};
+use agentfleet_schema::uris;
 use std::path::Path;
 
 fn same(name: &str, shown: &str) {
@@ -88,7 +89,8 @@ fn the_closing_says_how_sure_what_from_and_where_to_go_next() {
         ),
         Hint::new("Ask your own question:", "agentfleet ask \"...\""),
     ];
-    let closing = Closing::of(&trace, &run.root, hints);
+    let answer = run.text(&uris::answer_document(&run.root)).unwrap();
+    let closing = Closing::of(&trace, &run.root, &answer, hints);
     let text = |width| {
         let lines = closing.lines(Look::plain(width));
         lines

@@ -229,6 +229,21 @@ fn an_answer_begun_by_a_dead_worker_begins_again() {
     }
 }
 
+fn action(call: &str, session: &SessionId) -> Event {
+    Event::Message {
+        message_id: "m".into(),
+        text: call.into(),
+        response: Box::new(AgentResponse {
+            message_type: MessageType::Action,
+            content: call.into(),
+            end_of_message: true,
+            session_id: session.clone(),
+            step: Some(1),
+            ..AgentResponse::default()
+        }),
+    }
+}
+
 #[test]
 fn a_tool_and_a_failure_are_named() {
     let root = SessionId::new("root");
@@ -245,7 +260,25 @@ fn a_tool_and_a_failure_are_named() {
     let mut board = LaneBoard::new(root.clone(), "q", 0);
     board.apply(&note("Fanned out to 2 subagents", &root), 10);
     assert_eq!(states(&board), ["waiting", "waiting", "waiting"]);
-    board.apply(&note("Calling `search`", &child), 20);
+    let call = "search(query: \"lock gate\")";
+    let chunk = Event::Chunk {
+        session: child.clone(),
+        message_id: "m".into(),
+        kind: MessageType::Action,
+        text: call.into(),
+    };
+    assert_eq!(
+        board.apply(&chunk, 20),
+        [],
+        "it is news once, when it is committed"
+    );
+    assert_eq!(board.lanes()[1].state, LaneState::Calling("search".into()));
+    assert_eq!(board.lanes()[1].snippet, call);
+    let news = board.apply(&action(call, &child), 25);
+    let [News::Happened(line)] = &news[..] else {
+        panic!("{news:?}")
+    };
+    assert_eq!(line.plain(), format!("[1] calls {call}"));
     assert_eq!(board.lanes()[1].state, LaneState::Calling("search".into()));
     board.apply(&note("Completed: timeout", &child), 30);
     assert_eq!(
@@ -307,10 +340,7 @@ fn more_lanes_than_rows_fold_into_a_count() {
         &status("Completed: error".into(), &SessionId::child(&root, 1, 500)),
         1,
     );
-    board.apply(
-        &status("Calling `x`".into(), &SessionId::child(&root, 1, 700)),
-        1,
-    );
+    board.apply(&action("x()", &SessionId::child(&root, 1, 700)), 1);
     let shown = text(&board, 60, 5, 10);
     assert_eq!(shown.lines().count(), 5, "{shown}");
     assert!(

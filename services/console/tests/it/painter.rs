@@ -4,7 +4,7 @@ use crate::sample::{self, QUESTION, Run, START};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter, Screen, Settings};
 use agentfleet_console::trace::Trace;
 use agentfleet_runtime::client::Event;
-use agentfleet_schema::{AgentResponse, MessageType, SessionId};
+use agentfleet_schema::{AgentResponse, MessageType, SessionId, uris};
 use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
@@ -78,6 +78,8 @@ fn closing(run: &Run) -> Closing {
     Closing::of(
         &trace,
         &run.root,
+        &run.text(&uris::answer_document(&run.root))
+            .unwrap_or_default(),
         vec![Hint::new("See it:", "agentfleet trace x")],
     )
 }

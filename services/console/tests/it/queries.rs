@@ -119,7 +119,11 @@ async fn a_root_a_subagent_and_a_correlation_all_lead_to_the_whole_tree() {
 
         let mut ids: Vec<String> = meant.sessions.iter().map(|s| s.id.to_string()).collect();
         ids.extend(meant.sessions.iter().map(|s| format!("{}/routing", s.uri)));
-        let fan_outs: Vec<_> = meant.sessions.iter().flat_map(|s| s.fan_outs()).collect();
+        let fan_outs: Vec<_> = meant
+            .sessions
+            .iter()
+            .flat_map(agentfleet_console::trace::model::Session::fan_outs)
+            .collect();
         ids.extend(fan_outs.iter().map(|f| f.correlation.to_string()));
         for id in ids {
             assert_eq!(stored.roots(&id).await, [run.root.to_string()], "{id}");

@@ -131,7 +131,7 @@ Company X is a **workable partner** with one open point: its operations could no
 
 Confidence: 0.80
 
-Revenue grew by 12 % in fiscal 2025; the current ratio is 1.4. Debt is moderate [1].
+Revenue grew by 12 % in fiscal 2025; the current ratio is 1.4. Debt is moderate (Annual report 2025).
 
 | figure | 2024 | 2025 |
 |:--|--:|--:|

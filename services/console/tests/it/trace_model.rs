@@ -113,7 +113,7 @@ fn a_supervisor_run_is_read_whole() {
     assert!(late.completion.as_ref().unwrap().late);
     let synthesis = root.syntheses().next().unwrap();
     assert_eq!(synthesis.cause.as_deref(), Some("deadline"));
-    assert_eq!(synthesis.missing, [late.id.clone()]);
+    assert_eq!(synthesis.missing, std::slice::from_ref(&late.id));
     assert_eq!(synthesis.derived_from.len(), 3);
 
     let end = root.conclusion.as_ref().unwrap();

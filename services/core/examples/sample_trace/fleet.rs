@@ -36,6 +36,8 @@ pub(crate) enum Fate {
     Hold,
     /// Its tree was closed before.
     Cancel,
+    /// Its tree was closed while an attempt was calling something, and nobody knows how that ended.
+    CancelInCall,
     /// The run's time was used up before.
     Expire,
     /// It was delivered too often.
@@ -152,7 +154,7 @@ impl Fleet {
         fate: Fate,
     ) -> Result<(Finish, Vec<Call>), Box<dyn Error>> {
         let stopped = match fate {
-            Fate::Cancel => Some(say::cancelled(
+            Fate::Cancel | Fate::CancelInCall => Some(say::cancelled(
                 "the run was cancelled by ada",
                 Termination::Cancelled,
             )),
@@ -169,7 +171,15 @@ impl Fleet {
             Fate::Work | Fate::Hold => None,
         };
         if let Some(finish) = stopped {
-            return Ok((finish, Vec::new()));
+            let begun = Call::Tool {
+                name: "search".into(),
+                arguments: [("query".to_owned(), "company-x".to_owned())].into(),
+                result: "started; its end is unknown".into(),
+                is_error: true,
+                ms: 0,
+            };
+            let begun = matches!(fate, Fate::CancelInCall).then_some(begun);
+            return Ok((finish, begun.into_iter().collect()));
         }
         let place = |step| (request.session_id.clone(), step);
         let verdict = request

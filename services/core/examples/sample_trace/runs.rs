@@ -4,7 +4,7 @@ use crate::fleet::{Fate, Fleet, Trace};
 use crate::script::{Script, act, choice, done, goals, review};
 use agentfleet_schema::{AgentRequest, Operation};
 
-pub(crate) const ALL: [(&str, fn() -> Trace); 9] = [
+pub(crate) const ALL: [(&str, fn() -> Trace); 10] = [
     ("supervisor", supervisor),
     ("react", react),
     ("deadline", deadline),
@@ -12,6 +12,7 @@ pub(crate) const ALL: [(&str, fn() -> Trace); 9] = [
     ("limits", limits),
     ("alone", alone),
     ("cancelled", cancelled),
+    ("cut-off", cut_off),
     ("refused", refused),
     ("dead-letter", dead_letter),
 ];
@@ -184,6 +185,7 @@ impl Script for Ended {
         match request.session_id.as_str() {
             "cancelled-unrouted" => Fate::Cancel,
             "cancelled-later" if request.step == 1 => Fate::Cancel,
+            "cut-off" if request.step == 1 => Fate::CancelInCall,
             "expired" if request.step == 2 => Fate::Expire,
             _ => Fate::Work,
         }
@@ -195,6 +197,13 @@ fn cancelled() -> Trace {
     for session in ["cancelled-unrouted", "cancelled-later", "expired"] {
         fleet.ask(&asked(session, QUESTION, ""))?;
     }
+    fleet.told()
+}
+
+/// Ended from outside while a call was made.
+fn cut_off() -> Trace {
+    let mut fleet = Fleet::new(Ended);
+    fleet.ask(&asked("cut-off", QUESTION, "react"))?;
     fleet.told()
 }
 

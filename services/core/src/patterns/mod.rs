@@ -4,6 +4,7 @@ mod react;
 mod supervisor;
 
 pub use react::React;
+pub(crate) use react::iterations;
 pub use supervisor::{Decompose, Synthesise};
 
 /// A pattern this binary can run. What is configured beyond these is never offered.

@@ -268,6 +268,14 @@ impl React {
             subagent_results: None,
         });
         let mut said = self.thoughts();
+        if action != PARSE_ERROR {
+            said.push(Said {
+                message_type: MessageType::Action,
+                text: say::action(&action, &arguments),
+                streamed: true,
+                document: None,
+            });
+        }
         said.push(say::message(
             MessageType::Observation,
             outcome.content,
@@ -360,6 +368,7 @@ impl React {
                 confidence: confidence_in(&text),
                 error: None,
                 model_ms: self.model_ms,
+                cut_off: Vec::new(),
             }),
             outcome: Outcome::Answer(Answer {
                 text,
@@ -374,7 +383,7 @@ impl React {
 }
 
 /// Iterations done so far: a plan's or a synthesis's steps do not count.
-fn iterations(request: &AgentRequest) -> u32 {
+pub(crate) fn iterations(request: &AgentRequest) -> u32 {
     request
         .history
         .iter()
@@ -564,7 +573,19 @@ mod tests {
             panic!()
         };
         assert_eq!(iterated.candidates, ["search"]);
-        assert_eq!(finish.said.len(), 2);
+        let said: Vec<_> = finish
+            .said
+            .iter()
+            .map(|said| (said.message_type, said.text.as_str()))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                (MessageType::Thought, "t"),
+                (MessageType::Action, "search(query: \"x\")"),
+                (MessageType::Observation, "found"),
+            ]
+        );
     }
 
     #[test]
@@ -603,6 +624,15 @@ mod tests {
                 next.history[0]
             );
             assert_eq!(next.control.retries, 1);
+            // What could not be read was no action.
+            let actions = finish
+                .said
+                .iter()
+                .filter(|said| said.message_type == MessageType::Action);
+            assert_eq!(
+                actions.count(),
+                usize::from(next.history[0].action != PARSE_ERROR)
+            );
             let mut tired = *next;
             tired.control.retries = 2;
             let mut turn = turn_with(tired, false);

@@ -616,6 +616,7 @@ impl Synthesise {
                 confidence: confidence_in(&text),
                 error: None,
                 model_ms: self.model_ms,
+                cut_off: Vec::new(),
             }),
             outcome: Outcome::Answer(Answer {
                 text,
@@ -835,7 +836,8 @@ fn merged(goals: Vec<Goal>, max: u32) -> Vec<Goal> {
     let mut seen = Vec::new();
     let mut kept: Vec<Goal> = Vec::new();
     for mut goal in goals {
-        goal.text = goal.text.trim().to_owned();
+        let text = goal.text.trim().to_owned();
+        goal.text = text;
         let key = plain(&goal.text);
         if seen.contains(&key) {
             continue;

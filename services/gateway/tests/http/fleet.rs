@@ -272,6 +272,10 @@ impl Status for Health {
             detail,
         }]
     }
+
+    async fn metrics(&self) -> String {
+        "agentfleet_steps_total 1\n".to_owned()
+    }
 }
 
 /// A renderer of two formats; one of them is broken.

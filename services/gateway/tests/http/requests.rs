@@ -3,7 +3,7 @@
 use crate::fleet::{Fleet, options};
 use agentfleet_broker::Broker;
 use agentfleet_gateway::Options;
-use agentfleet_schema::{AgentRequest, SessionId, topics};
+use agentfleet_schema::{AgentRequest, RunControl, SessionId, topics};
 use serde_json::json;
 use std::sync::atomic::Ordering;
 
@@ -150,7 +150,7 @@ async fn what_only_workers_write_is_dropped_and_the_callers_id_travels() {
     let deliveries = consumer.receive(8).await.unwrap();
     assert_eq!(deliveries.len(), 1);
     let request: AgentRequest = serde_json::from_slice(&deliveries[0].payload).unwrap();
-    assert_eq!(request.control, Default::default());
+    assert_eq!(request.control, RunControl::default());
     assert_eq!(request.session_id.as_str(), session.as_str().unwrap());
     let properties = &deliveries[0].properties;
     assert_eq!(properties["id"], "k-1");

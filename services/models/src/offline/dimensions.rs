@@ -405,7 +405,7 @@ fn to_the_right(text: &str, tokens: &[Token], at: usize) -> Option<(Vec<Part>, O
         parts.push(own[0].start..own[own.len() - 1].end);
         match tokens.get(end) {
             Some(Token::And | Token::Versus) if category.is_none() && parts.len() < MOST => {
-                from = end + 1
+                from = end + 1;
             }
             _ => return Some((parts, category)),
         }

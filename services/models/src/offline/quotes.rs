@@ -56,15 +56,19 @@ impl Quote {
     /// The lines of the block.
     fn quoted(&self) -> String {
         let lines: Vec<String> = match self.shape {
-            Shape::Prose => vec![format!("> {}", self.text)],
-            Shape::Row => vec![format!("> Row of \"{}\": {}", self.table(), self.text)],
+            Shape::Prose => vec![format!("> {}", escaped(&self.text))],
+            Shape::Row => vec![format!(
+                "> Row of \"{}\": {}",
+                self.table(),
+                escaped(&self.text)
+            )],
             Shape::Code => self.text.lines().map(|line| format!("> {line}")).collect(),
             Shape::Facts if self.text.contains('\n') => self
                 .text
                 .lines()
-                .map(|line| format!("> - {line}"))
+                .map(|line| format!("> - {}", escaped(line)))
                 .collect(),
-            Shape::Facts => vec![format!("> {}", self.text)],
+            Shape::Facts => vec![format!("> {}", escaped(&self.text))],
         };
         lines.join("\n")
     }
@@ -79,6 +83,46 @@ impl Quote {
             heading => heading,
         }
     }
+}
+
+/// Plain text as Markdown that keeps its backslashes: one before punctuation would vanish as an
+/// escape. Within code spans nothing is an escape.
+fn escaped(text: &str) -> String {
+    if !text.contains('\\') {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    let mut rest = text;
+    while let Some(at) = rest.find(['\\', '`']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let ticks = rest.len() - rest.trim_start_matches('`').len();
+        let taken = if ticks == 0 {
+            let escapes = rest[1..].starts_with(|c: char| c.is_ascii_punctuation());
+            out.push_str(if escapes { r"\\" } else { r"\" });
+            1
+        } else {
+            let span = span(rest, ticks);
+            out.push_str(&rest[..span]);
+            span
+        };
+        rest = &rest[taken..];
+    }
+    out + rest
+}
+
+/// How long a code span is that opens with this many back quotes; only they, if none closes it.
+fn span(text: &str, ticks: usize) -> usize {
+    let mut at = ticks;
+    while let Some(next) = text[at..].find('`') {
+        at += next;
+        let run = text[at..].len() - text[at..].trim_start_matches('`').len();
+        at += run;
+        if run == ticks {
+            return at;
+        }
+    }
+    ticks
 }
 
 /// What was found for a goal.
@@ -502,5 +546,25 @@ fn statements(alike: &[&Candidate<'_>]) -> Quote {
         } else {
             String::new()
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_keeps_its_backslashes_as_markdown() {
+        for (text, expected) in [
+            (r"C:\dir\file and \n", r"C:\dir\file and \n"),
+            (r"\d{2}\.log", r"\d{2}\\.log"),
+            (r"\\server\_old\*.cfg", r"\\\server\\_old\\*.cfg"),
+            (r"`\*.log` and \*.log", r"`\*.log` and \\*.log"),
+            (r"``a`\*`` \*", r"``a`\*`` \\*"),
+            (r"open ` \*", r"open ` \\*"),
+            (r"ends in \", r"ends in \"),
+        ] {
+            assert_eq!(escaped(text), expected, "{text}");
+        }
     }
 }

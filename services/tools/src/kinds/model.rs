@@ -18,11 +18,8 @@ pub(super) async fn ask(
     prompt: Rendered,
     inputs: Value,
 ) -> Result<ToolResult, Error> {
-    let profiles = &call.context.config.profiles;
-    let profile = profiles
-        .get(profile_key)
-        .or_else(|| profiles.get(operation.as_str()));
-    let profile = profile.cloned().unwrap_or_default();
+    let config = &call.context.config;
+    let profile = config.profile(&[profile_key, operation.as_str()]);
     let mut messages = Vec::with_capacity(2);
     if !prompt.system.trim().is_empty() {
         messages.push(Message::System(prompt.system));

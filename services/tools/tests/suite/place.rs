@@ -63,8 +63,11 @@ impl Place {
 
     /// Loads the folder of files.
     pub(crate) async fn load(&self, collection: &str) -> LoadReport {
-        self.load_from(&[self.files.clone()], &LoadOptions::new(collection))
-            .await
+        self.load_from(
+            std::slice::from_ref(&self.files),
+            &LoadOptions::new(collection),
+        )
+        .await
     }
 
     pub(crate) async fn load_from(&self, paths: &[PathBuf], options: &LoadOptions) -> LoadReport {

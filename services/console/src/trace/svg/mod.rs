@@ -55,7 +55,7 @@ struct Picture<'a> {
 
 impl Picture<'_> {
     fn session(&self, session: &Session) -> Block {
-        let mut items = vec![Block::Leaf(self.question(session))];
+        let mut items = vec![Block::Leaf(question(session))];
         if let Some(routing) = &session.routing {
             let mut leaf = Leaf::new(
                 Class::Decision,
@@ -109,27 +109,10 @@ impl Picture<'_> {
         }
     }
 
-    fn question(&self, session: &Session) -> Leaf {
-        let mut leaf = Leaf::new(Class::Question, session.title());
-        leaf.shape = Shape::Round;
-        let mut spent = vec![text::counted(session.spent.steps, "step")];
-        let tokens = session.spent_in_tree.tokens();
-        if tokens > 0 {
-            spent.push(text::counted(tokens, "token"));
-        }
-        spent.extend(session.duration_ms.map(text::duration));
-        leaf.lines.push(spent.join(" · "));
-        leaf.tooltip.push(format!("session {}", session.id));
-        leaf.tooltip
-            .extend(session.started_at.map(|at| format!("started {at}")));
-        leaf.tooltip.push(session.question.clone());
-        leaf
-    }
-
     /// A subagent as one box.
     fn brief(&self, session: &Session) -> Block {
         let end = self.end(session);
-        let mut leaf = self.question(session);
+        let mut leaf = question(session);
         leaf.class = end.class;
         leaf.tooltip.push(end.title);
         leaf.tooltip.extend(end.tooltip);
@@ -335,4 +318,21 @@ fn choice(decision: &Decision) -> String {
     } else {
         format!("not {}", others.join(", "))
     }
+}
+
+fn question(session: &Session) -> Leaf {
+    let mut leaf = Leaf::new(Class::Question, session.title());
+    leaf.shape = Shape::Round;
+    let mut spent = vec![text::counted(session.spent.steps, "step")];
+    let tokens = session.spent_in_tree.tokens();
+    if tokens > 0 {
+        spent.push(text::counted(tokens, "token"));
+    }
+    spent.extend(session.duration_ms.map(text::duration));
+    leaf.lines.push(spent.join(" · "));
+    leaf.tooltip.push(format!("session {}", session.id));
+    leaf.tooltip
+        .extend(session.started_at.map(|at| format!("started {at}")));
+    leaf.tooltip.push(session.question.clone());
+    leaf
 }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 type Key = (Topic, String);
 
 #[derive(Debug, Default)]
-pub(super) struct Listeners {
+pub(crate) struct Listeners {
     waiting: Mutex<HashMap<Key, Arc<Notify>>>,
 }
 
@@ -18,7 +18,7 @@ impl Listeners {
     }
 
     /// Listens for a key, until the listener is dropped.
-    pub(super) fn listen(self: &Arc<Self>, topic: &Topic, key: &str) -> Listener {
+    pub(crate) fn listen(self: &Arc<Self>, topic: &Topic, key: &str) -> Listener {
         let key = (topic.clone(), key.to_owned());
         let notify = Arc::clone(self.waiting().entry(key.clone()).or_default());
         Listener {
@@ -28,7 +28,7 @@ impl Listeners {
         }
     }
 
-    pub(super) fn notify(&self, topic: &Topic, key: &str) {
+    pub(crate) fn notify(&self, topic: &Topic, key: &str) {
         let waiting = self.waiting();
         if waiting.is_empty() {
             return;
@@ -38,17 +38,17 @@ impl Listeners {
         }
     }
 
-    pub(super) fn notify_all(&self) {
+    pub(crate) fn notify_all(&self) {
         for notify in self.waiting().values() {
             notify.notify_waiters();
         }
     }
 }
 
-pub(super) struct Listener {
+pub(crate) struct Listener {
     listeners: Arc<Listeners>,
     key: Key,
-    pub(super) notify: Arc<Notify>,
+    pub(crate) notify: Arc<Notify>,
 }
 
 impl Drop for Listener {

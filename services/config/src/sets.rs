@@ -18,7 +18,7 @@ pub(crate) fn of(items: &[Item]) -> Snapshot {
 }
 
 /// Puts an item into a set, in place of the one with its key.
-pub(super) fn put(set: &mut Snapshot, item: &Item) {
+pub(crate) fn put(set: &mut Snapshot, item: &Item) {
     match item.item_type.as_str() {
         item_type::AGENT_PATTERN => read_into(&mut set.patterns, item),
         item_type::AGENT_TASK_TYPE => read_into(&mut set.task_types, item),
@@ -47,7 +47,7 @@ fn read_into<T: DeserializeOwned>(map: &mut BTreeMap<String, T>, item: &Item) {
     }
 }
 
-pub(super) fn remove(set: &mut Snapshot, item: &Item) {
+pub(crate) fn remove(set: &mut Snapshot, item: &Item) {
     let key = &item.key;
     match item.item_type.as_str() {
         item_type::AGENT_PATTERN => drop(set.patterns.remove(key)),

@@ -1,0 +1,188 @@
+//! What the roles work with beside the stores: the graph, the tools, the model.
+
+use crate::error::Failure;
+use crate::lock::FleetLock;
+use crate::settings::Settings;
+use crate::store::{Store, settle};
+use agentfleet_aggregator::{self as aggregator, Endings};
+use agentfleet_broker::{Broker, Subscription};
+use agentfleet_core::FleetLimits;
+use agentfleet_documents::Documents;
+use agentfleet_graph::{EmbeddedGraph, Graph, GraphOptions};
+use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
+use agentfleet_models::{Choice, ModelOptions};
+use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts};
+use agentfleet_runtime::{Drain, Host, SystemHost, serve_batches};
+use agentfleet_schema::RunLimits;
+use agentfleet_tools::library::Library;
+use agentfleet_tools::{Toolbox, Tools};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Everything of a data directory, the graph and the tools included.
+#[derive(Clone)]
+pub struct Engine {
+    pub store: Store,
+    pub graph: EmbeddedGraph,
+    pub library: Library,
+    pub model: Choice,
+    pub tools: Arc<dyn Tools>,
+    pub limits: FleetLimits,
+    pub host: Arc<dyn Host>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Opens the graph beside the store. `progress` sees the quads read so far and those there are.
+    pub async fn open(
+        store: Store,
+        settings: &Settings,
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Self, Failure> {
+        let graph = open_graph(&store, settings, progress).await?;
+        let library = Library::open(store.database.clone(), Arc::new(graph.clone()))?;
+        let model = choose_model(settings).await?;
+        let tools = Toolbox::new(
+            library.clone(),
+            Arc::new(graph.clone()),
+            Arc::clone(&model.model),
+        )?;
+        Ok(Self {
+            store,
+            graph,
+            library,
+            model,
+            tools: Arc::new(tools),
+            limits: fleet_limits(settings),
+            host: Arc::new(SystemHost),
+        })
+    }
+
+    pub fn broker(&self) -> Arc<dyn Broker> {
+        Arc::clone(&self.store.broker)
+    }
+
+    pub fn documents(&self) -> Arc<dyn Documents> {
+        Arc::clone(&self.store.documents)
+    }
+
+    pub fn aggregator_parts(&self) -> aggregator::Parts {
+        aggregator::Parts {
+            broker: self.broker(),
+            documents: self.documents(),
+            committer: Arc::clone(&self.store.committer),
+            graph: Arc::new(self.graph.clone()) as Arc<dyn Graph>,
+            host: Arc::clone(&self.host),
+        }
+    }
+
+    pub fn endings(&self) -> Endings {
+        Endings::new(self.aggregator_parts())
+    }
+
+    pub(crate) fn orchestrator(
+        &self,
+        settings: &Settings,
+    ) -> Result<(Orchestrator, Subscription), Failure> {
+        let options = OrchestratorOptions {
+            limits: self.limits.clone(),
+            max_attempts: settings.max_attempts,
+            model_timeout: settings.model_timeout,
+            tool_timeout: settings.tool_timeout,
+            lease: settings.lease,
+            default_prompts: agentfleet_config::seed::embedded_snapshot()?,
+        };
+        let subscription = options.subscription();
+        let parts = Parts {
+            broker: self.broker(),
+            documents: self.documents(),
+            committer: Arc::clone(&self.store.committer),
+            graph: Arc::new(self.graph.clone()),
+            config: Arc::clone(&self.store.config),
+            model: Arc::clone(&self.model.model),
+            tools: Arc::clone(&self.tools),
+            host: Arc::clone(&self.host),
+        };
+        Ok((Orchestrator::new(parts, options), subscription))
+    }
+}
+
+fn fleet_limits(settings: &Settings) -> FleetLimits {
+    let millis = |time: Duration| time.as_millis() as u64;
+    FleetLimits {
+        most: RunLimits {
+            max_iterations: settings.max_iterations,
+            max_subagents: settings.max_subagents,
+            max_depth: settings.max_depth,
+            max_sessions: settings.max_sessions,
+            ..RunLimits::default()
+        },
+        subagent_timeout_ms: millis(settings.subagent_timeout),
+        run_timeout_ms: millis(settings.run_timeout),
+        ..FleetLimits::default()
+    }
+}
+
+/// Opens the graph of a store.
+pub async fn open_graph(
+    store: &Store,
+    settings: &Settings,
+    progress: &(dyn Fn(u64, u64) + Send + Sync),
+) -> Result<EmbeddedGraph, Failure> {
+    let options = GraphOptions {
+        max_quads: settings.max_quads,
+        ..GraphOptions::default()
+    };
+    Ok(EmbeddedGraph::open(store.database.clone(), options, progress).await?)
+}
+
+/// Opens the graph to read what was done so far: what is still on its way is waited for, for a
+/// moment, or written down here where no fleet does it.
+pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<EmbeddedGraph, Failure> {
+    let graph = open_graph(store, settings, &|_, _| {}).await?;
+    if !store.has_work(&[graph_writer::explainability()]).await? {
+        return Ok(graph);
+    }
+    let lock = FleetLock::try_take(settings)?;
+    let stop = CancellationToken::new();
+    let writing = lock.as_ref().map(|_| {
+        let broker = Arc::clone(&store.broker);
+        let writer = Arc::new(GraphWriter::new(
+            Arc::new(graph.clone()),
+            Arc::clone(&store.documents),
+            Arc::new(SystemHost),
+        ));
+        let drain = Drain {
+            stop: stop.clone(),
+            grace: settings.grace,
+        };
+        let subscription = graph_writer::explainability();
+        tokio::spawn(async move {
+            serve_batches(broker, subscription, writer, graph_writer::MAX_BATCH, drain).await
+        })
+    });
+    settle(store).await?;
+    stop.cancel();
+    if let Some(writing) = writing
+        && let Err(error) = writing.await
+    {
+        tracing::error!(%error, "the graph-writer was lost");
+    }
+    Ok(graph)
+}
+
+/// The model the settings and the environment name.
+pub async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
+    let mut options = ModelOptions::from_environment();
+    options.model = (settings.model != "auto").then(|| settings.model.clone());
+    options.base_url.clone_from(&settings.base_url);
+    Ok(agentfleet_models::select(&options).await?)
+}

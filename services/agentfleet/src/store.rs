@@ -1,0 +1,255 @@
+//! Where messages, records, texts and config lie: in the data directory, or on the servers that the
+//! settings name. Every command opens this, and most need no more.
+
+use crate::error::Failure;
+use crate::settings::{Place, Settings};
+use agentfleet_aggregator as aggregator;
+use agentfleet_broker::{
+    Broker, EmbeddedBroker, Options as BrokerOptions, PulsarBroker, PulsarOptions, Subscription,
+    Token,
+};
+use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig};
+use agentfleet_documents::{Documents, EmbeddedDocuments, S3Documents, S3Options};
+use agentfleet_gateway::Intake;
+use agentfleet_graph_writer as graph_writer;
+use agentfleet_orchestrator::Options as OrchestratorOptions;
+use agentfleet_runtime::{Committer, EmbeddedCommitter, Host, SequentialCommitter, SystemHost};
+use agentfleet_schema::Millis;
+use agentfleet_schema::topics::{self, Topic};
+use agentfleet_storage::Database;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the graph is waited for.
+const LAG: Duration = Duration::from_secs(5);
+
+/// The queue, the librarian and the config: enough to ask and to read answers.
+#[derive(Clone)]
+pub struct Store {
+    /// Of this machine: loaded documents lie here, and whatever is embedded.
+    pub database: Database,
+    pub broker: Arc<dyn Broker>,
+    pub documents: Arc<dyn Documents>,
+    pub config: Arc<dyn ConfigStore>,
+    pub committer: Arc<dyn Committer>,
+    /// The broker, if it is the data directory's own.
+    pub embedded: Option<EmbeddedBroker>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("database", &self.database)
+            .field("embedded", &self.embedded.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    pub async fn open(settings: &Settings) -> Result<Self, Failure> {
+        let database = Database::open(&settings.data)?;
+        let embedded = match &settings.broker {
+            Place::Embedded => Some(embedded_broker(&database, settings)?),
+            Place::At(_) => None,
+        };
+        let broker: Arc<dyn Broker> = match (&embedded, &settings.broker) {
+            (Some(broker), _) => Arc::new(broker.clone()),
+            (None, Place::At(url)) => pulsar(url, settings).await?,
+            (None, Place::Embedded) => Arc::new(embedded_broker(&database, settings)?),
+        };
+        let host = SystemHost;
+        let (documents, config, own): (Arc<dyn Documents>, Arc<dyn ConfigStore>, _) =
+            match &settings.documents {
+                Place::Embedded => {
+                    let documents = EmbeddedDocuments::open(&database)?;
+                    let config = EmbeddedConfig::open(&database)?;
+                    (
+                        Arc::new(documents.clone()),
+                        Arc::new(config),
+                        Some(documents),
+                    )
+                }
+                Place::At(address) => {
+                    let options = S3Options {
+                        address: address.clone(),
+                        endpoint: settings.documents_endpoint.clone(),
+                        region: settings.documents_region.clone(),
+                        credentials: None,
+                    };
+                    let documents: Arc<dyn Documents> =
+                        Arc::new(S3Documents::connect(&options).await?);
+                    let notices = Arc::new(crate::notices::ByBroker::start(Arc::clone(&broker)));
+                    let config =
+                        DocumentsConfig::new(Arc::clone(&documents), notices, move || host.now());
+                    (documents, Arc::new(config), None)
+                }
+            };
+        let committer: Arc<dyn Committer> = match (&embedded, own) {
+            (Some(broker), Some(documents)) => Arc::new(EmbeddedCommitter::new(
+                database.clone(),
+                broker.clone(),
+                documents,
+            )),
+            _ => Arc::new(SequentialCommitter::new(
+                Arc::clone(&broker),
+                Arc::clone(&documents),
+            )),
+        };
+        Ok(Self {
+            database,
+            broker,
+            documents,
+            config,
+            committer,
+            embedded,
+        })
+    }
+
+    /// Creates every subscription, so that nothing published early is missed, and seeds the config.
+    pub async fn prepare(&self, settings: &Settings) -> Result<(), Failure> {
+        self.config
+            .seed(agentfleet_config::seed::embedded()?)
+            .await?;
+        for subscription in subscriptions(settings) {
+            drop(self.broker.subscribe(subscription).await?);
+        }
+        Ok(())
+    }
+
+    /// The door that commands bring requests through.
+    pub fn intake(&self) -> Intake {
+        Intake {
+            documents: Arc::clone(&self.documents),
+            committer: Arc::clone(&self.committer),
+            config: Arc::clone(&self.config),
+            host: Arc::new(SystemHost),
+        }
+    }
+
+    pub fn now(&self) -> Millis {
+        self.database.clock().now()
+    }
+
+    /// Whether anything is ready or in flight in these subscriptions. Of a queue that other machines
+    /// work too, this is theirs to say.
+    pub async fn has_work(&self, queues: &[Subscription]) -> Result<bool, Failure> {
+        let Some(broker) = &self.embedded else {
+            return Ok(false);
+        };
+        let stats = broker.stats().await?;
+        Ok(stats.iter().any(|queue| {
+            let ours = |known: &Subscription| {
+                known.name == queue.subscription && known.topic.as_str() == queue.topic
+            };
+            queue.waiting + queue.in_flight > 0 && queues.iter().any(ours)
+        }))
+    }
+}
+
+/// How long notices of a new config are kept: longer than any gap between two looks.
+const NOTICES: Duration = Duration::from_secs(3_600);
+
+/// Topics whose messages are kept for readers that come late.
+fn retained(settings: &Settings) -> BTreeMap<Topic, Duration> {
+    [
+        (topics::AGENT_RESPONSE, settings.retention),
+        (topics::CONFIG_CHANGES, NOTICES),
+    ]
+    .into()
+}
+
+fn embedded_broker(database: &Database, settings: &Settings) -> Result<EmbeddedBroker, Failure> {
+    let retain = retained(settings);
+    Ok(EmbeddedBroker::open(database, BrokerOptions { retain })?)
+}
+
+fn subscriptions(settings: &Settings) -> [Subscription; 5] {
+    let mut orchestrator = OrchestratorOptions::new(Arc::default()).subscription();
+    orchestrator.lease = settings.lease;
+    orchestrator.max_deliveries = Some(settings.max_attempts + 3);
+    [
+        orchestrator,
+        aggregator::completions(),
+        aggregator::deadlines(),
+        aggregator::dead_letters(),
+        graph_writer::explainability(),
+    ]
+}
+
+/// Waits until the graph has what was published, at most [`LAG`].
+pub async fn settle(store: &Store) -> Result<(), Failure> {
+    let graph_writer = [graph_writer::explainability()];
+    worked(store, &graph_writer, LAG).await
+}
+
+/// Waits until nothing is ready or in flight in these subscriptions, but no longer than `most`.
+pub(crate) async fn worked(
+    store: &Store,
+    queues: &[Subscription],
+    most: Duration,
+) -> Result<(), Failure> {
+    let mut changes = store.database.changes();
+    let worked = async {
+        loop {
+            changes.mark_unchanged();
+            if !store.has_work(queues).await? || changes.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    // Later is no harm: it is in the queue, and whoever reads sees less, and nothing that is wrong.
+    tokio::time::timeout(most, worked).await.unwrap_or(Ok(()))
+}
+
+async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failure> {
+    let options = PulsarOptions {
+        admin_url: settings.broker_admin.clone(),
+        tenant: settings.broker_tenant.clone(),
+        namespace: settings.broker_namespace.clone(),
+        names: topic_names(settings)?,
+        token: settings.broker_token.as_ref().map(|token| {
+            let token = token.expose();
+            match token.strip_prefix("file:") {
+                Some(path) => Token::File(path.into()),
+                None => Token::Text(token.to_owned()),
+            }
+        }),
+        certificates: settings.broker_certificates.clone(),
+        retain: retained(settings),
+        ..PulsarOptions::new(url)
+    };
+    let broker = PulsarBroker::connect(options).await?;
+    let kept: Vec<Topic> = retained(settings).into_keys().collect();
+    broker.ensure(&kept, &[]).await?;
+    Ok(Arc::new(broker))
+}
+
+/// The names that topics have on the server, where they are not ours.
+fn topic_names(settings: &Settings) -> Result<BTreeMap<Topic, String>, Failure> {
+    let known = [
+        topics::AGENT_REQUEST,
+        topics::AGENT_RESPONSE,
+        topics::EXPLAINABILITY,
+        topics::DEADLINE,
+        topics::DEAD_LETTER,
+        topics::CONFIG_CHANGES,
+    ];
+    let pairs = settings.broker_topics.iter().flat_map(|all| all.split(','));
+    let mut names = BTreeMap::new();
+    for pair in pairs.map(str::trim).filter(|pair| !pair.is_empty()) {
+        let named = pair.split_once('=').and_then(|(ours, theirs)| {
+            let topic = known.iter().find(|topic| topic.as_str() == ours.trim())?;
+            Some((topic.clone(), theirs.trim().to_owned())).filter(|(_, name)| !name.is_empty())
+        });
+        let Some((topic, name)) = named else {
+            let ours: Vec<&str> = known.iter().map(Topic::as_str).collect();
+            return Err(Failure::usage(format!(
+                "setting `broker_topics` has `{pair}`, expected `OURS=THEIRS` with ours one of {}",
+                ours.join(", ")
+            )));
+        };
+        names.insert(topic, name);
+    }
+    Ok(names)
+}

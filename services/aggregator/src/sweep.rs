@@ -1,0 +1,89 @@
+//! The backstop of the deadlines: a look at every fan-out that should be over and is not.
+//!
+//! A deadline message can be lost where a broker deletes what waits too long. Then nobody concludes
+//! a fan-out with a sibling that never ends. The sweep asks the graph for fan-outs that are past
+//! their deadline and have no synthesis, and looks at each as if its deadline had come (LV-1). Like
+//! everything here it is level-triggered: any number may sweep, at any time.
+
+use crate::error::Error;
+use crate::fan_in::FanIn;
+use crate::{PATIENCE, Parts};
+use agentfleet_core::provenance::date_time;
+use agentfleet_graph::{Answer, QueryOptions};
+use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
+use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, uris};
+
+/// Fan-outs looked at in one sweep, the oldest first; the next one takes the others.
+const MOST: usize = 200;
+/// Highest step number at which a fan-out is looked for.
+const LAST_STEP: u32 = 10_000;
+
+/// Looks after fan-outs whose deadline passed unseen.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    parts: Parts,
+    fan_in: FanIn,
+}
+
+impl Sweep {
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            fan_in: FanIn::new(parts.clone()),
+            parts,
+        }
+    }
+
+    /// Looks once. Answers how many fan-outs were overdue.
+    pub async fn once(&self) -> Result<usize, Error> {
+        let overdue = self.overdue().await?;
+        for (session, correlation) in &overdue {
+            let is_it = |step: &u32| CorrelationId::of_fan_out(session, *step) == *correlation;
+            let Some(step) = (0..LAST_STEP).find(is_it) else {
+                // Not of this fleet.
+                continue;
+            };
+            tracing::warn!(%session, step, "no deadline message ended this fan-out in time");
+            if let Err(error) = self.fan_in.evaluate(&(session.clone(), step), None).await {
+                tracing::warn!(%session, step, %error, "an overdue fan-out is put off");
+            }
+        }
+        Ok(overdue.len())
+    }
+
+    async fn overdue(&self) -> Result<Vec<(SessionId, CorrelationId)>, Error> {
+        let sparql = format!(
+            "SELECT DISTINCT ?session ?correlation ?deadline FROM <{}> WHERE {{ \
+               ?fanout <{RDF_TYPE}> <{}> ; <{}> ?deadline ; <{}> ?correlation ; <{}> ?session . \
+               FILTER (?deadline < ?before) \
+               FILTER NOT EXISTS {{ ?synthesis <{RDF_TYPE}> <{}> ; <{}> ?correlation }} \
+               FILTER NOT EXISTS {{ ?session <{}> ?ended }} \
+             }} ORDER BY ?deadline LIMIT {MOST}",
+            // Loaded knowledge may claim anything; only what the fleet wrote counts.
+            uris::RETRIEVAL_GRAPH,
+            tg::FAN_OUT,
+            tg::JOIN_DEADLINE,
+            tg::CORRELATION_ID,
+            prov::WAS_GENERATED_BY,
+            tg::SYNTHESIS,
+            tg::CORRELATION_ID,
+            prov::ENDED_AT_TIME,
+        );
+        let before = self.parts.host.now() - PATIENCE.as_millis() as Millis;
+        let bindings = [("before", Term::typed(date_time(before), xsd::DATE_TIME))];
+        let answer = self
+            .parts
+            .graph
+            .query(&sparql, &bindings, QueryOptions::default())
+            .await?;
+        let Answer::Solutions(found) = answer else {
+            return Ok(Vec::new());
+        };
+        let rows = 0..found.rows.len();
+        let read = |row| {
+            let text = |name| found.text(row, name).unwrap_or_default();
+            let session = uris::session_of(text("session"))?;
+            Some((session, CorrelationId::from(text("correlation"))))
+        };
+        Ok(rows.filter_map(read).collect())
+    }
+}

@@ -1,0 +1,247 @@
+//! One topic's stream of messages into a subscription's intake.
+//!
+//! A feed lives as long as its consumer. Whenever its stream ends (the connection, a topic that
+//! moved to another broker, a refusal) it opens it again, with growing pauses and without end: what
+//! was not acknowledged comes again by itself. A stream that may receive and stays silent although
+//! the broker says that something waits is opened again too.
+
+use super::cluster::{Cluster, failed};
+use super::commands;
+use super::consumer::Intake;
+use super::holdings::{Holdings, Terms};
+use super::link::{Arrival, Link};
+use super::parcel::{self, Unreadable};
+use super::publisher::Publisher;
+use crate::Error;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// What a feed works with.
+pub(super) struct Feed {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) holdings: Arc<Holdings>,
+    pub(super) intake: Arc<Intake>,
+    pub(super) terms: Arc<Terms>,
+    pub(super) topic: String,
+    pub(super) subscription: String,
+    pub(super) only: Option<(String, String)>,
+    /// Whether it brings copies of what was handed back.
+    pub(super) copies: bool,
+    /// After so long without a message the broker is asked whether there is one; a topic of
+    /// delayed messages always has some.
+    pub(super) silence: Option<Duration>,
+    pub(super) stop: CancellationToken,
+}
+
+/// An open stream.
+pub(super) struct Stream {
+    link: Arc<Link>,
+    id: u64,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    /// How many messages the broker may still send.
+    permits: usize,
+}
+
+impl Feed {
+    /// Opens the stream, which creates the topic and the subscription if they are new.
+    pub(super) async fn open(&self) -> Result<Stream, Error> {
+        let link = self.cluster.serving(&self.topic).await?;
+        let id = self.cluster.id();
+        let lost = |fault| failed(&self.topic, &link, fault);
+        let arrivals = link.add_consumer(id).map_err(lost)?;
+        let subscribe = |request| commands::subscribe(request, id, &self.topic, &self.subscription);
+        match link.ask(subscribe).await {
+            Ok(_) => Ok(Stream {
+                link,
+                id,
+                arrivals,
+                permits: 0,
+            }),
+            Err(fault) => {
+                link.close_consumer(id);
+                Err(lost(fault))
+            }
+        }
+    }
+
+    /// Feeds until the consumer is dropped.
+    pub(super) async fn run(self, mut stream: Stream) {
+        loop {
+            if self.serve(&mut stream).await {
+                stream.link.close_consumer(stream.id);
+                return;
+            }
+            // Everything that came this way and is not settled is with others soon.
+            self.holdings.lost(stream.id);
+            self.intake.lost(stream.id);
+            stream.link.close_consumer(stream.id);
+            let mut backoff = self.cluster.backoff();
+            stream = loop {
+                tokio::select! {
+                    opened = self.open() => match opened {
+                        Ok(stream) => break stream,
+                        Err(error) => {
+                            tracing::warn!(topic = self.topic, %error, "cannot receive from Pulsar; trying again");
+                        }
+                    },
+                    () = self.stop.cancelled() => return,
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(backoff.next()) => {}
+                    () = self.stop.cancelled() => return,
+                }
+            };
+            tracing::info!(
+                topic = self.topic,
+                subscription = self.subscription,
+                "receiving again"
+            );
+        }
+    }
+
+    /// Serves a stream until it ends; `true` if nobody wants it any more.
+    async fn serve(&self, stream: &mut Stream) -> bool {
+        let mut room = self.intake.room();
+        let mut heard = Instant::now();
+        let mut suspicious = false;
+        loop {
+            // Not in one expression: the borrow must end before the intake is looked at.
+            let wanted = *room.borrow_and_update();
+            self.permit(stream, wanted);
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return true,
+                arrival = stream.arrivals.recv() => match arrival {
+                    Some(arrival) => {
+                        (heard, suspicious) = (Instant::now(), false);
+                        self.take(stream, arrival);
+                    }
+                    None => return false,
+                },
+                changed = room.changed() => if changed.is_err() {
+                    return true;
+                },
+                () = quiet(heard, self.silence), if stream.permits > 0 => {
+                    // Once may be a coincidence: others of the subscription work on the backlog.
+                    if self.starves(stream).await {
+                        if suspicious {
+                            tracing::warn!(topic = self.topic, "silence although messages wait; opening anew");
+                            return false;
+                        }
+                        suspicious = true;
+                    } else {
+                        suspicious = false;
+                    }
+                    heard = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Lets the broker send as much as there is room for; half of it is not worth a command.
+    fn permit(&self, stream: &mut Stream, room: usize) {
+        let wanted = room.saturating_sub(self.intake.waiting());
+        if wanted > 0 && stream.permits <= wanted / 2 {
+            let more = wanted - stream.permits;
+            stream.link.send(commands::flow(stream.id, more as u32));
+            stream.permits = wanted;
+        }
+    }
+
+    fn take(&self, stream: &mut Stream, arrival: Arrival) {
+        match parcel::open(&stream.link, stream.id, arrival, self.copies) {
+            Ok(messages) => {
+                stream.permits = stream.permits.saturating_sub(messages.len());
+                for message in messages {
+                    let wanted = self.only.as_ref().is_none_or(|(key, value)| {
+                        message
+                            .properties
+                            .get(key)
+                            .is_some_and(|found| found == value)
+                    });
+                    if wanted {
+                        self.intake.bring(message);
+                    } else {
+                        message.entry.settle();
+                    }
+                }
+            }
+            Err(unreadable) => {
+                stream.permits = stream.permits.saturating_sub(1);
+                self.park(*unreadable);
+            }
+        }
+    }
+
+    /// What cannot be read goes to the dead-letter topic as it lies.
+    fn park(&self, unreadable: Unreadable) {
+        let (publisher, terms) = (Arc::clone(&self.publisher), Arc::clone(&self.terms));
+        tokio::spawn(async move {
+            let Unreadable { reason, arrived } = unreadable;
+            let payload = arrived.payload.to_vec();
+            let properties = arrived.properties;
+            let parked = publisher
+                .bury(
+                    &terms.topic,
+                    &arrived.message_id,
+                    payload,
+                    properties,
+                    &reason,
+                )
+                .await;
+            match parked {
+                Ok(()) => arrived.entry.settle(),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot park a message that cannot be read");
+                    arrived.entry.give_back();
+                }
+            }
+        });
+    }
+
+    /// Messages of the topic that this subscription has not acknowledged.
+    pub(super) async fn backlog(&self, stream: &Stream) -> Result<u64, Error> {
+        let answer = stream
+            .link
+            .ask(|id| commands::consumer_stats(id, stream.id))
+            .await;
+        let answer = answer.map_err(|fault| failed(&self.topic, &stream.link, fault))?;
+        Ok(answer
+            .consumer_stats_response
+            .unwrap_or_default()
+            .msg_backlog())
+    }
+
+    /// Whether the broker says that something waits for this stream.
+    async fn starves(&self, stream: &Stream) -> bool {
+        let answer = stream
+            .link
+            .ask(|id| commands::consumer_stats(id, stream.id))
+            .await;
+        let Ok(answer) = answer else {
+            return true;
+        };
+        let stats = answer.consumer_stats_response.unwrap_or_default();
+        // An error means that the broker does not know the consumer.
+        stats.error_code.is_some()
+            || stats.msg_backlog.unwrap_or_default() > stats.unacked_messages.unwrap_or_default()
+    }
+}
+
+async fn quiet(since: Instant, silence: Option<Duration>) {
+    match silence {
+        Some(silence) => sleep_until(since + silence).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Stream {
+    /// Closes the stream; the subscription stays.
+    pub(super) fn close(self) {
+        self.link.close_consumer(self.id);
+    }
+}

@@ -1,0 +1,108 @@
+//! What our topics are called on Pulsar.
+//!
+//! Beside every topic lie two that we make ourselves, so that what waits for its time does not
+//! count as work to be done (operators scale workers on the backlog of the topic itself):
+//! - `<topic>-delayed`: what was published with a time of delivery. Every subscription reads it
+//!   too. The deadline topic has none: all its messages are delayed.
+//! - `<topic>-<subscription>-retry`: what was handed back, for that subscription alone.
+
+use super::options::PulsarOptions;
+use agentfleet_schema::topics::{DEADLINE, Topic};
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(super) struct Names {
+    tenant: String,
+    namespace: String,
+    own: BTreeMap<Topic, String>,
+}
+
+impl Names {
+    pub(super) fn new(options: &PulsarOptions) -> Self {
+        Self {
+            tenant: options.tenant.clone(),
+            namespace: options.namespace.clone(),
+            own: options.names.clone(),
+        }
+    }
+
+    /// The full name: one that already has a domain is taken as it is.
+    pub(super) fn full(&self, topic: &Topic) -> String {
+        let name = self.own.get(topic).map_or(topic.as_str(), String::as_str);
+        if name.contains("://") {
+            return name.to_owned();
+        }
+        format!("persistent://{}/{}/{name}", self.tenant, self.namespace)
+    }
+
+    /// Where messages with a time of delivery go.
+    pub(super) fn delayed(&self, topic: &Topic) -> String {
+        let full = self.full(topic);
+        if *topic == DEADLINE {
+            full
+        } else {
+            format!("{full}-delayed")
+        }
+    }
+
+    /// Where messages go that a subscription handed back.
+    pub(super) fn retry(&self, topic: &Topic, subscription: &str) -> String {
+        format!("{}-{}-retry", self.full(topic), escaped(subscription))
+    }
+}
+
+/// Topics may not have every character that subscriptions may.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"._-".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("={byte:02x}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agentfleet_schema::topics::{AGENT_REQUEST, EXPLAINABILITY};
+
+    #[test]
+    fn topics_are_named_by_tenant_and_namespace_or_as_the_operator_says() {
+        let mut options = PulsarOptions::new("pulsar://one");
+        options.tenant = "acme".to_owned();
+        options.namespace = "agents".to_owned();
+        options.names = [
+            (EXPLAINABILITY, "provenance".to_owned()),
+            (DEADLINE, "persistent://other/place/due".to_owned()),
+        ]
+        .into();
+        let names = Names::new(&options);
+        let base = "persistent://acme/agents";
+        let table = [
+            (names.full(&AGENT_REQUEST), format!("{base}/agent-request")),
+            (
+                names.delayed(&AGENT_REQUEST),
+                format!("{base}/agent-request-delayed"),
+            ),
+            (names.full(&EXPLAINABILITY), format!("{base}/provenance")),
+            (
+                names.delayed(&DEADLINE),
+                "persistent://other/place/due".to_owned(),
+            ),
+            (
+                names.retry(&AGENT_REQUEST, "only a=b"),
+                format!("{base}/agent-request-only=20a=3db-retry"),
+            ),
+            (
+                names.full(&Topic::named("persistent://callers/one/replies")),
+                "persistent://callers/one/replies".to_owned(),
+            ),
+        ];
+        for (named, expected) in table {
+            assert_eq!(named, expected);
+        }
+    }
+}

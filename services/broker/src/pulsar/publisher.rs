@@ -1,0 +1,241 @@
+//! Publishing: checks, order, and a producer for each topic.
+//!
+//! Pulsar's client protocol knows transactions, but at 42 of them a second on one machine they are
+//! of no use here. So the messages of one publish become visible in their order: what goes to
+//! another topic than the one before is sent when that one is confirmed. If a publish fails, some
+//! of its first messages are there; publishing all of it again repeats them and harms nobody.
+
+use super::cluster::Cluster;
+use super::names::Names;
+use super::options::PulsarOptions;
+use super::parcel;
+use super::producer::{Job, Producer};
+use crate::{Error, MAX_PAYLOAD, Outgoing, Properties};
+use agentfleet_schema::Millis;
+use agentfleet_schema::topics::{DEAD_LETTER, Topic, property};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Largest properties of a message, names and values together, in bytes. With the payload they stay
+/// below what a broker takes by default (5 MiB).
+pub const MAX_PROPERTIES: usize = 512 * 1024;
+
+/// Shares of what may be in flight, in bytes.
+const SHARE: usize = 1024;
+/// Messages that wait for one producer's task.
+const QUEUE: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Publisher {
+    cluster: Arc<Cluster>,
+    names: Arc<Names>,
+    outlets: Mutex<HashMap<String, Arc<Outlet>>>,
+    shares: Arc<Semaphore>,
+    all_shares: usize,
+    timeout: Duration,
+    stop: CancellationToken,
+}
+
+/// The producers of a topic: one, or one for each partition.
+#[derive(Debug)]
+struct Outlet {
+    lanes: Vec<mpsc::Sender<Job>>,
+    next: AtomicUsize,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        options: &PulsarOptions,
+        cluster: Arc<Cluster>,
+        names: Arc<Names>,
+        stop: CancellationToken,
+    ) -> Self {
+        let all_shares = (options.in_flight / SHARE).clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            cluster,
+            names,
+            outlets: Mutex::default(),
+            shares: Arc::new(Semaphore::new(all_shares)),
+            all_shares,
+            timeout: options.publish_timeout,
+            stop,
+        }
+    }
+
+    /// Publishes in order. What can be refused beforehand is refused before anything is sent.
+    pub(super) async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error> {
+        for message in &messages {
+            check(message)?;
+        }
+        let now = now();
+        let mut waiting: Vec<oneshot::Receiver<Result<(), Error>>> = Vec::new();
+        let mut last = String::new();
+        for message in messages {
+            let later = message.deliver_at.is_some_and(|at| at > now);
+            let topic = if later {
+                self.names.delayed(&message.topic)
+            } else {
+                self.names.full(&message.topic)
+            };
+            if topic != last {
+                all(&mut waiting).await?;
+            }
+            waiting.push(self.send(&topic, message, now).await?);
+            last = topic;
+        }
+        all(&mut waiting).await
+    }
+
+    /// Publishes a copy of a message to a topic of our own.
+    pub(super) async fn copy(&self, topic: &str, message: Outgoing) -> Result<(), Error> {
+        let sent = self.send(topic, message, now()).await?;
+        all(&mut vec![sent]).await
+    }
+
+    /// Moves a message to the dead-letter topic, with everything that is known of it.
+    pub(super) async fn bury(
+        &self,
+        topic: &Topic,
+        message_id: &str,
+        payload: Vec<u8>,
+        mut properties: Properties,
+        reason: &str,
+    ) -> Result<(), Error> {
+        properties.insert(property::REASON.to_owned(), reason.to_owned());
+        properties.insert(property::ORIGIN.to_owned(), topic.to_string());
+        properties
+            .entry(property::ORIGIN_MESSAGE.to_owned())
+            .or_insert_with(|| message_id.to_owned());
+        let letter = Outgoing {
+            topic: DEAD_LETTER,
+            payload,
+            properties,
+            deliver_at: None,
+            durability: crate::Durability::Durable,
+        };
+        self.copy(&self.names.full(&DEAD_LETTER), letter).await?;
+        tracing::error!(%topic, message = message_id, reason, "message moved to the dead-letter topic");
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        topic: &str,
+        message: Outgoing,
+        now: Millis,
+    ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
+        let deadline = Instant::now() + self.timeout;
+        let share = self.share(&message).await?;
+        let metadata = parcel::metadata(&message, now);
+        let (reply, receipt) = oneshot::channel();
+        let mut job = Job {
+            topic: message.topic,
+            metadata,
+            data: message.payload,
+            deadline,
+            reply,
+            _share: Some(share),
+        };
+        loop {
+            let outlet = self.outlet(topic, deadline).await?;
+            let lane = outlet.next.fetch_add(1, Ordering::Relaxed) % outlet.lanes.len();
+            match outlet.lanes[lane].send(job).await {
+                Ok(()) => return Ok(receipt),
+                Err(refused) if !self.stop.is_cancelled() => {
+                    // Its producer had nothing to do for long and ended.
+                    self.forget(topic, &outlet);
+                    job = refused.0;
+                }
+                Err(_) => return Err(Error::Closed),
+            }
+        }
+    }
+
+    async fn share(&self, message: &Outgoing) -> Result<OwnedSemaphorePermit, Error> {
+        let bytes = message.payload.len() + size(&message.properties);
+        let wanted = bytes.div_ceil(SHARE).clamp(1, self.all_shares);
+        let shares = Arc::clone(&self.shares)
+            .acquire_many_owned(wanted as u32)
+            .await;
+        shares.map_err(|_| Error::Closed)
+    }
+
+    async fn outlet(&self, topic: &str, deadline: Instant) -> Result<Arc<Outlet>, Error> {
+        if let Some(outlet) = self.outlets().get(topic) {
+            return Ok(Arc::clone(outlet));
+        }
+        let cluster = &self.cluster;
+        let parts = cluster.patiently(deadline, || cluster.parts(topic)).await?;
+        let mut outlets = self.outlets();
+        let outlet = outlets.entry(topic.to_owned()).or_insert_with(|| {
+            let lanes = parts.into_iter().map(|part| self.lane(part)).collect();
+            Arc::new(Outlet {
+                lanes,
+                next: AtomicUsize::new(0),
+            })
+        });
+        Ok(Arc::clone(outlet))
+    }
+
+    fn lane(&self, topic: String) -> mpsc::Sender<Job> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let producer = Producer::new(Arc::clone(&self.cluster), topic);
+        tokio::spawn(producer.run(queue, self.stop.clone()));
+        jobs
+    }
+
+    fn forget(&self, topic: &str, outlet: &Arc<Outlet>) {
+        let mut outlets = self.outlets();
+        if outlets
+            .get(topic)
+            .is_some_and(|found| Arc::ptr_eq(found, outlet))
+        {
+            outlets.remove(topic);
+        }
+    }
+
+    fn outlets(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Outlet>>> {
+        self.outlets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for all of them, and returns the first failure.
+async fn all(waiting: &mut Vec<oneshot::Receiver<Result<(), Error>>>) -> Result<(), Error> {
+    for receipt in waiting.drain(..) {
+        receipt.await.unwrap_or(Err(Error::Closed))?;
+    }
+    Ok(())
+}
+
+fn check(message: &Outgoing) -> Result<(), Error> {
+    let (topic, size) = (message.topic.clone(), message.payload.len());
+    if size > MAX_PAYLOAD {
+        let limit = MAX_PAYLOAD;
+        return Err(Error::TooLarge { topic, size, limit });
+    }
+    let size = self::size(&message.properties);
+    if size > MAX_PROPERTIES {
+        let limit = MAX_PROPERTIES;
+        return Err(Error::PropertiesTooLarge { topic, size, limit });
+    }
+    Ok(())
+}
+
+fn size(properties: &Properties) -> usize {
+    properties
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum()
+}
+
+pub(super) fn now() -> Millis {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}

@@ -1,0 +1,10 @@
+//! The contract of brokers, for Apache Pulsar, on a real one; and what is Pulsar's own.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod fixture;
+mod own;
+#[path = "../server/mod.rs"]
+mod server;
+
+agentfleet_broker::broker_contract!(fixture::pulsar());

@@ -293,10 +293,15 @@ impl From<agentfleet_graph::Error> for Problem {
                 Self::new(Code::QueryTooExpensive, message)
                     .hint("add a `LIMIT`, and read on with `OFFSET`")
             }
-            Error::Full { .. } | Error::Engine(_) | Error::Stopped | Error::Storage(_) => {
-                Self::below("the graph", &error, error.retry())
-            }
+            Error::Full { .. }
+            | Error::Engine(_)
+            | Error::Stopped
+            | Error::Remote(_)
+            | Error::Storage(_) => Self::below("the graph", &error, error.retry()),
+            Error::NotInsertData => Self::new(Code::ReadOnly, message),
             Error::Evaluation(_)
+            | Error::NotSelect
+            | Error::Unsupported(_)
             | Error::Invalid { .. }
             | Error::Damaged { .. }
             | Error::UnknownFormat(_)

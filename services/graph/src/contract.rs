@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::{Answer, Batch, BindingFault, Error, Graph, QueryOptions, Solutions, TermFault};
+use crate::{
+    Answer, Batch, BindingFault, EraseBy, Erased, Error, Graph, QueryOptions, Solutions, TermFault,
+};
 use agentfleet_schema::{Term, TermType, Triple};
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -38,6 +40,14 @@ macro_rules! graph_contract {
             a_service_is_refused
             more_rows_than_allowed_is_an_error
             a_query_ends_at_its_timeout
+            only_what_was_inserted_is_seen
+            paths_lead_from_graph_to_graph
+            nested_parts_of_a_query_keep_their_meaning
+            select_gives_rows_and_nothing_else
+            erasure_takes_what_no_other_batch_states
+            erasure_by_age_spares_loaded_knowledge
+            an_empty_name_erases_nothing
+            statistics_count_what_is_stored
         );
     };
     (@each $fixture:expr, $($name:ident)+) => {
@@ -565,4 +575,312 @@ pub async fn a_query_ends_at_its_timeout(fixture: &dyn Fixture) {
     );
     // Others are served all the same.
     assert_eq!(count(&*graph).await, 3000);
+}
+
+pub async fn only_what_was_inserted_is_seen(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    assert!(!ask(&*graph, "ASK { ?s ?p ?o }").await);
+    assert!(!ask(&*graph, "ASK { GRAPH ?g { ?s ?p ?o } }").await);
+    let triples = vec![
+        triple(SUBJECT, Term::text("none"), None),
+        triple(SUBJECT, Term::text("named"), Some("urn:g:1")),
+        triple(SUBJECT, blank("b"), Some("urn:g:1")),
+    ];
+    graph.insert(vec![batch("k", triples)]).await.unwrap();
+    for (sparql, expected) in [
+        ("SELECT ?s ?p ?o { ?s ?p ?o }", 3),
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } }", 2),
+        ("SELECT DISTINCT ?g { GRAPH ?g { ?s ?p ?o } }", 1),
+        ("SELECT * { ?s ?p ?o FILTER(isBlank(?o)) }", 1),
+        ("SELECT * { ?s ?p ?o FILTER(isIRI(?s) && !isIRI(?o)) }", 3),
+        ("SELECT * FROM <urn:g:1> { ?s ?p ?o }", 2),
+        ("SELECT * FROM NAMED <urn:g:1> { GRAPH ?g { ?s ?p ?o } }", 2),
+        ("SELECT * FROM <urn:g:2> { ?s ?p ?o }", 0),
+        ("SELECT * FROM <urn:g:1> { GRAPH ?g { ?s ?p ?o } }", 0),
+        (
+            "SELECT * { GRAPH ?g { ?s ?p \"named\" } ?s ?p \"none\" }",
+            1,
+        ),
+        (
+            "SELECT * { ?s ?p \"none\" FILTER EXISTS { ?s ?p \"named\" } }",
+            1,
+        ),
+        (
+            "SELECT (EXISTS { ?s ?p \"none\" } AS ?e) { ?s ?p \"named\" FILTER(?e) }",
+            0,
+        ),
+    ] {
+        let found = select(&*graph, sparql, &[]).await;
+        assert_eq!(found.rows.len(), expected, "{sparql}");
+    }
+    let found = select(&*graph, "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }", &[]).await;
+    assert_eq!(found.text(0, "n"), Some("3"));
+}
+
+pub async fn paths_lead_from_graph_to_graph(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let step = |from: &str, to: &str, graph| triple(from, Term::iri(to), graph);
+    let triples = vec![
+        step("urn:a", "urn:b", Some("urn:g:1")),
+        step("urn:b", "urn:c", Some("urn:g:2")),
+        step("urn:c", "urn:d", None),
+    ];
+    graph.insert(vec![batch("k", triples)]).await.unwrap();
+    for (path, expected) in [
+        ("<urn:test:p>+", 3),
+        ("<urn:test:p>*", 4),
+        ("<urn:test:p>/<urn:test:p>", 1),
+        ("(^<urn:test:p>|<urn:test:p>)", 1),
+        ("!<urn:test:q>", 1),
+    ] {
+        let sparql = format!("SELECT DISTINCT ?to {{ <urn:a> {path} ?to }}");
+        let found = select(&*graph, &sparql, &[]).await;
+        assert_eq!(found.rows.len(), expected, "{path}");
+    }
+}
+
+/// What goes wrong when a query is written down with too few brackets.
+pub async fn nested_parts_of_a_query_keep_their_meaning(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let number = |n: i32| Term::typed(n.to_string(), "http://www.w3.org/2001/XMLSchema#integer");
+    let triples = (1..=4)
+        .map(|n| triple(&format!("urn:s:{}", n % 2), number(n), Some("urn:g")))
+        .collect();
+    graph.insert(vec![batch("k", triples)]).await.unwrap();
+    for (sparql, expected) in [
+        ("SELECT ((2 + 3) * 4 - (5 - (1 - 2)) AS ?v) { }", vec!["14"]),
+        (
+            "SELECT (COUNT(*) AS ?v) { { SELECT DISTINCT ?s { ?s ?p ?o } } }",
+            vec!["2"],
+        ),
+        (
+            "SELECT ?v { { SELECT ?v { ?s ?p ?v } ORDER BY DESC(?v) LIMIT 3 } } ORDER BY ?v LIMIT 1",
+            vec!["2"],
+        ),
+        (
+            "SELECT (SUM(?o) AS ?v) { ?s ?p ?o } GROUP BY ?s HAVING (SUM(?o) > 4) ORDER BY ?v",
+            vec!["6"],
+        ),
+        (
+            "SELECT ?v { ?s ?p ?v OPTIONAL { { ?s ?p ?w FILTER(?w > ?v) } } FILTER(!BOUND(?w) && ?v < 3) } ORDER BY ?v",
+            vec!["1", "2"],
+        ),
+        (
+            "SELECT ?v { ?s ?p ?v OPTIONAL { ?s ?p ?w FILTER(?w > ?v) } FILTER(!BOUND(?w)) } ORDER BY ?v",
+            vec!["3", "4"],
+        ),
+        (
+            "SELECT ?v { ?s ?p ?v MINUS { ?s ?p ?v FILTER(?v > 2) } } ORDER BY ?v",
+            vec!["1", "2"],
+        ),
+        (
+            "SELECT (1 AS ?v) { OPTIONAL { ?s <urn:none> ?x } }",
+            vec!["1"],
+        ),
+        ("SELECT (1 AS ?v) { FILTER(1 < 2) }", vec!["1"]),
+        ("SELECT ?v { VALUES ?v { 1 } }", vec!["1"]),
+        ("SELECT ?v { {} UNION {} BIND(1 AS ?v) }", vec!["1", "1"]),
+        (
+            "SELECT ?v { {} { SELECT ?v { ?s ?p ?v } ORDER BY ?v LIMIT 1 } }",
+            vec!["1"],
+        ),
+        (
+            "SELECT (1 AS ?v) { FILTER NOT EXISTS { ?s <urn:none> ?x } }",
+            vec!["1"],
+        ),
+        (
+            "SELECT (GROUP_CONCAT(STR(?o); SEPARATOR=\"|\") AS ?v) { { SELECT ?o { <urn:s:1> ?p ?o } ORDER BY ?o } }",
+            vec!["1|3"],
+        ),
+    ] {
+        let found = select(&*graph, sparql, &[]).await;
+        let values: Vec<&str> = (0..found.rows.len())
+            .filter_map(|row| found.text(row, "v"))
+            .collect();
+        assert_eq!(values, expected, "{sparql}");
+    }
+}
+
+pub async fn select_gives_rows_and_nothing_else(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let one = triple(SUBJECT, Term::text("a"), None);
+    graph.insert(vec![batch("k", vec![one])]).await.unwrap();
+    let options = QueryOptions::default();
+    let found = graph.select("SELECT ?o { ?s ?p ?o }", &[], options).await;
+    assert_eq!(found.unwrap().text(0, "o"), Some("a"));
+    for sparql in ["ASK {}", "CONSTRUCT WHERE { ?s ?p ?o }"] {
+        let error = graph.select(sparql, &[], options).await.unwrap_err();
+        assert!(matches!(error, Error::NotSelect), "{error}");
+    }
+    graph.ready().await.unwrap();
+}
+
+fn blank(label: &str) -> Term {
+    Term {
+        kind: TermType::Blank,
+        id: label.to_owned(),
+        ..Term::default()
+    }
+}
+
+fn owned(key: &str, owner: [&str; 3], objects: Vec<Term>) -> Batch {
+    let [root, collection, conversation] = owner.map(str::to_owned);
+    let triples = objects
+        .into_iter()
+        .map(|object| triple(SUBJECT, object, Some("urn:g")));
+    Batch {
+        key: key.to_owned(),
+        root,
+        collection,
+        conversation,
+        triples: triples.collect(),
+    }
+}
+
+/// What the test predicate says, in order.
+async fn said(graph: &dyn Graph) -> Vec<String> {
+    let sparql = "SELECT ?o { ?s <urn:test:p> ?o } ORDER BY STR(?o)";
+    let found = select(graph, sparql, &[]).await;
+    let texts = (0..found.rows.len()).filter_map(|row| found.text(row, "o"));
+    let mut texts: Vec<String> = texts.map(str::to_owned).collect();
+    texts.sort();
+    texts
+}
+
+pub async fn erasure_takes_what_no_other_batch_states(fixture: &dyn Fixture) {
+    let (graph, other) = fixture.pair().await;
+    let text = |text: &str| Term::text(text);
+    let batches = vec![
+        owned(
+            "1",
+            ["r1", "c1", "v1"],
+            vec![text("own 1"), text("shared"), blank("b1")],
+        ),
+        owned(
+            "2",
+            ["r2", "c1", "v2"],
+            vec![text("own 2"), text("shared"), blank("b2")],
+        ),
+        owned(
+            "3",
+            ["r2", "c2", "v2"],
+            vec![text("more 2"), Term::iri("urn:x")],
+        ),
+        owned(
+            "4",
+            ["", "c2", "load"],
+            vec![text("loaded"), text("quote \" \\ } \n end")],
+        ),
+    ];
+    graph.insert(batches.clone()).await.unwrap();
+    // Again, as after a redelivery.
+    graph.insert(batches).await.unwrap();
+    assert_eq!(said(&*graph).await.len(), 9);
+
+    let erased = graph.erase(EraseBy::Root("r1".to_owned())).await.unwrap();
+    assert_eq!(
+        erased,
+        Erased {
+            batches: 1,
+            quads: 3
+        }
+    );
+    let left = [
+        "b2",
+        "loaded",
+        "more 2",
+        "own 2",
+        "quote \" \\ } \n end",
+        "shared",
+        "urn:x",
+    ];
+    assert_eq!(said(&*graph).await, left);
+    let none = graph.erase(EraseBy::Root("r1".to_owned())).await.unwrap();
+    assert_eq!(none, Erased::default());
+
+    let both = vec![
+        EraseBy::Conversation("load".to_owned()),
+        EraseBy::Collection("c1".to_owned()),
+    ];
+    let erased = graph.erase_all(both).await.unwrap();
+    assert_eq!(
+        erased,
+        Erased {
+            batches: 2,
+            quads: 5
+        }
+    );
+    assert_eq!(said(&*graph).await, ["more 2", "urn:x"]);
+
+    graph.erase(EraseBy::Root("r2".to_owned())).await.unwrap();
+    assert_eq!(said(&*graph).await, [""; 0]);
+    assert_eq!(graph.statistics().await.unwrap().batches, 0);
+    // What was erased may come back.
+    other
+        .insert(vec![owned("1", ["r1", "c1", "v1"], vec![text("own 1")])])
+        .await
+        .unwrap();
+    assert_eq!(said(&*graph).await, ["own 1"]);
+}
+
+pub async fn erasure_by_age_spares_loaded_knowledge(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let batches = vec![
+        owned(
+            "1",
+            ["r1", "c1", "v1"],
+            vec![Term::text("run"), Term::text("both")],
+        ),
+        owned(
+            "2",
+            ["", "c1", ""],
+            vec![Term::text("loaded"), Term::text("both")],
+        ),
+    ];
+    graph.insert(batches).await.unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.unwrap().as_millis() as i64;
+    let day = 24 * 3_600_000;
+    let before = graph.erase(EraseBy::Before(now - day)).await.unwrap();
+    assert_eq!(before, Erased::default());
+    assert_eq!(said(&*graph).await, ["both", "loaded", "run"]);
+    let after = graph.erase(EraseBy::Before(now + day)).await.unwrap();
+    assert_eq!(
+        after,
+        Erased {
+            batches: 1,
+            quads: 2
+        }
+    );
+    assert_eq!(said(&*graph).await, ["both", "loaded"]);
+}
+
+pub async fn an_empty_name_erases_nothing(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    let one = owned("1", ["", "", ""], vec![Term::text("loaded")]);
+    graph.insert(vec![one]).await.unwrap();
+    for by in [EraseBy::Root, EraseBy::Conversation, EraseBy::Collection] {
+        let erased = graph.erase(by(String::new())).await.unwrap();
+        assert_eq!(erased, Erased::default());
+    }
+    assert_eq!(said(&*graph).await, ["loaded"]);
+}
+
+pub async fn statistics_count_what_is_stored(fixture: &dyn Fixture) {
+    let (graph, other) = fixture.pair().await;
+    let empty = graph.statistics().await.unwrap();
+    assert_eq!((empty.batches, empty.quads, empty.oldest), (0, 0, None));
+    let texts = |texts: &[&str]| texts.iter().map(|text| Term::text(*text)).collect();
+    let batches = vec![
+        owned("1", ["r1", "c1", ""], texts(&["a", "b", "c"])),
+        owned("2", ["r1", "c1", ""], texts(&["d"])),
+        owned("3", ["r2", "c2", ""], texts(&["e", "f"])),
+        owned("4", ["", "c2", "load"], texts(&["g"])),
+    ];
+    graph.insert(batches).await.unwrap();
+    let found = other.statistics().await.unwrap();
+    assert_eq!((found.batches, found.quads, found.roots), (4, 7, 2));
+    let collections = [("c1".to_owned(), 4), ("c2".to_owned(), 3)];
+    assert_eq!(found.collections, collections);
+    assert!(found.bytes > 0 && found.oldest.is_some() && found.oldest <= found.newest);
 }

@@ -63,6 +63,14 @@ pub enum Error {
     Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("a task of the graph panicked or was stopped")]
     Stopped,
+    #[error("this is no SELECT: rows come from SELECT only")]
+    NotSelect,
+    #[error("this update is not allowed: only `INSERT DATA` is taken here")]
+    NotInsertData,
+    #[error("this graph cannot {0}")]
+    Unsupported(&'static str),
+    #[error(transparent)]
+    Remote(#[from] crate::RemoteFault),
     #[error(transparent)]
     Storage(#[from] agentfleet_storage::Error),
 }
@@ -72,6 +80,7 @@ impl Error {
     pub fn retry(&self) -> Option<Duration> {
         match self {
             Self::Storage(error) => error.retry(),
+            Self::Remote(fault) => fault.retry(),
             // Room comes back when someone erases, or raises the limit.
             Self::Full { .. } => Some(Duration::from_secs(30)),
             Self::Engine(_) | Self::Stopped => Some(Duration::from_secs(1)),
@@ -89,7 +98,10 @@ impl Error {
             | Self::UnknownFormat(_)
             | Self::OneGraphFormat(_)
             | Self::Parse { .. }
-            | Self::Write(_) => None,
+            | Self::Write(_)
+            | Self::NotSelect
+            | Self::NotInsertData
+            | Self::Unsupported(_) => None,
         }
     }
 

@@ -5,7 +5,8 @@
 //!   the fan-in counts on it). Inserting a quad twice is the same as once.
 //! - A call of `insert` stores all its batches or none: one bad triple refuses the call with
 //!   [`Error::Invalid`], which names the batch, the triple and the reason. [`validate`] finds out
-//!   beforehand which batch it would be.
+//!   beforehand which batch it would be. A remote store takes more than some megabytes in parts, each
+//!   of whole batches: after a failure some may be stored, and inserting the call again completes it.
 //! - Queries are read-only and see the union of all graphs as the default graph. A statement that
 //!   lies in two graphs may give two rows: count `DISTINCT`.
 //! - `prov:`, `tg:`, `rdf:`, `rdfs:` and `xsd:` need not be declared.
@@ -21,6 +22,8 @@ use std::time::Duration;
 pub mod contract;
 mod embedded;
 mod error;
+mod remote;
+pub mod serve;
 mod sparql;
 mod terms;
 
@@ -29,10 +32,11 @@ pub use embedded::{
     Statistics,
 };
 pub use error::{BindingFault, Error, TermFault};
+pub use remote::{Credentials, RemoteFault, RemoteGraph, RemoteOptions};
 pub use terms::{RdfFormat, validate};
 
 /// Quads that belong together: one explainability message, or one piece of loaded knowledge.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Batch {
     /// What the batch describes; two batches with the same key and content are one.
     pub key: String,
@@ -108,6 +112,45 @@ pub trait Graph: Send + Sync + 'static {
         bindings: &[(&str, Term)],
         options: QueryOptions,
     ) -> Result<Answer, Error>;
+
+    /// As [`Graph::query`], for a SELECT: its rows.
+    async fn select(
+        &self,
+        sparql: &str,
+        bindings: &[(&str, Term)],
+        options: QueryOptions,
+    ) -> Result<Solutions, Error> {
+        match self.query(sparql, bindings, options).await? {
+            Answer::Solutions(found) => Ok(found),
+            Answer::Boolean(_) | Answer::Triples(_) => Err(Error::NotSelect),
+        }
+    }
+
+    /// Erases batches, and returns when queries no longer answer with what only they stated.
+    /// Repeating an erasure that was interrupted completes it.
+    async fn erase_all(&self, by: Vec<EraseBy>) -> Result<Erased, Error> {
+        let _ = by;
+        Err(Error::Unsupported("erase"))
+    }
+
+    /// Erases batches of one kind.
+    async fn erase(&self, by: EraseBy) -> Result<Erased, Error> {
+        self.erase_all(vec![by]).await
+    }
+
+    /// Counts what is stored. Reads all of it: for `doctor`, not for every request.
+    async fn statistics(&self) -> Result<Statistics, Error> {
+        Err(Error::Unsupported("count what it holds"))
+    }
+
+    /// Whether inserts and queries can be expected to succeed now; an error says why not.
+    async fn ready(&self) -> Result<(), Error> {
+        let options = QueryOptions {
+            timeout: Duration::from_secs(5),
+            max_rows: 1,
+        };
+        self.query("ASK {}", &[], options).await.map(drop)
+    }
 }
 
 impl Solutions {

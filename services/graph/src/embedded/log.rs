@@ -68,6 +68,14 @@ impl Prepared {
         }
     }
 
+    pub(crate) fn digest(&self) -> &[u8; 16] {
+        &self.digest
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// How many quads it holds.
     pub fn quads(&self) -> u64 {
         self.quads
@@ -164,7 +172,8 @@ fn count(row: &rusqlite::Row<'_>, column: usize) -> Result<u64, rusqlite::Error>
 }
 
 /// What to erase.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum EraseBy {
     /// Everything of one root session: its own steps and those of its subagents.
     Root(String),
@@ -176,7 +185,7 @@ pub enum EraseBy {
 }
 
 /// What an erasure removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Erased {
     pub batches: u64,
     pub quads: u64,
@@ -209,7 +218,7 @@ pub(crate) fn erase(connection: &Connection, by: &EraseBy) -> Result<Erased, Sto
 }
 
 /// What the log holds, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Statistics {
     pub batches: u64,
     pub quads: u64,

@@ -10,7 +10,7 @@
 //! - After an erasure the log is read anew beside the old memory, which answers until it is
 //!   replaced.
 
-mod body;
+pub(crate) mod body;
 mod generation;
 mod health;
 mod log;
@@ -24,6 +24,7 @@ mod tests;
 
 pub use health::{Health, Level};
 pub use log::{EraseBy, Erased, Prepared, Statistics};
+pub(crate) use transfer::Labels;
 pub use transfer::{LoadOptions, Loaded};
 
 use crate::error::Error;
@@ -231,6 +232,25 @@ impl Graph for EmbeddedGraph {
         options: QueryOptions,
     ) -> Result<Answer, Error> {
         self.inner.query(sparql, bindings, options).await
+    }
+
+    async fn erase_all(&self, by: Vec<EraseBy>) -> Result<Erased, Error> {
+        Self::erase_all(self, by).await
+    }
+
+    async fn statistics(&self) -> Result<Statistics, Error> {
+        Self::statistics(self).await
+    }
+
+    async fn ready(&self) -> Result<(), Error> {
+        let health = self.health();
+        match health.level {
+            Level::Fine | Level::Large => Ok(()),
+            Level::Full => Err(Error::Full {
+                quads: health.quads,
+                max: health.max_quads,
+            }),
+        }
     }
 }
 

@@ -19,7 +19,8 @@ impl Inner {
         bindings: &[(&str, Term)],
         options: QueryOptions,
     ) -> Result<Answer, Error> {
-        let query = sparql::parse(text, bindings)?;
+        let mut query = sparql::parse(text, bindings)?;
+        sparql::nest(&mut query);
         let answer = async {
             let generation = self.caught_up().await?;
             let token = CancellationToken::new();

@@ -175,22 +175,30 @@ fn parse(
 
 /// Blank node labels that depend on the key and the order of appearance only, so that loading the
 /// same data again gives the same nodes.
-struct Labels {
+pub(crate) struct Labels {
     prefix: Option<String>,
     known: HashMap<BlankNode, BlankNode>,
 }
 
 impl Labels {
     fn new(options: &LoadOptions) -> Self {
-        let prefix =
-            (!options.keep_labels).then(|| format!("k{:.16}b", Digest::of(options.key.as_bytes())));
+        if options.keep_labels {
+            return Self {
+                prefix: None,
+                known: HashMap::new(),
+            };
+        }
+        Self::unique_to(&options.key)
+    }
+
+    pub(crate) fn unique_to(key: &str) -> Self {
         Self {
-            prefix,
+            prefix: Some(format!("k{:.16}b", Digest::of(key.as_bytes()))),
             known: HashMap::new(),
         }
     }
 
-    fn quad(&mut self, quad: Quad) -> Quad {
+    pub(crate) fn quad(&mut self, quad: Quad) -> Quad {
         if self.prefix.is_none() {
             return quad;
         }

@@ -8,8 +8,10 @@ mod cost;
 mod parse;
 mod products;
 mod refusal;
-mod walk;
+pub(crate) mod text;
+pub(crate) mod walk;
 
-pub(crate) use parse::parse;
 #[cfg(test)]
 pub(crate) use parse::tests::nested;
+pub(crate) use parse::{depth, parse, parse_update};
+pub(crate) use products::nest;

@@ -1,10 +1,10 @@
 //! Reading a query: declared prefixes, a size that cannot exhaust the stack, clear refusals.
 
-use super::{bind, code, cost, products, refusal, walk};
+use super::{bind, code, cost, refusal, walk};
 use crate::error::Error;
 use agentfleet_schema::Term;
 use agentfleet_schema::vocabulary::{prov, tg};
-use spargebra::{Query, SparqlParser};
+use spargebra::{GraphUpdateOperation, Query, SparqlParser};
 
 /// Prefixes people need not declare; a declaration in the query wins.
 const PREFIXES: [(&str, &str); 5] = [
@@ -33,8 +33,31 @@ pub(crate) fn parse(sparql: &str, bindings: &[(&str, Term)]) -> Result<Query, Er
     walk::no_service(&mut query)?;
     bind::bind(&mut query, bindings)?;
     cost::check(&query)?;
-    products::nest(&mut query);
     Ok(query)
+}
+
+/// Parses an update; what it may hold is decided by whoever carries it out.
+pub(crate) fn parse_update(text: &str) -> Result<Vec<GraphUpdateOperation>, Error> {
+    let known = PREFIXES.map(|(name, _)| name);
+    let parsed = parser().parse_update(text);
+    let update = parsed.map_err(|error| refusal::syntax(text, &error.to_string(), &known))?;
+    Ok(update.operations)
+}
+
+/// How deep brackets nest.
+pub(crate) fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for character in code::blanked(text) {
+        match character {
+            '(' | '{' | '[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            _ => (),
+        }
+    }
+    deepest
 }
 
 fn parser() -> SparqlParser {

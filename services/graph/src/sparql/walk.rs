@@ -38,7 +38,7 @@ fn in_expression(expression: &mut Expression) -> Result<(), Error> {
 }
 
 /// The patterns and expressions directly inside a pattern.
-pub(super) fn parts(pattern: &mut GraphPattern) -> (Vec<&mut GraphPattern>, Vec<&mut Expression>) {
+pub(crate) fn parts(pattern: &mut GraphPattern) -> (Vec<&mut GraphPattern>, Vec<&mut Expression>) {
     match pattern {
         GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Values { .. } => {
             (Vec::new(), Vec::new())

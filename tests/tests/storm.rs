@@ -1,6 +1,6 @@
-//! Every role as processes of its own on a real Pulsar and a real S3, and everything is killed with
-//! SIGKILL at random moments: roles, the broker, the S3 server. Afterwards every request has one end,
-//! every fan-out one verdict, and no side-effecting call was started twice.
+//! Every role as processes of its own on a real Pulsar, S3 and SPARQL server, and everything is killed
+//! with SIGKILL at random moments: roles and servers. Afterwards every request has one end, every
+//! fan-out one verdict and in the graph one synthesis, and no side-effecting call was started twice.
 //!
 //! `AGENTFLEET_STORM_SECONDS` sets how long (default 30), `AGENTFLEET_SEED` repeats the choices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -19,11 +19,18 @@ use std::time::{Duration, Instant};
 /// Two of each.
 const ROLES: [&str; 3] = ["orchestrator", "aggregator", "graph-writer"];
 
+/// How many syntheses the graph has of each fan-out.
+const SYNTHESES: &str = "SELECT ?correlation (COUNT(DISTINCT ?synthesis) AS ?n) \
+     FROM <urn:graph:retrieval> WHERE { \
+       ?fanout a tg:FanOut ; tg:correlationId ?correlation . \
+       ?synthesis a tg:Synthesis ; tg:correlationId ?correlation } GROUP BY ?correlation";
+
 /// The fleet's surroundings, and what it runs on.
 struct Place {
     directory: tempfile::TempDir,
     pulsar: Server,
     s3: Server,
+    fuseki: Server,
 }
 
 impl Place {
@@ -32,6 +39,7 @@ impl Place {
             directory: tempfile::tempdir().unwrap(),
             pulsar: Server::pulsar(),
             s3: Server::s3(),
+            fuseki: Server::fuseki(None),
         }
     }
 
@@ -48,6 +56,7 @@ impl Place {
             .env("AGENTFLEET_BROKER_ADMIN", self.pulsar.admin())
             .env("AGENTFLEET_DOCUMENTS", "s3://fleet/storm")
             .env("AGENTFLEET_DOCUMENTS_ENDPOINT", self.s3.address())
+            .env("AGENTFLEET_GRAPH", self.fuseki.address())
             .env("AGENTFLEET_LOG", "error")
             .env("AGENTFLEET_LEASE", "5s")
             .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
@@ -142,7 +151,14 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
     let mut sessions = Vec::new();
     let mut kills: BTreeMap<&'static str, u32> = BTreeMap::new();
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    let all = ["orchestrator", "aggregator", "graph-writer", "pulsar", "s3"];
+    let all = [
+        "orchestrator",
+        "aggregator",
+        "graph-writer",
+        "pulsar",
+        "s3",
+        "fuseki",
+    ];
     while Instant::now() < deadline || all.iter().any(|what| !kills.contains_key(what)) {
         for _ in 0..=random.below(3) {
             let number = sessions.len();
@@ -161,10 +177,15 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
                 place.pulsar.start();
                 "pulsar"
             }
-            1..=3 => {
+            1..=2 => {
                 place.s3.kill();
                 place.s3.start();
                 "s3"
+            }
+            3..=4 => {
+                place.fuseki.kill();
+                place.fuseki.start();
+                "fuseki"
             }
             _ => {
                 let at = random.below(replicas.len() as u64) as usize;
@@ -200,6 +221,24 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
         "the last run ended {:.1?} after the last kill",
         calm.elapsed()
     );
+    // Provenance may still be on its way when the last answer is out.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let fan_outs = runtime.block_on(async {
+        let keys = place.documents().await.list("sessions/").await.unwrap();
+        keys.iter().filter(|key| key.ends_with("/fanout")).count()
+    });
+    let mut found = Value::Null;
+    for _ in 0..200 {
+        found = place.cli(&["query", "--format", "json", SYNTHESES]);
+        if found["results"]["bindings"].as_array().unwrap().len() == fan_outs {
+            break;
+        }
+    }
+    let rows = found["results"]["bindings"].as_array().unwrap();
+    assert_eq!(rows.len(), fan_outs, "the graph lacks fan-outs");
+    for row in rows {
+        assert_eq!(row["n"]["value"], "1", "FI-2: {row}");
+    }
     for replica in &mut replicas {
         replica.kill();
     }
@@ -207,15 +246,13 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
     for (key, count) in starts.lock().unwrap().iter() {
         assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
     }
-    let runtime = tokio::runtime::Runtime::new().unwrap();
     let keys: BTreeSet<String> = runtime.block_on(async {
         let documents = place.documents().await;
         let sessions = documents.list("sessions/").await.unwrap();
         let parked = documents.list("parked/").await.unwrap();
         sessions.into_iter().chain(parked).collect()
     });
-    let fan_outs: Vec<&String> = keys.iter().filter(|key| key.ends_with("/fanout")).collect();
-    for key in &fan_outs {
+    for key in keys.iter().filter(|key| key.ends_with("/fanout")) {
         let verdict = key.replace("/fanout", "/fanin");
         assert!(keys.contains(&verdict), "LV-1: {key} has no verdict");
     }
@@ -234,8 +271,7 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
         .collect();
     assert!(parked.is_empty(), "dead-lettered: {parked:?}");
     println!(
-        "{} calls started once each, {} fan-outs with one verdict each",
+        "{} calls started once each, {fan_outs} fan-outs with one verdict and one synthesis each",
         starts.lock().unwrap().len(),
-        fan_outs.len()
     );
 }

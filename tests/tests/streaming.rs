@@ -35,7 +35,7 @@ async fn running(script: Script) -> Running {
     engine.tools = Arc::new(
         Toolbox::new(
             engine.library.clone(),
-            Arc::new(engine.graph.clone()),
+            Arc::clone(&engine.graph),
             Arc::clone(&engine.model.model),
         )
         .unwrap(),

@@ -2,13 +2,15 @@
 
 use crate::error::Failure;
 use crate::lock::FleetLock;
-use crate::settings::Settings;
+use crate::settings::{Place, Settings};
 use crate::store::{Store, settle};
 use agentfleet_aggregator::{self as aggregator, Endings};
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_core::FleetLimits;
 use agentfleet_documents::Documents;
-use agentfleet_graph::{EmbeddedGraph, Graph, GraphOptions};
+use agentfleet_graph::{
+    Credentials, EmbeddedGraph, Graph, GraphOptions, RemoteGraph, RemoteOptions,
+};
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
 use agentfleet_models::{Choice, ModelOptions};
 use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts};
@@ -24,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct Engine {
     pub store: Store,
-    pub graph: EmbeddedGraph,
+    pub graph: Arc<dyn Graph>,
+    /// The graph, if it is the data directory's own.
+    pub embedded: Option<EmbeddedGraph>,
     pub library: Library,
     pub model: Choice,
     pub tools: Arc<dyn Tools>,
@@ -47,17 +51,18 @@ impl Engine {
         settings: &Settings,
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Self, Failure> {
-        let graph = open_graph(&store, settings, progress).await?;
-        let library = Library::open(store.database.clone(), Arc::new(graph.clone()))?;
+        let (graph, embedded) = open_graph(&store, settings, progress).await?;
+        let library = Library::open(store.database.clone(), Arc::clone(&graph))?;
         let model = choose_model(settings).await?;
         let tools = Toolbox::new(
             library.clone(),
-            Arc::new(graph.clone()),
+            Arc::clone(&graph),
             Arc::clone(&model.model),
         )?;
         Ok(Self {
             store,
             graph,
+            embedded,
             library,
             model,
             tools: Arc::new(tools),
@@ -79,7 +84,7 @@ impl Engine {
             broker: self.broker(),
             documents: self.documents(),
             committer: Arc::clone(&self.store.committer),
-            graph: Arc::new(self.graph.clone()) as Arc<dyn Graph>,
+            graph: Arc::clone(&self.graph),
             host: Arc::clone(&self.host),
         }
     }
@@ -105,7 +110,7 @@ impl Engine {
             broker: self.broker(),
             documents: self.documents(),
             committer: Arc::clone(&self.store.committer),
-            graph: Arc::new(self.graph.clone()),
+            graph: Arc::clone(&self.graph),
             config: Arc::clone(&self.store.config),
             model: Arc::clone(&self.model.model),
             tools: Arc::clone(&self.tools),
@@ -131,23 +136,44 @@ fn fleet_limits(settings: &Settings) -> FleetLimits {
     }
 }
 
-/// Opens the graph of a store.
+/// Opens the graph that the settings name; the second is set if it is the data directory's own.
 pub async fn open_graph(
     store: &Store,
     settings: &Settings,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
-) -> Result<EmbeddedGraph, Failure> {
+) -> Result<(Arc<dyn Graph>, Option<EmbeddedGraph>), Failure> {
+    if let Place::At(url) = &settings.graph {
+        let credentials = match (&settings.graph_token, &settings.graph_user) {
+            (Some(token), _) => Some(Credentials::Bearer(token.expose().to_owned())),
+            (None, Some(user)) => Some(Credentials::Basic {
+                user: user.clone(),
+                password: settings
+                    .graph_password
+                    .as_ref()
+                    .map_or_else(String::new, |word| word.expose().to_owned()),
+            }),
+            (None, None) => None,
+        };
+        let options = RemoteOptions {
+            query_url: settings.graph_query.clone(),
+            update_url: settings.graph_update.clone(),
+            credentials,
+            ..RemoteOptions::new(url)
+        };
+        return Ok((Arc::new(RemoteGraph::connect(options).await?), None));
+    }
     let options = GraphOptions {
         max_quads: settings.max_quads,
         ..GraphOptions::default()
     };
-    Ok(EmbeddedGraph::open(store.database.clone(), options, progress).await?)
+    let graph = EmbeddedGraph::open(store.database.clone(), options, progress).await?;
+    Ok((Arc::new(graph.clone()), Some(graph)))
 }
 
 /// Opens the graph to read what was done so far: what is still on its way is waited for, for a
 /// moment, or written down here where no fleet does it.
-pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<EmbeddedGraph, Failure> {
-    let graph = open_graph(store, settings, &|_, _| {}).await?;
+pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Arc<dyn Graph>, Failure> {
+    let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
     if !store.has_work(&[graph_writer::explainability()]).await? {
         return Ok(graph);
     }
@@ -156,7 +182,7 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Embedde
     let writing = lock.as_ref().map(|_| {
         let broker = Arc::clone(&store.broker);
         let writer = Arc::new(GraphWriter::new(
-            Arc::new(graph.clone()),
+            Arc::clone(&graph),
             Arc::clone(&store.documents),
             Arc::new(SystemHost),
         ));

@@ -142,7 +142,7 @@ impl Fleet {
         if roles.includes(Roles::GraphWriter) {
             let mut stage = Stage::new(settings);
             let writer = Arc::new(GraphWriter::new(
-                Arc::new(engine.graph.clone()),
+                Arc::clone(&engine.graph),
                 engine.documents(),
                 Arc::clone(&engine.host),
             ));

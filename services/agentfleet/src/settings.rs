@@ -88,6 +88,15 @@ pub enum Place {
     At(String),
 }
 
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Embedded => f.write_str("embedded"),
+            Self::At(address) => f.write_str(address),
+        }
+    }
+}
+
 impl Value for Place {
     const EXPECTED: &'static str = "`embedded`, or an address such as `pulsar://HOST:6650`, `http://HOST:3030/ds` or `s3://BUCKET/PREFIX`";
     fn read(text: &str) -> Option<Self> {
@@ -99,10 +108,7 @@ impl Value for Place {
         (!scheme.is_empty() && !rest.is_empty()).then(|| Self::At(text.to_owned()))
     }
     fn show(&self) -> String {
-        match self {
-            Self::Embedded => "embedded".to_owned(),
-            Self::At(address) => address.clone(),
-        }
+        self.to_string()
     }
 }
 
@@ -230,6 +236,10 @@ settings! {
     broker_certificates: Option<PathBuf> = None;
     /// Graph: `embedded`, or the URL of a SPARQL 1.1 dataset such as `http://HOST:3030/ds`.
     graph: Place = Place::Embedded;
+    /// Where its queries go, if the server has that elsewhere than usual.
+    graph_query: Option<String> = None;
+    /// Where its updates go, if the server has that elsewhere than usual.
+    graph_update: Option<String> = None;
     /// User of the SPARQL server.
     graph_user: Option<String> = None;
     /// Password of that user.

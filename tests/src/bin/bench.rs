@@ -5,7 +5,7 @@ use agentfleet::engine::Engine;
 use agentfleet::fleet::{Fleet, Roles};
 use agentfleet::settings::{Flags, Settings};
 use agentfleet::store::Store;
-use agentfleet_graph::{Batch, Graph as _};
+use agentfleet_graph::Batch;
 use agentfleet_models::{
     Capabilities, ChatModel, Error as ModelError, ModelReply, ModelRequest, Operation, TextSink,
 };

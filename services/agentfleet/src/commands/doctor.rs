@@ -168,7 +168,12 @@ async fn config(store: &Store, settings: &Settings) -> Result<String, Failure> {
 }
 
 async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
-    let health = open_graph(store, settings, &|_, _| {}).await?.health();
+    let (graph, embedded) = open_graph(store, settings, &|_, _| {}).await?;
+    let Some(embedded) = embedded else {
+        graph.ready().await?;
+        return Ok(format!("{} answers", settings.graph));
+    };
+    let health = embedded.health();
     if health.level == agentfleet_graph::Level::Fine {
         let (quads, most) = (text::count(health.quads), text::count(health.max_quads));
         Ok(format!("{quads} quads of at most {most}"))

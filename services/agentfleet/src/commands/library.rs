@@ -9,7 +9,7 @@ use crate::ui;
 use agentfleet_console::text;
 use agentfleet_graph::{Answer, Batch, Graph, QueryOptions};
 use agentfleet_schema::{CollectionName, Term, keys};
-use agentfleet_tools::library::{KnowledgeGraph, Library, LoadOptions, LoadReport, Progress};
+use agentfleet_tools::library::{Library, LoadOptions, LoadReport, Progress};
 use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -53,8 +53,8 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
 }
 
 pub(crate) async fn open(store: &Store, settings: &Settings) -> Result<Library, Failure> {
-    let graph = open_graph(store, settings, &|_, _| {}).await?;
-    Ok(Library::open(store.database.clone(), Arc::new(graph))?)
+    let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
+    Ok(Library::open(store.database.clone(), graph)?)
 }
 
 /// Names of the collections something was loaded into.
@@ -173,13 +173,6 @@ impl Graph for NoGraph {
         _: &[(&str, Term)],
         _: QueryOptions,
     ) -> Result<Answer, agentfleet_graph::Error> {
-        Err(agentfleet_graph::Error::Stopped)
-    }
-}
-
-#[async_trait]
-impl KnowledgeGraph for NoGraph {
-    async fn forget(&self, _: &[String]) -> Result<(), agentfleet_graph::Error> {
         Err(agentfleet_graph::Error::Stopped)
     }
 }

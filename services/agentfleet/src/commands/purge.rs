@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use agentfleet_console::text;
 use agentfleet_documents::Entry;
-use agentfleet_graph::{Answer, EmbeddedGraph, EraseBy, Graph as _, QueryOptions};
+use agentfleet_graph::{Answer, EraseBy, Graph, QueryOptions};
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::{CollectionName, SessionId, Term, keys, topics, uris};
 use agentfleet_tools::library::Library;
@@ -25,15 +25,15 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     // Settled, so that nothing of an erased run comes after.
     let graph = settled_graph(&store, settings).await?;
     if let Some(uri) = &purge.document {
-        return forget(&store, &graph, uri, purge.dry_run).await;
+        return forget(&store, graph, uri, purge.dry_run).await;
     }
-    let (running, ended) = apart(&store, wanted(&store, &graph, &purge).await?).await?;
+    let (running, ended) = apart(&store, wanted(&store, &*graph, &purge).await?).await?;
     let verb = if purge.dry_run {
         "would be deleted"
     } else {
         "deleted"
     };
-    let left = purge.dry_run || erase_all(&store, &graph, &ended).await?;
+    let left = purge.dry_run || erase_all(&store, &*graph, &ended).await?;
     if left {
         outln!("{} {verb}.", text::counted(ended.len() as u64, "run"));
     } else {
@@ -55,7 +55,7 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     }
     if let Some(collection) = &purge.collection {
         let name = CollectionName::from(collection.as_str());
-        let library = Library::open(store.database.clone(), Arc::new(graph.clone()))?;
+        let library = Library::open(store.database.clone(), Arc::clone(&graph))?;
         let documents = if purge.dry_run {
             library.documents(&name, usize::MAX >> 1).await?.len()
         } else {
@@ -72,11 +72,11 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
 /// Takes one loaded document out of its collection.
 async fn forget(
     store: &Store,
-    graph: &EmbeddedGraph,
+    graph: Arc<dyn Graph>,
     uri: &str,
     dry_run: bool,
 ) -> Result<(), Failure> {
-    let library = Library::open(store.database.clone(), Arc::new(graph.clone()))?;
+    let library = Library::open(store.database.clone(), graph)?;
     let found = if dry_run {
         let opened = library.open_source(None, uri).await?;
         opened.and_then(|opened| opened.documents.into_iter().next().map(|(name, _)| name))
@@ -102,7 +102,7 @@ async fn forget(
 /// and says how many runs it were.
 pub(crate) async fn by_age(
     store: &Store,
-    graph: &EmbeddedGraph,
+    graph: &dyn Graph,
     settings: &Settings,
 ) -> Result<usize, Failure> {
     // A broker of its own keeps its messages as long as it is told to.
@@ -144,11 +144,7 @@ async fn forget_tombstones(store: &Store, settings: &Settings) -> Result<(), Fai
 }
 
 /// Whether there was anything to erase.
-async fn erase_all(
-    store: &Store,
-    graph: &EmbeddedGraph,
-    roots: &[SessionId],
-) -> Result<bool, Failure> {
+async fn erase_all(store: &Store, graph: &dyn Graph, roots: &[SessionId]) -> Result<bool, Failure> {
     let mut deleted = 0;
     for root in roots {
         deleted += erase(store, root).await?;
@@ -182,7 +178,7 @@ async fn is_erased(store: &Store, root: &SessionId) -> Result<bool, Failure> {
 
 async fn wanted(
     store: &Store,
-    graph: &EmbeddedGraph,
+    graph: &dyn Graph,
     purge: &Purge,
 ) -> Result<Vec<SessionId>, Failure> {
     if let Some(session) = &purge.session {
@@ -239,7 +235,7 @@ fn older_than(store: &Store, age: Duration) -> (&'static str, Vec<(&'static str,
 
 /// Root sessions of which something is so.
 async fn runs(
-    graph: &EmbeddedGraph,
+    graph: &dyn Graph,
     which: &str,
     bindings: &[(&str, Term)],
 ) -> Result<Vec<SessionId>, Failure> {

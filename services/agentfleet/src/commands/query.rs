@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::Ui;
 use agentfleet_console::text;
-use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
+use agentfleet_graph::{Answer, QueryOptions, Solutions};
 use agentfleet_schema::Term;
 use agentfleet_schema::triples::TermType;
 use std::io::Read as _;

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
-use agentfleet_graph::{Answer, Graph as _, QueryOptions, Solutions};
+use agentfleet_graph::{Answer, QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
 use agentfleet_schema::{SessionId, Term, keys, uris};
 use serde::Serialize;

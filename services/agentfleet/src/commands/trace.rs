@@ -25,7 +25,7 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         session if session.as_str().starts_with(args.id.trim()) => session.to_string(),
         _ => args.id.clone(),
     };
-    let trace = of(&graph, &id).await?.ok_or_else(|| {
+    let trace = of(&*graph, &id).await?.ok_or_else(|| {
         Failure::not_found(format!(
             "the graph knows no session or correlation `{}`",
             args.id

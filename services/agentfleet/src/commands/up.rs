@@ -202,7 +202,7 @@ async fn upkeep(
         if !matches!(&*worker.borrow(), Worker::Own { .. }) {
             continue;
         }
-        let (store, graph) = (&engine.store, &engine.graph);
+        let (store, graph) = (&engine.store, &*engine.graph);
         match purge::by_age(store, graph, &settings).await {
             Ok(0) => {}
             Ok(runs) => tracing::info!(runs, "old runs were deleted"),
@@ -271,19 +271,20 @@ struct FleetStatus {
 #[async_trait]
 impl Status for FleetStatus {
     async fn checks(&self) -> Vec<Check> {
-        let health = self.engine.graph.health();
-        vec![
-            Check {
+        let mut checks = vec![Check {
+            name: "model".to_owned(),
+            ok: true,
+            detail: self.engine.model.model.describe(),
+        }];
+        if let Some(graph) = &self.engine.embedded {
+            let health = graph.health();
+            checks.push(Check {
                 name: "graph-size".to_owned(),
                 ok: health.level != agentfleet_graph::Level::Full,
                 detail: health.advice,
-            },
-            Check {
-                name: "model".to_owned(),
-                ok: true,
-                detail: self.engine.model.model.describe(),
-            },
-        ]
+            });
+        }
+        checks
     }
     async fn metrics(&self) -> String {
         // A broker that cannot tell leaves the last it told.

@@ -96,7 +96,10 @@ async fn nothing_confirmed_is_lost_when_the_broker_is_killed_and_comes_back() {
     let server = Arc::new(server);
     let broker = PulsarBroker::connect(server.options()).await.unwrap();
     let (work, echoed) = (Topic::named("work"), AGENT_RESPONSE);
-    broker.ensure(std::slice::from_ref(&echoed), &[]).await.unwrap();
+    broker
+        .ensure(std::slice::from_ref(&echoed), &[])
+        .await
+        .unwrap();
     let consumer = subscribe(&broker, &work).await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut confirmed = publish_numbers(&broker, &work, &stop);

@@ -34,37 +34,20 @@ pub(crate) use terms::{covered, terms};
 pub(crate) use uri::{document_of_blank, is_blank};
 
 use crate::Error;
-use agentfleet_graph::{EmbeddedGraph, EraseBy, Graph};
+use agentfleet_graph::{EraseBy, Graph};
 use agentfleet_schema::{CollectionName, Millis};
 use agentfleet_storage::{Database, Durability, Unit};
-use async_trait::async_trait;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Passages cleared away in one transaction.
 const CLEAR_STEP: i64 = 500;
 
-/// A graph that can take back the statements of one loaded file.
-#[async_trait]
-pub trait KnowledgeGraph: Graph {
-    /// Removes the statements of all batches whose `conversation` is one of `keys`, except where
-    /// another batch states the same. Loaded files have no conversation; the field holds the load.
-    async fn forget(&self, keys: &[String]) -> Result<(), agentfleet_graph::Error>;
-}
-
-#[async_trait]
-impl KnowledgeGraph for EmbeddedGraph {
-    async fn forget(&self, keys: &[String]) -> Result<(), agentfleet_graph::Error> {
-        let by = keys.iter().cloned().map(EraseBy::Conversation).collect();
-        self.erase_all(by).await.map(drop)
-    }
-}
-
 /// The loaded documents of one data directory. Clones share them.
 #[derive(Clone)]
 pub struct Library {
     database: Database,
-    graph: Arc<dyn KnowledgeGraph>,
+    graph: Arc<dyn Graph>,
 }
 
 impl std::fmt::Debug for Library {
@@ -112,7 +95,7 @@ pub struct Fetched {
 
 impl Library {
     /// The library in `database`; statements of RDF files go to `graph`.
-    pub fn open(database: Database, graph: Arc<dyn KnowledgeGraph>) -> Result<Self, Error> {
+    pub fn open(database: Database, graph: Arc<dyn Graph>) -> Result<Self, Error> {
         database.migrate(store::PART, store::TABLES)?;
         Ok(Self { database, graph })
     }
@@ -316,7 +299,9 @@ impl Library {
                 .map(|hidden| graph_key(hidden.source))
                 .collect();
             if !keys.is_empty() {
-                self.graph.forget(&keys).await?;
+                // Loaded files have no conversation; the field of their batches holds the load.
+                let by = keys.iter().cloned().map(EraseBy::Conversation).collect();
+                self.graph.erase_all(by).await?;
             }
             for source in hidden {
                 loop {

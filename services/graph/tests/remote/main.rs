@@ -1,6 +1,8 @@
 //! The graph on SPARQL servers: the contract on each kind, and what only a server can do wrong.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// Handlers of a server are async, whether they wait or not.
+#![allow(clippy::unused_async)]
 
 mod endpoint;
 mod faults;

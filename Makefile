@@ -7,7 +7,7 @@ RUN_PACKAGES := cc:gcc c++:g++ protoc:protobuf-compiler
 TEST_PACKAGES := python3:python3 sqlite3:sqlite3 java:openjdk-17-jdk-headless keytool:openjdk-17-jdk-headless mvn:maven curl:curl flock:util-linux
 
 .DEFAULT_GOAL := help
-.PHONY: help run ask test lint format soak bench setup setup-test build clean schemas
+.PHONY: help run ask test lint format soak chaos bench setup setup-test build clean schemas
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 
 soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
 	@AGENTFLEET_KILL_SECONDS=300 cargo test -p agentfleet-tests --test kill -- --nocapture
+
+chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes
+	@AGENTFLEET_STORM_SECONDS=600 cargo test -p agentfleet-tests --test storm -- --nocapture
 
 bench: build ## Measure, as ratios to the physical floor in the same run (one part: ONLY=steps)
 	@cargo run --quiet -p agentfleet-tests --bin bench -- $(ONLY)

@@ -23,14 +23,12 @@ pub const IN_FLIGHT: &str = "agentfleet_in_flight";
 pub const DELIVERIES: &str = "agentfleet_deliveries_total";
 pub const RECEIVE_FAILURES: &str = "agentfleet_receive_failures_total";
 pub const FAN_INS: &str = "agentfleet_fan_ins_total";
-pub const FAN_OUTS_OPEN: &str = "agentfleet_fan_outs_open";
-pub const FAN_OUT_AGE: &str = "agentfleet_fan_out_oldest_seconds";
 pub const GRAPH_LAG: &str = "agentfleet_graph_lag_seconds";
 pub const GRAPH_MESSAGES: &str = "agentfleet_graph_messages_total";
 pub const BACKLOG: &str = "agentfleet_backlog";
 
 /// All names, for whoever checks that a dashboard or an alert asks for one that exists.
-pub const ALL: [&str; 17] = [
+pub const ALL: [&str; 15] = [
     STEPS,
     STEP_OVERHEAD,
     REDELIVERIES,
@@ -43,8 +41,6 @@ pub const ALL: [&str; 17] = [
     DELIVERIES,
     RECEIVE_FAILURES,
     FAN_INS,
-    FAN_OUTS_OPEN,
-    FAN_OUT_AGE,
     GRAPH_LAG,
     GRAPH_MESSAGES,
     BACKLOG,
@@ -89,11 +85,6 @@ pub fn describe() {
     );
     describe_counter!(RECEIVE_FAILURES, "times receiving failed, by subscription");
     describe_counter!(FAN_INS, "fan-ins concluded, by cause");
-    describe_gauge!(
-        FAN_OUTS_OPEN,
-        "fan-outs without a synthesis, as the graph has them"
-    );
-    describe_gauge!(FAN_OUT_AGE, Unit::Seconds, "age of the oldest of these");
     describe_histogram!(
         GRAPH_LAG,
         Unit::Seconds,
@@ -158,12 +149,6 @@ pub fn attempt_lost() {
 
 pub fn fan_in(cause: &'static str) {
     counter!(FAN_INS, "cause" => cause).increment(1);
-}
-
-/// How many fan-outs are open, and how long the oldest is.
-pub fn fan_outs(open: usize, oldest: Duration) {
-    gauge!(FAN_OUTS_OPEN).set(open as f64);
-    gauge!(FAN_OUT_AGE).set(oldest.as_secs_f64());
 }
 
 /// A message reached the graph.

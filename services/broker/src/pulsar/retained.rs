@@ -295,6 +295,8 @@ async fn follow(
                     };
                     match opened {
                         Ok(reader) => break reader,
+                        // Both may have been ready, and what is closed has nothing to warn about.
+                        Err(_) if stop.is_cancelled() => return,
                         Err(error) => {
                             tracing::warn!(topic = tail.name, %error, "cannot read from Pulsar; trying again");
                         }

@@ -26,10 +26,10 @@ source "$HERE/../server.sh"
 DATA_DIR=${PULSAR_DATA_DIR:-$CACHE/pulsar}
 LIB_DIR=${PULSAR_LIB_DIR:-$CACHE/pulsar-lib}
 START_TIMEOUT=${PULSAR_START_TIMEOUT:-120}
-PID_FILE=$DATA_DIR/pulsar.pid
+PID_FILE=$DATA_DIR/pid
 CONF=$DATA_DIR/conf/standalone.conf
 LOG=$DATA_DIR/logs/pulsar.log
-
+MATCH="PulsarStandaloneStarter --config $CONF"
 
 # An instance keeps its ports over restarts.
 PORT=${PULSAR_PORT:-6650}
@@ -38,27 +38,6 @@ choose_ports() {
   if [[ -s $DATA_DIR/ports ]] && { [[ -z ${PULSAR_PORT:-} ]] || [[ $PORT == 0 ]]; }; then
     read -r PORT HTTP_PORT <"$DATA_DIR/ports"
   fi
-}
-
-find_java() {
-  local found candidate
-  for candidate in "${PULSAR_JAVA:-}" "${JAVA_HOME:+$JAVA_HOME/bin/java}" \
-    /usr/lib/jvm/*21*/bin/java /usr/lib/jvm/*17*/bin/java "$(command -v java || true)"; do
-    [[ -n $candidate && -x $candidate ]] || continue
-    found=$("$candidate" -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p')
-    [[ ${found:-0} -ge 17 ]] && { echo "$candidate"; return; }
-  done
-  die "no java of version 17 or newer (on Debian: apt-get install openjdk-17-jdk-headless)"
-}
-
-# The process id of our broker if it runs; guards against an id that was given to another.
-running_pid() {
-  local pid
-  [[ -s $PID_FILE ]] || return 1
-  pid=$(<"$PID_FILE")
-  kill -0 "$pid" 2>/dev/null || return 1
-  tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "PulsarStandaloneStarter --config $CONF" || return 1
-  echo "$pid"
 }
 
 admin() {
@@ -108,7 +87,7 @@ cmd_start() {
   if pid=$(running_pid); then
     healthy && { echo "already running: pid $pid"; cmd_status; return; }
   else
-    java=$(find_java)
+    java=$(find_java "${PULSAR_JAVA:-}")
     mkdir -p "$DATA_DIR"/{conf,logs,data}
     [[ $PORT != 0 ]] || PORT=$(free_port)
     [[ $HTTP_PORT != 0 ]] || HTTP_PORT=$(free_port)

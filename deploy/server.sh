@@ -36,9 +36,10 @@ locked() {
   flock 9
 }
 
+# A java of version 17 or newer; the argument, if any, is asked first.
 find_java() {
   local found candidate
-  for candidate in "${JAVA_HOME:+$JAVA_HOME/bin/java}" \
+  for candidate in "${1:-}" "${JAVA_HOME:+$JAVA_HOME/bin/java}" \
     /usr/lib/jvm/*21*/bin/java /usr/lib/jvm/*17*/bin/java "$(command -v java || true)"; do
     [[ -n $candidate && -x $candidate ]] || continue
     found=$("$candidate" -version 2>&1 | sed -nE '1s/.*"([0-9]+).*/\1/p')

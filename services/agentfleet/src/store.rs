@@ -49,14 +49,12 @@ impl std::fmt::Debug for Store {
 impl Store {
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         let database = Database::open(&settings.data)?;
-        let embedded = match &settings.broker {
-            Place::Embedded => Some(embedded_broker(&database, settings)?),
-            Place::At(_) => None,
-        };
-        let broker: Arc<dyn Broker> = match (&embedded, &settings.broker) {
-            (Some(broker), _) => Arc::new(broker.clone()),
-            (None, Place::At(url)) => pulsar(url, settings).await?,
-            (None, Place::Embedded) => Arc::new(embedded_broker(&database, settings)?),
+        let (broker, embedded): (Arc<dyn Broker>, _) = match &settings.broker {
+            Place::Embedded => {
+                let broker = embedded_broker(&database, settings)?;
+                (Arc::new(broker.clone()), Some(broker))
+            }
+            Place::At(url) => (pulsar(url, settings).await?, None),
         };
         let host = SystemHost;
         let (documents, config, own): (Arc<dyn Documents>, Arc<dyn ConfigStore>, _) =

@@ -8,7 +8,7 @@ use crate::Parts;
 use crate::error::Error;
 use agentfleet_broker::Delivery;
 use agentfleet_core::fan_in::{Completion, decide};
-use agentfleet_graph::{Answer, Batch, QueryOptions};
+use agentfleet_graph::{Batch, QueryOptions};
 use agentfleet_runtime::{
     Adoption, BatchHandler, Committed, Disposition, StepCommit, erased, metrics,
 };
@@ -240,14 +240,11 @@ impl FanIn {
             tg::TOKENS,
         );
         let bindings = [("correlation", Term::text(correlation.as_str()))];
-        let answer = self
+        let found = self
             .parts
             .graph
-            .query(&sparql, &bindings, QueryOptions::default())
+            .select(&sparql, &bindings, QueryOptions::default())
             .await?;
-        let Answer::Solutions(found) = answer else {
-            return Ok(Vec::new());
-        };
         let mut completions: Vec<Completion> = (0..found.rows.len())
             .map(|row| {
                 let text = |name| found.text(row, name).unwrap_or_default();

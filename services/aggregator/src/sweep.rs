@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::fan_in::FanIn;
 use crate::{PATIENCE, Parts};
 use agentfleet_core::provenance::date_time;
-use agentfleet_graph::{Answer, QueryOptions};
+use agentfleet_graph::QueryOptions;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, uris};
 
@@ -70,14 +70,11 @@ impl Sweep {
         );
         let before = self.parts.host.now() - PATIENCE.as_millis() as Millis;
         let bindings = [("before", Term::typed(date_time(before), xsd::DATE_TIME))];
-        let answer = self
+        let found = self
             .parts
             .graph
-            .query(&sparql, &bindings, QueryOptions::default())
+            .select(&sparql, &bindings, QueryOptions::default())
             .await?;
-        let Answer::Solutions(found) = answer else {
-            return Ok(Vec::new());
-        };
         let rows = 0..found.rows.len();
         let read = |row| {
             let text = |name| found.text(row, name).unwrap_or_default();

@@ -4,7 +4,7 @@ use crate::params::Params;
 use crate::problem::Problem;
 use crate::session::{RunState, link};
 use crate::state::App;
-use agentfleet_graph::{Answer, QueryOptions, Solutions};
+use agentfleet_graph::{QueryOptions, Solutions};
 use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{SessionId, Term};
@@ -56,14 +56,7 @@ pub(crate) async fn list(
         timeout: app.options.query_timeout,
         max_rows: app.options.max_rows,
     };
-    let answer = app.parts.graph.query(&sparql, &bindings, options).await?;
-    let Answer::Solutions(found) = answer else {
-        return Err(Problem::internal(
-            "listing the sessions",
-            &"the graph gave no table",
-        ));
-    };
-
+    let found = app.parts.graph.select(&sparql, &bindings, options).await?;
     let mut rows: Vec<usize> = (0..found.rows.len()).collect();
     // A node may say a thing twice, and two rows are one session all the same.
     rows.dedup_by_key(|row| found.text(*row, "session"));

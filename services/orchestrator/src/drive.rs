@@ -9,7 +9,7 @@ use agentfleet_core::{
     FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn,
     say,
 };
-use agentfleet_graph::{Answer, QueryOptions};
+use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Retry};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Call, Source, Usage};
@@ -249,14 +249,11 @@ impl Driver<'_> {
                     tg::SOURCE,
                 );
                 let bindings = [("correlation", Term::text(correlation.as_str()))];
-                let answer = self
+                let found = self
                     .parts
                     .graph
-                    .query(&sparql, &bindings, QueryOptions::default())
+                    .select(&sparql, &bindings, QueryOptions::default())
                     .await?;
-                let Answer::Solutions(found) = answer else {
-                    return Ok(Input::FactsFound(Vec::new()));
-                };
                 let mut sources = Vec::new();
                 for row in 0..found.rows.len() {
                     let text = |name| found.text(row, name).unwrap_or_default().to_owned();

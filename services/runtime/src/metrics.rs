@@ -11,40 +11,21 @@ use metrics::{
 };
 use std::time::Duration;
 
-pub const STEPS: &str = "agentfleet_steps_total";
-pub const STEP_OVERHEAD: &str = "agentfleet_step_overhead_seconds";
-pub const REDELIVERIES: &str = "agentfleet_redeliveries_answered_total";
-pub const ATTEMPTS_LOST: &str = "agentfleet_attempts_lost_total";
-pub const MODEL_CALLS: &str = "agentfleet_model_call_seconds";
-pub const MODEL_TOKENS: &str = "agentfleet_model_tokens_total";
-pub const MODEL_COST: &str = "agentfleet_model_cost_total";
-pub const TOOL_CALLS: &str = "agentfleet_tool_call_seconds";
-pub const IN_FLIGHT: &str = "agentfleet_in_flight";
-pub const DELIVERIES: &str = "agentfleet_deliveries_total";
-pub const RECEIVE_FAILURES: &str = "agentfleet_receive_failures_total";
-pub const FAN_INS: &str = "agentfleet_fan_ins_total";
-pub const GRAPH_LAG: &str = "agentfleet_graph_lag_seconds";
-pub const GRAPH_MESSAGES: &str = "agentfleet_graph_messages_total";
-pub const BACKLOG: &str = "agentfleet_backlog";
-
-/// All names, for whoever checks that a dashboard or an alert asks for one that exists.
-pub const ALL: [&str; 15] = [
-    STEPS,
-    STEP_OVERHEAD,
-    REDELIVERIES,
-    ATTEMPTS_LOST,
-    MODEL_CALLS,
-    MODEL_TOKENS,
-    MODEL_COST,
-    TOOL_CALLS,
-    IN_FLIGHT,
-    DELIVERIES,
-    RECEIVE_FAILURES,
-    FAN_INS,
-    GRAPH_LAG,
-    GRAPH_MESSAGES,
-    BACKLOG,
-];
+const STEPS: &str = "agentfleet_steps_total";
+const STEP_OVERHEAD: &str = "agentfleet_step_overhead_seconds";
+const REDELIVERIES: &str = "agentfleet_redeliveries_answered_total";
+const ATTEMPTS_LOST: &str = "agentfleet_attempts_lost_total";
+const MODEL_CALLS: &str = "agentfleet_model_call_seconds";
+const MODEL_TOKENS: &str = "agentfleet_model_tokens_total";
+const MODEL_COST: &str = "agentfleet_model_cost_total";
+const TOOL_CALLS: &str = "agentfleet_tool_call_seconds";
+const IN_FLIGHT: &str = "agentfleet_in_flight";
+const DELIVERIES: &str = "agentfleet_deliveries_total";
+const RECEIVE_FAILURES: &str = "agentfleet_receive_failures_total";
+const FAN_INS: &str = "agentfleet_fan_ins_total";
+const GRAPH_LAG: &str = "agentfleet_graph_lag_seconds";
+const GRAPH_MESSAGES: &str = "agentfleet_graph_messages_total";
+const BACKLOG: &str = "agentfleet_backlog";
 
 /// Upper bounds of the histograms, in seconds.
 pub const BUCKETS: [f64; 14] = [
@@ -69,7 +50,8 @@ pub fn describe() {
     );
     describe_histogram!(MODEL_CALLS, Unit::Seconds, "time of model calls, by model");
     describe_counter!(MODEL_TOKENS, "tokens of committed steps, by model and kind");
-    describe_counter!(
+    // It only grows, but a counter is whole and money is not.
+    describe_gauge!(
         MODEL_COST,
         "cost of committed steps in the currency of the model profiles, by model"
     );
@@ -112,7 +94,6 @@ pub fn step(record: &StepRecord, pattern: &str, took: Duration) {
                     .increment(usage.input_tokens);
                 counter!(MODEL_TOKENS, "model" => model.clone(), "kind" => "output")
                     .increment(usage.output_tokens);
-                // A counter of the recorder is whole; a gauge that only grows is not.
                 gauge!(MODEL_COST, "model" => model).increment(usage.cost);
             }
             Call::Tool {

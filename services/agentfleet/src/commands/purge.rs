@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use agentfleet_console::text;
 use agentfleet_documents::Entry;
-use agentfleet_graph::{Answer, EraseBy, Graph, QueryOptions};
+use agentfleet_graph::{EraseBy, Graph, QueryOptions};
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::{CollectionName, SessionId, Term, keys, topics, uris};
 use agentfleet_tools::library::Library;
@@ -244,12 +244,9 @@ async fn runs(
          ?session a tg:AgentQuestion ; tg:rootSessionId ?id . \
          FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }} {which} }}"
     );
-    let answer = graph
-        .query(&sparql, bindings, QueryOptions::default())
+    let found = graph
+        .select(&sparql, bindings, QueryOptions::default())
         .await?;
-    let Answer::Solutions(found) = answer else {
-        return Ok(Vec::new());
-    };
     Ok((0..found.rows.len())
         .filter_map(|row| found.text(row, "id"))
         .map(SessionId::from)

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
-use agentfleet_graph::{Answer, QueryOptions, Solutions};
+use agentfleet_graph::{QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
 use agentfleet_schema::{SessionId, Term, keys, uris};
 use serde::Serialize;
@@ -175,12 +175,10 @@ async fn list(store: &Store, settings: &Settings, wanted: &Wanted) -> Result<Vec
         .replace("WANTED", &which)
         .replace("GRAPH", uris::RETRIEVAL_GRAPH);
     let sparql = format!("{sparql}{}", wanted.limit);
-    let answer = graph
-        .query(&sparql, &bindings, QueryOptions::default())
+    let found = graph
+        .select(&sparql, &bindings, QueryOptions::default())
         .await?;
-    if let Answer::Solutions(found) = answer {
-        listed.extend((0..found.rows.len()).map(|row| self::listed(&found, row)));
-    }
+    listed.extend((0..found.rows.len()).map(|row| self::listed(&found, row)));
     // A run may have begun between the two looks: the graph, which came last, knows it better.
     let mut seen = HashSet::new();
     listed.reverse();

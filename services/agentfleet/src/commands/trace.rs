@@ -52,11 +52,8 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
 async fn of(graph: &dyn Graph, id: &str) -> Result<Option<Trace>, Failure> {
     let roots = queries::roots_of(id);
     let found = graph
-        .query(&roots.sparql, &roots.bindings, QueryOptions::default())
+        .select(&roots.sparql, &roots.bindings, QueryOptions::default())
         .await?;
-    let Answer::Solutions(found) = found else {
-        return Ok(None);
-    };
     let mut triples: Vec<Triple> = Vec::new();
     for row in 0..found.rows.len() {
         let Some(root) = found.text(row, "root") else {

@@ -11,7 +11,7 @@ use crate::library::{
     one_value, terms,
 };
 use crate::{Error, ToolResult, arguments};
-use agentfleet_graph::{Answer, Graph, QueryOptions};
+use agentfleet_graph::{Graph, QueryOptions};
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL};
@@ -77,13 +77,10 @@ impl KnowledgeQuery {
         let is_subject = query == OUT;
         let place = if is_subject { "s" } else { "o" };
         let bindings = [("g", Term::iri(graph)), (place, Term::iri(term))];
-        let answer = self
+        let found = self
             .graph
-            .query(query, &bindings, QueryOptions::default())
+            .select(query, &bindings, QueryOptions::default())
             .await?;
-        let Answer::Solutions(found) = answer else {
-            return Ok(Vec::new());
-        };
         let mut statements = Vec::with_capacity(found.rows.len().min(LOOKED_AT));
         for row in 0..found.rows.len() {
             let Some(predicate) = found.text(row, "p").map(str::to_owned) else {

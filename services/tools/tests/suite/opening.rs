@@ -1,7 +1,6 @@
 //! Opening what answers and traces name, forgetting a document, and what loaded statements may touch.
 
 use crate::place::{Place, tool};
-use agentfleet_graph::{Answer, Graph as _, QueryOptions};
 
 const TRIPLES: &str =
     "@prefix e: <urn:e:> . e:mill <http://schema.org/name> 'Mill' ; e:part [ e:name 'wheel' ] .";
@@ -92,20 +91,6 @@ async fn one_document_can_be_forgotten() {
     assert_eq!(place.titles("c", "word").await, ["A"]);
 }
 
-async fn column(place: &Place, query: &str) -> Vec<String> {
-    let answer = place
-        .graph
-        .query(query, &[], QueryOptions::default())
-        .await
-        .unwrap();
-    let Answer::Solutions(found) = answer else {
-        panic!("no rows")
-    };
-    (0..found.rows.len())
-        .filter_map(|row| found.text(row, "x").map(str::to_owned))
-        .collect()
-}
-
 #[tokio::test]
 async fn a_loaded_file_writes_below_its_collection_whatever_graph_it_names() {
     let place = Place::new().await;
@@ -130,12 +115,9 @@ async fn a_loaded_file_writes_below_its_collection_whatever_graph_it_names() {
         report.skipped
     );
     let forged = "SELECT (STR(?o) AS ?x) WHERE { GRAPH <urn:graph:retrieval> { ?s ?p ?o } }";
-    assert_eq!(column(&place, forged).await, Vec::<String>::new());
-    let graphs = column(
-        &place,
-        "SELECT DISTINCT (STR(?g) AS ?x) WHERE { GRAPH ?g { ?s ?p ?o } }",
-    )
-    .await;
+    assert_eq!(place.column("x", forged).await, Vec::<String>::new());
+    let all = "SELECT DISTINCT (STR(?g) AS ?x) WHERE { GRAPH ?g { ?s ?p ?o } }";
+    let graphs = place.column("x", all).await;
     assert!(!graphs.is_empty());
     for graph in graphs {
         let own = graph == "urn:agentfleet:collection:c"

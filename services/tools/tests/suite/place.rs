@@ -1,6 +1,6 @@
 //! A data directory with everything the tools need, and calls in one line.
 
-use agentfleet_graph::{EmbeddedGraph, GraphOptions};
+use agentfleet_graph::{EmbeddedGraph, Graph as _, GraphOptions, QueryOptions};
 use agentfleet_models::{ChatModel, Script, Scripted};
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_storage::{Clock, Database, SystemClock};
@@ -55,6 +55,18 @@ impl Place {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, content).unwrap();
         path
+    }
+
+    /// What a query answers in one of its columns.
+    pub(crate) async fn column(&self, name: &str, query: &str) -> Vec<String> {
+        let found = self
+            .graph
+            .select(query, &[], QueryOptions::default())
+            .await
+            .unwrap();
+        (0..found.rows.len())
+            .map(|row| found.text(row, name).unwrap().to_owned())
+            .collect()
     }
 
     pub(crate) fn files(&self) -> &Path {

@@ -1,7 +1,6 @@
 //! Loading again: what is kept, what is replaced, and what keeps its name.
 
 use crate::place::{Place, tool};
-use agentfleet_graph::{Answer, Graph as _, QueryOptions};
 use agentfleet_models::{Script, Scripted};
 use agentfleet_storage::ManualClock;
 use agentfleet_tools::library::{LoadOptions, Progress};
@@ -10,17 +9,7 @@ use std::time::Duration;
 
 async fn values(place: &Place) -> Vec<String> {
     let query = "SELECT ?o WHERE { GRAPH ?g { ?s <urn:value> ?o } } ORDER BY ?o";
-    let answer = place
-        .graph
-        .query(query, &[], QueryOptions::default())
-        .await
-        .unwrap();
-    let Answer::Solutions(found) = answer else {
-        panic!("no rows")
-    };
-    (0..found.rows.len())
-        .map(|row| found.text(row, "o").unwrap().to_owned())
-        .collect()
+    place.column("o", query).await
 }
 
 #[tokio::test]

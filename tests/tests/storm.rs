@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Two of each.
 const ROLES: [&str; 3] = ["orchestrator", "aggregator", "graph-writer"];
 
+/// How long what is owed after the last answer may take: more than any lease, back-off and redelivery.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How many syntheses the graph has of each fan-out.
 const SYNTHESES: &str = "SELECT ?correlation (COUNT(DISTINCT ?synthesis) AS ?n) \
      FROM <urn:graph:retrieval> WHERE { \
@@ -227,18 +230,42 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
         let keys = place.documents().await.list("sessions/").await.unwrap();
         keys.iter().filter(|key| key.ends_with("/fanout")).count()
     });
-    let mut found = Value::Null;
-    for _ in 0..200 {
-        found = place.cli(&["query", "--format", "json", SYNTHESES]);
-        if found["results"]["bindings"].as_array().unwrap().len() == fan_outs {
-            break;
+    let patience = Instant::now() + PATIENCE;
+    let found = loop {
+        let found = place.cli(&["query", "--format", "json", SYNTHESES]);
+        let complete = found["results"]["bindings"].as_array().unwrap().len() == fan_outs;
+        if complete || Instant::now() > patience {
+            break found;
         }
-    }
+    };
     let rows = found["results"]["bindings"].as_array().unwrap();
     assert_eq!(rows.len(), fan_outs, "the graph lacks fan-outs");
     for row in rows {
         assert_eq!(row["n"]["value"], "1", "FI-2: {row}");
     }
+    // The last answer is out before its step is marked as published, and the mark may be left to a
+    // delivery that comes again.
+    let patience = Instant::now() + PATIENCE;
+    let keys = loop {
+        let keys: BTreeSet<String> = runtime.block_on(async {
+            let documents = place.documents().await;
+            let sessions = documents.list("sessions/").await.unwrap();
+            let parked = documents.list("parked/").await.unwrap();
+            sessions.into_iter().chain(parked).collect()
+        });
+        let unpublished: Vec<&String> = keys
+            .iter()
+            .filter(|key| key.ends_with("/outcome"))
+            .filter(|key| !keys.contains(&key.replace("/outcome", "/published")))
+            .collect();
+        if unpublished.is_empty() {
+            break keys;
+        }
+        assert!(
+            Instant::now() < patience,
+            "OR-2: never published: {unpublished:?}"
+        );
+    };
     for replica in &mut replicas {
         replica.kill();
     }
@@ -246,25 +273,10 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
     for (key, count) in starts.lock().unwrap().iter() {
         assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
     }
-    let keys: BTreeSet<String> = runtime.block_on(async {
-        let documents = place.documents().await;
-        let sessions = documents.list("sessions/").await.unwrap();
-        let parked = documents.list("parked/").await.unwrap();
-        sessions.into_iter().chain(parked).collect()
-    });
     for key in keys.iter().filter(|key| key.ends_with("/fanout")) {
         let verdict = key.replace("/fanout", "/fanin");
         assert!(keys.contains(&verdict), "LV-1: {key} has no verdict");
     }
-    let unpublished: Vec<&String> = keys
-        .iter()
-        .filter(|key| key.ends_with("/outcome"))
-        .filter(|key| !keys.contains(&key.replace("/outcome", "/published")))
-        .collect();
-    assert!(
-        unpublished.is_empty(),
-        "OR-2: never published: {unpublished:?}"
-    );
     let parked: Vec<&String> = keys
         .iter()
         .filter(|key| key.starts_with("parked/"))

@@ -1,5 +1,8 @@
 //! Keys of the records in the documents store, in one place: the protocol is written in terms of
 //! them.
+//!
+//! No key lies below another, as `a/b` lies below `a`: stores that keep objects as files cannot have
+//! both.
 
 use crate::id::SessionId;
 
@@ -38,9 +41,12 @@ pub fn calls(session: &SessionId, step_number: u32) -> String {
     format!("{}calls/", step(session, step_number))
 }
 
+/// How the keys of [`attempt_over`] end.
+pub const ATTEMPT_OVER: &str = "-over";
+
 /// Written when an attempt gave up by itself, so that the next need not wait for its lease.
 pub fn attempt_over(session: &SessionId, step_number: u32, number: u32) -> String {
-    format!("{}/over", attempt(session, step_number, number))
+    format!("{}{ATTEMPT_OVER}", attempt(session, step_number, number))
 }
 
 /// What a side-effecting call is about to do.

@@ -231,6 +231,16 @@ impl World {
         if self.documents.contains_key(key) {
             return Created::Exists;
         }
+        let mut folders = key.match_indices('/').map(|(end, _)| &key[..end]);
+        let above = folders.find(|folder| self.documents.contains_key(*folder));
+        let folder = format!("{key}/");
+        let mut later = self.documents.range(folder.clone()..);
+        let below = later.next().filter(|(key, _)| key.starts_with(&folder));
+        let nested =
+            above.map_or_else(|| below.map(|(key, _)| key.clone()), |key| Some(key.into()));
+        if let Some(other) = nested {
+            self.violate(format!("`{key}` and `{other}` lie one below the other"));
+        }
         let body: Arc<[u8]> = body.into();
         self.documents.insert(key.to_owned(), Arc::clone(&body));
         self.on_created(key, &body);

@@ -266,6 +266,10 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
             "OR-2: never published: {unpublished:?}"
         );
     };
+    println!(
+        "graph and marks were complete {:.1?} after the last kill",
+        calm.elapsed()
+    );
     for replica in &mut replicas {
         replica.kill();
     }

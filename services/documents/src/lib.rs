@@ -4,6 +4,7 @@
 //! # Contract
 //! - `create` returns after the object is durable; of any number of concurrent creates of one key
 //!   exactly one reports [`Created::New`].
+//! - No key may lie below another, as `a/b` lies below `a`: stores that keep objects as files refuse it.
 //! - `get` after a successful `create` (by anyone) returns the object, until it is deleted.
 //! - `list` returns the keys below a prefix, sorted.
 //! - `entries` pages through the same keys in an order of the store's own, which stays the same.

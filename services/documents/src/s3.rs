@@ -26,6 +26,9 @@ const AT_ONCE: usize = 16;
 /// How long an operation is tried in all, its repetitions included.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How often a create is tried that the store refuses although nothing is there.
+const CONFLICTS: u32 = 8;
+
 /// Where the objects lie.
 #[derive(Clone, Default)]
 pub struct S3Options {
@@ -216,7 +219,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 impl Documents for S3Documents {
     async fn create(&self, key: &str, body: Vec<u8>) -> Result<Created, Error> {
         let path = self.path(key)?;
-        loop {
+        for again in 0..CONFLICTS {
             if self.put(&path, body.clone()).await? == Created::New {
                 return Ok(Created::New);
             }
@@ -226,7 +229,12 @@ impl Documents for S3Documents {
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(self.failed(&error)),
             }
+            tokio::time::sleep(Duration::from_millis(5 << again)).await;
         }
+        Err(Error::Unavailable {
+            address: self.address.to_string(),
+            reason: format!("it says that `{key}` exists, and that it does not"),
+        })
     }
 
     async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, Error> {

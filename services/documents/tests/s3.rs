@@ -73,6 +73,18 @@ async fn what_was_created_outlives_a_crash_and_a_gap_is_ridden_out() {
     assert_eq!(documents.list("a/").await.unwrap(), ["a/1", "a/2"]);
 }
 
+/// This server keeps objects as files, and cannot have a folder of the same name.
+#[tokio::test]
+async fn a_create_that_can_never_be_done_ends_with_an_error() {
+    let documents = connect(&options(SERVER.address(), "nested")).await.unwrap();
+    documents.create("a", Vec::new()).await.unwrap();
+    let refused = documents.create("a/b", Vec::new()).await.unwrap_err();
+    assert!(
+        matches!(&refused, Error::Unavailable { reason, .. } if reason.contains("`a/b`")),
+        "{refused}"
+    );
+}
+
 #[tokio::test]
 async fn what_is_wrong_is_named() {
     let refused = connect(&S3Options {

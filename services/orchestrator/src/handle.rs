@@ -308,7 +308,10 @@ impl Orchestrator {
         let prefix = format!("{}attempts/", keys::step(session, step));
         let earlier = documents.list(&prefix).await?;
         let ended = |number: u32| earlier.contains(&keys::attempt_over(session, step, number));
-        let mut count = earlier.iter().filter(|key| !key.ends_with("/over")).count() as u32;
+        let mut count = earlier
+            .iter()
+            .filter(|key| !key.ends_with(keys::ATTEMPT_OVER))
+            .count() as u32;
         if count > 0 && !ended(count) {
             let key = keys::attempt(session, step, count);
             if let Some(body) = documents.get(&key).await? {

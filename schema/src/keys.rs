@@ -49,6 +49,14 @@ pub fn attempt_over(session: &SessionId, step_number: u32, number: u32) -> Strin
     format!("{}{ATTEMPT_OVER}", attempt(session, step_number, number))
 }
 
+/// How the keys of [`attempt_put_off`] end.
+pub const ATTEMPT_PUT_OFF: &str = "-off";
+
+/// Written instead when a part of the fleet was away: such an attempt does not count.
+pub fn attempt_put_off(session: &SessionId, step_number: u32, number: u32) -> String {
+    format!("{}{ATTEMPT_PUT_OFF}", attempt(session, step_number, number))
+}
+
 /// What a side-effecting call is about to do.
 pub fn intent(session: &SessionId, step_number: u32, call: u32) -> String {
     format!("{}{call}/intent", calls(session, step_number))

@@ -4,6 +4,7 @@ use crate::error::Failure;
 use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
 use crate::store::{Store, settle};
+use crate::token;
 use agentfleet_aggregator::{self as aggregator, Endings};
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_core::FleetLimits;
@@ -154,12 +155,16 @@ pub async fn open_graph(
             }),
             (None, None) => None,
         };
-        let options = RemoteOptions {
+        let mut options = RemoteOptions {
             query_url: settings.graph_query.clone(),
             update_url: settings.graph_update.clone(),
             credentials,
             ..RemoteOptions::new(url)
         };
+        if options.credentials.is_none() && options.is_local() {
+            // The graph may be that of a process beside this one. No other host gets the token.
+            options.credentials = token::found(settings).map(Credentials::Bearer);
+        }
         return Ok((Arc::new(RemoteGraph::connect(options).await?), None));
     }
     let options = GraphOptions {

@@ -8,15 +8,18 @@ use crate::engine::Engine;
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::{Store, worked};
-use agentfleet_aggregator::{self as aggregator, Deadlines, FanIn, Sweep, Undertaker};
+use agentfleet_aggregator::{self as aggregator, Deadlines, FanIn, PATIENCE, Sweep, Undertaker};
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
-use agentfleet_runtime::{BatchHandler, Drain, Handler, serve, serve_batches};
+use agentfleet_runtime::{BatchHandler, Drain, Handler, metrics, serve, serve_batches, telemetry};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+
+/// How often open fan-outs are counted for the metrics.
+const COUNT: Duration = Duration::from_secs(30);
 
 /// Which roles a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,15 @@ pub enum Roles {
 }
 
 impl Roles {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "fleet",
+            Self::Orchestrator => "orchestrator",
+            Self::Aggregator => "aggregator",
+            Self::GraphWriter => "graph-writer",
+        }
+    }
+
     fn includes(self, role: Self) -> bool {
         self == Self::All || self == role
     }
@@ -90,10 +102,20 @@ impl Stage {
     fn sweep(&mut self, sweep: Sweep) {
         let stop = self.drain.stop.clone();
         self.tasks.spawn(async move {
+            let mut sweep_due = tokio::time::interval_at(Instant::now() + PATIENCE, PATIENCE);
+            let mut count_due = tokio::time::interval(COUNT);
+            count_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return Ok(()),
-                    () = tokio::time::sleep(aggregator::PATIENCE) => {}
+                    _ = sweep_due.tick() => {}
+                    _ = count_due.tick() => {
+                        match sweep.open().await {
+                            Ok(open) => metrics::fan_outs_open(open.count, open.oldest),
+                            Err(error) => tracing::debug!(%error, "open fan-outs were not counted"),
+                        }
+                        continue;
+                    }
                 }
                 match sweep.once().await {
                     Ok(0) => {}
@@ -116,8 +138,28 @@ impl Stage {
     }
 }
 
+/// Sends traces to the collector that the settings, or the usual variable, name.
+fn install_telemetry(settings: &Settings, roles: Roles) -> Result<(), Failure> {
+    let usual = || std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok();
+    let Some(endpoint) = settings.otlp.clone().or_else(usual) else {
+        return Ok(());
+    };
+    telemetry::install(&telemetry::Options {
+        endpoint: endpoint.clone(),
+        role: roles.as_str(),
+        version: env!("CARGO_PKG_VERSION"),
+        content: settings.otlp_content,
+    })
+    .map_err(|reason| {
+        Failure::usage(format!(
+            "setting `otlp` is `{endpoint}`, which cannot be used: {reason}"
+        ))
+    })
+}
+
 impl Fleet {
     pub fn start(engine: &Engine, settings: &Settings, roles: Roles) -> Result<Self, Failure> {
+        install_telemetry(settings, roles)?;
         let mut stages = Vec::new();
         if roles.includes(Roles::Orchestrator) {
             let mut stage = Stage::new(settings);
@@ -169,5 +211,6 @@ impl Fleet {
             }
             stage.stop().await;
         }
+        telemetry::flush().await;
     }
 }

@@ -15,6 +15,7 @@ mod notices;
 pub mod settings;
 mod signals;
 pub mod store;
+mod token;
 
 use error::{Exit, Failure};
 use fleet::Roles;

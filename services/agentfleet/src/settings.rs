@@ -38,6 +38,20 @@ impl Value for PathBuf {
     }
 }
 
+impl Value for bool {
+    const EXPECTED: &'static str = "`yes` or `no`";
+    fn read(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "yes" | "true" | "on" | "1" => Some(true),
+            "no" | "false" | "off" | "0" => Some(false),
+            _ => None,
+        }
+    }
+    fn show(&self) -> String {
+        if *self { "yes" } else { "no" }.to_owned()
+    }
+}
+
 macro_rules! whole_number {
     ($($number:ty),+) => {$(
         impl Value for $number {
@@ -294,6 +308,10 @@ settings! {
     max_quads: Option<u64> = None;
     /// What is logged: `error`, `warn`, `info`, `debug`, or a filter such as `info,agentfleet_broker=debug`.
     log: String = "warn".to_owned();
+    /// URL of an OpenTelemetry collector for traces (OTLP over HTTP), such as `http://127.0.0.1:4318`; without it OTEL_EXPORTER_OTLP_ENDPOINT, or none.
+    otlp: Option<String> = None;
+    /// Whether traces carry what people, models and tools said: `yes` or `no`.
+    otlp_content: bool = false;
     /// How it is logged: `text` or `json`.
     log_format: String = "text".to_owned();
 }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{Finish, error, say};
-use agentfleet_runtime::{Adoption, Committed, StepCommit, effects};
+use agentfleet_runtime::{Adoption, Committed, StepCommit, effects, telemetry};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     ClosedRecord, FanOutRecord, OutcomeKind, Publication, StepRecord, Termination,
@@ -163,6 +163,7 @@ impl Endings {
             request.control.root = session.clone();
         }
         properties.remove(property::STEP);
+        let pattern = request.pattern.clone();
         let snapshot = Arc::new(Snapshot::default());
         let nonce = self.parts.host.nonce();
         let now = self.parts.host.now();
@@ -183,6 +184,7 @@ impl Endings {
             request,
         });
         let body = serde_json::to_vec(&record).unwrap_or_default();
+        let told = record.clone();
         let committed = self
             .parts
             .committer
@@ -200,6 +202,11 @@ impl Endings {
                 None,
             )
             .await?;
+        if committed == Committed::Won {
+            let properties = told.publications.first().map(|first| &first.properties);
+            let properties = properties.cloned().unwrap_or_default();
+            telemetry::step(&told, &pattern, &properties, told.started_at);
+        }
         Ok(committed == Committed::Won)
     }
 

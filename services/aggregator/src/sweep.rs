@@ -12,11 +12,20 @@ use agentfleet_core::provenance::date_time;
 use agentfleet_graph::QueryOptions;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, uris};
+use std::time::Duration;
 
 /// Fan-outs looked at in one sweep, the oldest first; the next one takes the others.
 const MOST: usize = 200;
 /// Highest step number at which a fan-out is looked for.
 const LAST_STEP: u32 = 10_000;
+
+/// The fan-outs that are not concluded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    pub count: u64,
+    /// How long the oldest has waited; zero if there is none.
+    pub oldest: Duration,
+}
 
 /// Looks after fan-outs whose deadline passed unseen.
 #[derive(Clone, Debug)]
@@ -48,6 +57,42 @@ impl Sweep {
             }
         }
         Ok(overdue.len())
+    }
+
+    /// How many fan-outs wait for their siblings, and since when the oldest does.
+    pub async fn open(&self) -> Result<Open, Error> {
+        let sparql = format!(
+            "SELECT (COUNT(DISTINCT ?fanout) AS ?open) (MIN(?began) AS ?oldest) FROM <{}> WHERE {{ \
+               ?fanout <{RDF_TYPE}> <{}> ; <{}> ?began ; <{}> ?correlation ; <{}> ?session . \
+               FILTER NOT EXISTS {{ ?synthesis <{RDF_TYPE}> <{}> ; <{}> ?correlation }} \
+               FILTER NOT EXISTS {{ ?session <{}> ?ended }} \
+             }}",
+            uris::RETRIEVAL_GRAPH,
+            tg::FAN_OUT,
+            prov::GENERATED_AT_TIME,
+            tg::CORRELATION_ID,
+            prov::WAS_GENERATED_BY,
+            tg::SYNTHESIS,
+            tg::CORRELATION_ID,
+            prov::ENDED_AT_TIME,
+        );
+        let found = self
+            .parts
+            .graph
+            .select(&sparql, &[], QueryOptions::default())
+            .await?;
+        let count = found.text(0, "open").and_then(|text| text.parse().ok());
+        let oldest = found.text(0, "oldest").and_then(|text| {
+            let began = chrono::DateTime::parse_from_rfc3339(text).ok()?;
+            Some(began.timestamp_millis())
+        });
+        let now = self.parts.host.now();
+        Ok(Open {
+            count: count.unwrap_or_default(),
+            oldest: Duration::from_millis(
+                oldest.map_or(0, |began| (now - began).max(0).unsigned_abs()),
+            ),
+        })
     }
 
     async fn overdue(&self) -> Result<Vec<(SessionId, CorrelationId)>, Error> {

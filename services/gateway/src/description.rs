@@ -187,6 +187,18 @@ fn operation(endpoint: Endpoint) -> Value {
             } },
             "responses": { "200": answer() },
         }),
+        Endpoint::GraphUpdate => json!({
+            "operationId": "graphUpdate",
+            "parameters": [
+                header("Authorization", "`Bearer TOKEN`, with the token of the data directory"),
+                query("collection", text(), "Whom the statements belong to"),
+            ],
+            "requestBody": { "required": true, "content": {
+                "application/sparql-update": { "schema": text() },
+                "application/n-quads": { "schema": text() },
+            } },
+            "responses": { "200": content("What was added", &[("application/json", json!({ "type": "object" }))]) },
+        }),
     };
     operation["summary"] = endpoint.summary().into();
     operation["responses"]["default"] = content(

@@ -5,7 +5,7 @@ use crate::guard::{self, Hosts};
 use crate::options::{Doors, Options};
 use crate::problem::{Code, Problem};
 use crate::state::App;
-use crate::{accept, document, events, health, index, session, sessions, sparql, trace};
+use crate::{accept, document, events, health, index, session, sessions, sparql, trace, update};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Method;
@@ -31,10 +31,11 @@ pub(crate) enum Endpoint {
     Document,
     SparqlGet,
     SparqlPost,
+    GraphUpdate,
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Index,
         Self::OpenApi,
         Self::Live,
@@ -49,6 +50,7 @@ impl Endpoint {
         Self::Document,
         Self::SparqlGet,
         Self::SparqlPost,
+        Self::GraphUpdate,
     ];
 
     pub(crate) fn path(self) -> &'static str {
@@ -65,12 +67,13 @@ impl Endpoint {
             Self::Trace => "/sessions/{id}/trace",
             Self::Document => "/documents",
             Self::SparqlGet | Self::SparqlPost => "/sparql",
+            Self::GraphUpdate => update::PATH,
         }
     }
 
     pub(crate) fn method(self) -> Method {
         match self {
-            Self::Ask | Self::SparqlPost => Method::POST,
+            Self::Ask | Self::SparqlPost | Self::GraphUpdate => Method::POST,
             Self::CancelSession => Method::DELETE,
             Self::Index
             | Self::OpenApi
@@ -102,13 +105,14 @@ impl Endpoint {
             Self::Document => "A text of the librarian: an answer, an observation, a rationale",
             Self::SparqlGet => "Query the graph (SPARQL 1.1 protocol, read-only)",
             Self::SparqlPost => "Query the graph, with the query in the body",
+            Self::GraphUpdate => "Add to the graph, with the token of the data directory",
         }
     }
 
     /// Whether a gateway with these options has it.
     pub(crate) fn is_served(self, options: &Options) -> bool {
         match options.doors {
-            Doors::All => true,
+            Doors::All => self != Self::GraphUpdate || options.graph_token.is_some(),
             Doors::Health => matches!(self, Self::Live | Self::Ready | Self::Metrics),
         }
     }
@@ -129,6 +133,10 @@ impl Endpoint {
             Self::Document => get(document::show),
             Self::SparqlGet => get(sparql::get),
             Self::SparqlPost => post(sparql::post),
+            // Its own limit stands before the one of all others.
+            Self::GraphUpdate => {
+                post(update::update).layer(DefaultBodyLimit::max(update::MAX_BODY))
+            }
         }
     }
 
@@ -136,7 +144,9 @@ impl Endpoint {
     fn patience(self, options: &Options) -> Duration {
         let own = match self {
             Self::Session => options.max_wait,
-            Self::Trace | Self::SparqlGet | Self::SparqlPost => options.max_query_timeout,
+            Self::Trace | Self::SparqlGet | Self::SparqlPost | Self::GraphUpdate => {
+                options.max_query_timeout
+            }
             Self::Index
             | Self::OpenApi
             | Self::Live

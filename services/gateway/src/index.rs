@@ -1,25 +1,28 @@
 //! What there is: for programs as JSON, for a person's browser as text.
 
 use crate::endpoint::Endpoint;
+use crate::state::App;
 use crate::{description, negotiate};
 use axum::Json;
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 /// `GET /`.
-pub(crate) async fn index(headers: HeaderMap) -> Response {
+pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
+    let served = Endpoint::ALL.into_iter();
+    let served = served.filter(|endpoint| endpoint.is_served(&app.options));
     if negotiate::wants_html(&headers) {
         let mut text = format!("Agentfleet {}\n\n", env!("CARGO_PKG_VERSION"));
-        for endpoint in Endpoint::ALL {
+        for endpoint in served {
             let (method, path) = (endpoint.method(), endpoint.path());
             let (method, summary) = (method.as_str(), endpoint.summary());
             text.push_str(&format!("{method:<7}{path:<24}{summary}\n"));
         }
         return text.into_response();
     }
-    let endpoints: Vec<Value> = Endpoint::ALL
-        .iter()
+    let endpoints: Vec<Value> = served
         .map(|endpoint| {
             json!({
                 "method": endpoint.method().as_str(),

@@ -38,6 +38,7 @@ mod sessions;
 mod sparql;
 mod state;
 mod trace;
+mod update;
 
 pub use accept::{Asked, Intake, Taken};
 pub use error::Error;

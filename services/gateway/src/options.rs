@@ -1,5 +1,6 @@
 //! How a gateway serves.
 
+use agentfleet_schema::Digest;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Options {
     /// Names by which clients may address the gateway, with or without a port. Empty means:
     /// `localhost`, `127.0.0.1` and `[::1]` while it listens on the loopback interface, else any.
     pub allowed_hosts: Vec<String>,
+    /// SHA-256 of the token with which the graph may be written; without one nobody may.
+    pub graph_token: Option<Digest>,
     /// Largest request body, in bytes.
     pub max_body: usize,
     /// How long a request may take to arrive and be answered; streams and queries have their own.
@@ -55,6 +58,7 @@ impl Default for Options {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8700)),
             doors: Doors::All,
             allowed_hosts: Vec::new(),
+            graph_token: None,
             max_body: 1024 * 1024,
             request_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),

@@ -72,6 +72,10 @@ codes! {
     QueryRefused = "query-refused", BAD_REQUEST;
     /// `default-graph-uri` and `named-graph-uri` are not supported: the query says it itself.
     DatasetParameter = "dataset-parameter", BAD_REQUEST;
+    /// An update of the graph cannot be read; the message says what is wrong.
+    InvalidUpdate = "invalid-update", BAD_REQUEST;
+    /// Writing the graph needs the token of the data directory.
+    NotAuthorized = "not-authorized", UNAUTHORIZED;
     /// The SPARQL request is an update, and this endpoint only reads.
     ReadOnly = "read-only", FORBIDDEN;
     /// A web page of another origin sent the request.

@@ -10,6 +10,7 @@ use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::rdf;
 use crate::state::App;
+use crate::update;
 use agentfleet_graph::{Answer, Error as GraphError, QueryOptions};
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -134,20 +135,22 @@ async fn answer(
         GraphError::Timeout(_) => GraphError::Timeout(timeout),
         other => other,
     })?;
-    match &answer {
+    let mut response = match &answer {
         Answer::Boolean(_) | Answer::Solutions(_) => {
             let offer = choose(params, headers, rdf::RESULTS)?;
             let format = offer.form;
             let body = rdf::write(answer, move |answer| rdf::results(answer, format)).await?;
-            Ok(typed(body, offer.content_type))
+            typed(body, offer.content_type)
         }
         Answer::Triples(_) => {
             let offer = choose(params, headers, rdf::GRAPHS)?;
             let format = offer.form;
             let body = rdf::write(answer, move |answer| rdf::graph(answer, format)).await?;
-            Ok(typed(body, offer.content_type))
+            typed(body, offer.content_type)
         }
-    }
+    };
+    update::announce(app, &mut response);
+    Ok(response)
 }
 
 fn timeout(app: &App, params: &Params) -> Result<Duration, Problem> {

@@ -5,19 +5,25 @@ use std::time::Duration;
 /// A step that could not be brought to its commit now.
 #[derive(Debug, thiserror::Error)]
 pub enum Stop {
-    /// An infrastructure fault: worth another try, and counted.
+    /// The step's own work failed: worth another try, and counted.
     #[error("{reason}")]
     Retry { reason: String, after: Duration },
-    /// Not a fault: somebody else is at it, or a newer worker is needed. Put back, not counted.
+    /// Nothing the step can help: somebody else is at it, a newer worker is needed, or a part of the
+    /// fleet is away. Put back, not counted: a run outlives any outage that is shorter than itself.
     #[error("{reason}")]
     Postpone { reason: String, after: Duration },
 }
 
 impl Stop {
+    /// A fault of a part of the fleet; `after` is when it may be gone, if it can go.
     pub(crate) fn fault(error: &dyn std::error::Error, after: Option<Duration>) -> Self {
-        Self::Retry {
-            reason: error.to_string(),
-            after: after.unwrap_or(Duration::from_secs(1)),
+        let reason = error.to_string();
+        match after {
+            Some(after) => Self::Postpone { reason, after },
+            None => Self::Retry {
+                reason,
+                after: Duration::from_secs(1),
+            },
         }
     }
 }
@@ -36,23 +42,17 @@ macro_rules! fault_from {
 fault_from!(
     agentfleet_broker::Error,
     agentfleet_documents::Error,
-    agentfleet_graph::Error
+    agentfleet_graph::Error,
+    agentfleet_config::Error,
+    agentfleet_runtime::Error
 );
-
-impl From<agentfleet_runtime::Error> for Stop {
-    fn from(error: agentfleet_runtime::Error) -> Self {
-        Self::fault(&error, None)
-    }
-}
-
-impl From<agentfleet_config::Error> for Stop {
-    fn from(error: agentfleet_config::Error) -> Self {
-        Self::fault(&error, None)
-    }
-}
 
 impl From<agentfleet_tools::Error> for Stop {
     fn from(error: agentfleet_tools::Error) -> Self {
-        Self::fault(&error, None)
+        match error {
+            agentfleet_tools::Error::Storage(error) => Self::fault(&error, error.retry()),
+            agentfleet_tools::Error::Graph(error) => error.into(),
+            other => Self::fault(&other, None),
+        }
     }
 }

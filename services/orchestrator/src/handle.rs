@@ -9,21 +9,25 @@ use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{Finish, Rejection, Situation, Turn, error, say};
 use agentfleet_documents::Created;
 use agentfleet_runtime::{
-    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects, metrics,
+    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects, metrics, telemetry,
 };
 use agentfleet_schema::records::{ClosedRecord, FanInRecord, StepRecord, Termination};
 use agentfleet_schema::topics::property;
-use agentfleet_schema::{AgentRequest, Millis, keys};
+use agentfleet_schema::{AgentRequest, Millis, SessionId, keys};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 /// Between two looks for a worker that knows a message's pattern.
 const NEWER_WORKER: Duration = Duration::from_secs(10);
 /// How long there may be none: workers of two versions are side by side during an upgrade.
-const UPGRADE: Duration = Duration::from_secs(2 * 60);
+const UPGRADE: Duration = Duration::from_secs(15 * 60);
+/// Longest between two looks whether a part of the fleet is back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A stateless worker of `agent-request`.
 #[derive(Clone, Debug)]
@@ -53,23 +57,19 @@ struct AttemptRecord {
     lease_until: Millis,
 }
 
+/// An attempt that was noted.
+struct Begun {
+    session: SessionId,
+    step: u32,
+    number: u32,
+}
+
 #[async_trait]
 impl Handler for Orchestrator {
     async fn handle(&self, delivery: &Delivery) -> Disposition {
-        let mut begun = None;
-        match self.step(delivery, &mut begun).await {
-            Ok(disposition) => disposition,
-            Err(Stop::Retry { reason, after }) => {
-                self.give_up(begun).await;
-                tracing::warn!(message = %delivery.message_id, %reason, ?after, "will try again");
-                Disposition::RetryAfter(after)
-            }
-            Err(Stop::Postpone { reason, after }) => {
-                self.give_up(begun).await;
-                tracing::info!(message = %delivery.message_id, %reason, ?after, "put back");
-                self.postpone(delivery, after).await
-            }
-        }
+        // Of a level that is never filtered out: every log line below carries the ids.
+        let span = tracing::error_span!("step", session = Empty, step = Empty, trace = Empty);
+        self.work(delivery).instrument(span).await
     }
 }
 
@@ -78,20 +78,39 @@ impl Orchestrator {
         Self { parts, options }
     }
 
+    async fn work(&self, delivery: &Delivery) -> Disposition {
+        let mut begun = None;
+        match self.step(delivery, &mut begun).await {
+            Ok(disposition) => disposition,
+            Err(Stop::Retry { reason, after }) => {
+                self.give_up(begun, keys::attempt_over).await;
+                tracing::warn!(message = %delivery.message_id, %reason, ?after, "will try again");
+                Disposition::RetryAfter(after)
+            }
+            Err(Stop::Postpone { reason, after }) => {
+                self.give_up(begun, keys::attempt_put_off).await;
+                tracing::info!(message = %delivery.message_id, %reason, ?after, "put back");
+                self.postpone(delivery, after).await
+            }
+        }
+    }
+
     /// Says that an attempt is over, so that the next need not wait for its lease.
-    async fn give_up(&self, begun: Option<String>) {
-        if let Some(over) = begun
-            && let Err(error) = self.parts.documents.create(&over, Vec::new()).await
-        {
+    async fn give_up(&self, begun: Option<Begun>, over: fn(&SessionId, u32, u32) -> String) {
+        let Some(begun) = begun else {
+            return;
+        };
+        let over = over(&begun.session, begun.step, begun.number);
+        if let Err(error) = self.parts.documents.create(&over, Vec::new()).await {
             tracing::debug!(%error, "the next try waits for this one's lease");
         }
     }
 
-    /// `begun` is set once an attempt is noted: to the key that says it is over.
+    /// `begun` is set once an attempt is noted.
     async fn step(
         &self,
         delivery: &Delivery,
-        begun: &mut Option<String>,
+        begun: &mut Option<Begun>,
     ) -> Result<Disposition, Stop> {
         let Intake {
             mut request,
@@ -100,6 +119,13 @@ impl Orchestrator {
             Ok(intake) => intake,
             Err(reason) => return Ok(Disposition::DeadLetter(reason)),
         };
+        tracing::Span::current()
+            .record("session", request.session_id.as_str())
+            .record("step", request.step)
+            .record(
+                "trace",
+                telemetry::trace_id(request.root(), &delivery.properties),
+            );
         let began = Instant::now();
         let found = self.look_up(&request).await?;
         if found.outcome.is_some() {
@@ -122,13 +148,13 @@ impl Orchestrator {
         let attempt = match delivery.deliveries {
             Some(count) => count,
             None => {
-                let number = self.record_attempt(&request, &nonce).await?;
-                *begun = Some(keys::attempt_over(
-                    &request.session_id,
-                    request.step,
+                let (number, counted) = self.record_attempt(&request, &nonce).await?;
+                *begun = Some(Begun {
+                    session: request.session_id.clone(),
+                    step: request.step,
                     number,
-                ));
-                number
+                });
+                counted
             }
         };
         let mut driver = Driver {
@@ -301,17 +327,24 @@ impl Orchestrator {
         })
     }
 
-    /// Notes the attempt before work, and keeps out of another's way.
-    async fn record_attempt(&self, request: &AgentRequest, nonce: &str) -> Result<u32, Stop> {
+    /// Notes the attempt before work, and keeps out of another's way. Answers its number, and how
+    /// many there were that count, this one included.
+    async fn record_attempt(
+        &self,
+        request: &AgentRequest,
+        nonce: &str,
+    ) -> Result<(u32, u32), Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&request.session_id, request.step);
         let prefix = format!("{}attempts/", keys::step(session, step));
         let earlier = documents.list(&prefix).await?;
-        let ended = |number: u32| earlier.contains(&keys::attempt_over(session, step, number));
-        let mut count = earlier
-            .iter()
-            .filter(|key| !key.ends_with(keys::ATTEMPT_OVER))
-            .count() as u32;
+        let ended = |number: u32| {
+            earlier.contains(&keys::attempt_over(session, step, number))
+                || earlier.contains(&keys::attempt_put_off(session, step, number))
+        };
+        let ending = |end: &str| earlier.iter().filter(|key| key.ends_with(end)).count();
+        let put_off = ending(keys::ATTEMPT_PUT_OFF);
+        let mut count = (earlier.len() - ending(keys::ATTEMPT_OVER) - put_off) as u32;
         if count > 0 && !ended(count) {
             let key = keys::attempt(session, step, count);
             if let Some(body) = documents.get(&key).await? {
@@ -334,7 +367,7 @@ impl Orchestrator {
             count += 1;
             let key = keys::attempt(session, step, count);
             if documents.create(&key, body.clone()).await? == Created::New {
-                return Ok(count);
+                return Ok((count, count - put_off as u32));
             }
         }
     }
@@ -382,7 +415,7 @@ impl Orchestrator {
             .commit(
                 StepCommit {
                     record: (outcome.clone(), body),
-                    nonce: commit.nonce,
+                    nonce: commit.nonce.clone(),
                     objects,
                     publications,
                     marker: keys::published(session, step),
@@ -393,6 +426,9 @@ impl Orchestrator {
         match committed {
             Committed::Won => {
                 metrics::step(&record, &commit.request.pattern, began.elapsed());
+                if telemetry::is_on() {
+                    self.tell(&record, &commit).await;
+                }
                 Ok(Disposition::Settled)
             }
             Committed::Lost => {
@@ -406,6 +442,20 @@ impl Orchestrator {
                 }
             }
         }
+    }
+
+    async fn tell(&self, record: &StepRecord, commit: &Commit) {
+        let mut session_began = record.started_at;
+        if record.outcome.is_terminal() && record.step > 0 {
+            let first = keys::outcome(&record.session, 0);
+            if let Ok(Some(body)) = self.parts.documents.get(&first).await
+                && let Ok(first) = decode::<StepRecord>(&first, &body)
+            {
+                session_began = first.started_at;
+            }
+        }
+        let pattern = &commit.request.pattern;
+        telemetry::step(record, pattern, &commit.properties, session_began);
     }
 
     /// Publishes what somebody committed, if nobody has, and acknowledges.
@@ -431,6 +481,10 @@ impl Orchestrator {
     /// Puts a message back as a new, delayed one: waiting for others must not use up its tries.
     async fn postpone(&self, delivery: &Delivery, after: Duration) -> Disposition {
         let mut properties = delivery.properties.clone();
+        // Ever more rarely: what is away for long comes back to a queue, not to a storm.
+        let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);
+        let pause = Duration::from_millis(waited.max(0).unsigned_abs() / 4);
+        let after = after.max(pause.min(LONGEST_PAUSE));
         // A request that names no session is known by its first message.
         properties
             .entry(property::ORIGIN_MESSAGE.to_owned())

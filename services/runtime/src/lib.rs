@@ -11,6 +11,7 @@ pub mod effects;
 mod erased;
 mod host;
 pub mod metrics;
+pub mod telemetry;
 
 pub use commit::{
     Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
@@ -18,6 +19,8 @@ pub use commit::{
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;
 pub use host::{CLOCK_SKEW, Host, SystemHost};
+
+use std::time::Duration;
 
 /// What can go wrong below a worker. All of it is infrastructure: worth another try.
 #[derive(Debug, thiserror::Error)]
@@ -30,4 +33,16 @@ pub enum Error {
     Storage(#[from] agentfleet_storage::Error),
     #[error("record `{key}` cannot be read: {reason}")]
     Unreadable { key: String, reason: String },
+}
+
+impl Error {
+    /// How long to wait before trying again; `None` if trying again cannot help.
+    pub fn retry(&self) -> Option<Duration> {
+        match self {
+            Self::Broker(error) => error.retry(),
+            Self::Documents(error) => error.retry(),
+            Self::Storage(error) => error.retry(),
+            Self::Unreadable { .. } => None,
+        }
+    }
 }

@@ -23,6 +23,8 @@ const IN_FLIGHT: &str = "agentfleet_in_flight";
 const DELIVERIES: &str = "agentfleet_deliveries_total";
 const RECEIVE_FAILURES: &str = "agentfleet_receive_failures_total";
 const FAN_INS: &str = "agentfleet_fan_ins_total";
+const FAN_OUTS_OPEN: &str = "agentfleet_fan_outs_open";
+const FAN_OUT_OLDEST: &str = "agentfleet_fan_out_oldest_seconds";
 const GRAPH_LAG: &str = "agentfleet_graph_lag_seconds";
 const GRAPH_MESSAGES: &str = "agentfleet_graph_messages_total";
 const BACKLOG: &str = "agentfleet_backlog";
@@ -67,6 +69,15 @@ pub fn describe() {
     );
     describe_counter!(RECEIVE_FAILURES, "times receiving failed, by subscription");
     describe_counter!(FAN_INS, "fan-ins concluded, by cause");
+    describe_gauge!(
+        FAN_OUTS_OPEN,
+        "fan-outs that wait for their siblings, as the graph has them; every aggregator tells the same"
+    );
+    describe_gauge!(
+        FAN_OUT_OLDEST,
+        Unit::Seconds,
+        "how long the oldest of them has waited"
+    );
     describe_histogram!(
         GRAPH_LAG,
         Unit::Seconds,
@@ -107,15 +118,19 @@ pub fn step(record: &StepRecord, pattern: &str, took: Duration) {
             Call::Facts { .. } | Call::Document { .. } => {}
         }
     }
-    let pattern = if pattern.is_empty() {
+    let pattern = pattern_of(pattern).to_owned();
+    counter!(STEPS, "pattern" => pattern.clone(), "outcome" => record.outcome.as_str())
+        .increment(1);
+    histogram!(STEP_OVERHEAD, "pattern" => pattern).record(took.saturating_sub(calls));
+}
+
+/// The pattern as labels name it: a step that chose none yet is the router's.
+pub(crate) fn pattern_of(pattern: &str) -> &str {
+    if pattern.is_empty() {
         "router"
     } else {
         pattern
     }
-    .to_owned();
-    counter!(STEPS, "pattern" => pattern.clone(), "outcome" => record.outcome.as_str())
-        .increment(1);
-    histogram!(STEP_OVERHEAD, "pattern" => pattern).record(took.saturating_sub(calls));
 }
 
 /// A delivery of what was committed already.
@@ -130,6 +145,12 @@ pub fn attempt_lost() {
 
 pub fn fan_in(cause: &'static str) {
     counter!(FAN_INS, "cause" => cause).increment(1);
+}
+
+/// How many fan-outs wait, and for how long the oldest of them has.
+pub fn fan_outs_open(count: u64, oldest: Duration) {
+    gauge!(FAN_OUTS_OPEN).set(count as f64);
+    gauge!(FAN_OUT_OLDEST).set(oldest.as_secs_f64());
 }
 
 /// A message reached the graph.

@@ -11,12 +11,13 @@ use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
 use crate::signals::Signals;
 use crate::store::Store;
+use crate::token;
 use agentfleet_aggregator::{Ended, Endings};
 use agentfleet_gateway::{
     Cancel, Cancelled, Check, Doors, Failure as Lent, Gateway, Options, Parts, Status,
 };
-use agentfleet_schema::SessionId;
 use agentfleet_schema::records::Termination;
+use agentfleet_schema::{Digest, SessionId};
 use async_trait::async_trait;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use std::net::SocketAddr;
@@ -43,7 +44,11 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     })
     .await?;
     let stop = CancellationToken::new();
-    let gateway = Gateway::serve(parts(&engine, numbers), options(settings)?, stop.clone())
+    let mut options = options(settings)?;
+    if engine.embedded.is_some() {
+        options.graph_token = Some(Digest::of(token::ensure(settings)?.as_bytes()));
+    }
+    let gateway = Gateway::serve(parts(&engine, numbers), options, stop.clone())
         .await
         .map_err(|error| {
             Failure::new(Exit::Unavailable, error.to_string())

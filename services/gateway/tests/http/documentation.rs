@@ -1,8 +1,9 @@
 //! `docs/http-api.md` and the OpenAPI document say what is so.
 
-use crate::fleet::Fleet;
-use agentfleet_gateway::Code;
+use crate::fleet::{Fleet, options};
 use agentfleet_gateway::examples::{self, Language};
+use agentfleet_gateway::{Code, Options};
+use agentfleet_schema::Digest;
 use std::path::Path;
 use std::time::Duration;
 
@@ -38,7 +39,11 @@ async fn every_example_of_the_document_works() {
 
 #[tokio::test]
 async fn every_endpoint_is_served_and_documented() {
-    let fleet = Fleet::start().await;
+    let options = Options {
+        graph_token: Some(Digest::of(b"token")),
+        ..options()
+    };
+    let fleet = Fleet::with(options).await;
     let text = document();
     let index = fleet.client.json("/").await;
     let endpoints = index["endpoints"].as_array().unwrap();

@@ -13,3 +13,4 @@ mod requests;
 mod sessions;
 mod sparql;
 mod stopping;
+mod update;

@@ -2,6 +2,7 @@
 
 use super::fault::RemoteFault;
 use reqwest::Url;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Who we are to the server. Never printed.
@@ -56,6 +57,16 @@ impl RemoteOptions {
             attempts: 4,
             max_answer_bytes: 1 << 30,
         }
+    }
+
+    /// Whether the server is on this machine.
+    pub fn is_local(&self) -> bool {
+        let Ok(url) = Url::parse(&self.url) else {
+            return false;
+        };
+        let host = url.host_str().unwrap_or_default();
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
     }
 }
 

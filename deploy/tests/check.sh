@@ -14,4 +14,9 @@ python=$("$here/tools.sh" python)
 TOOLS=$("$here/tools.sh" folder)
 export TOOLS PYTHONDONTWRITEBYTECODE=1
 cd "$here"
-exec "$python" -m pytest -p no:cacheprovider --quiet --durations=5 "$@"
+# A copy, since it may be built anew meanwhile.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$BIN" "$work/agentfleet"
+export BIN=$work/agentfleet
+"$python" -m pytest -p no:cacheprovider --quiet --durations=5 "$@"

@@ -96,11 +96,11 @@ def test_the_image_runs_what_chart_and_compose_file_call():
 
 def test_the_compose_file_is_one():
     schema = json.loads((TOOLS / "schemas/compose-spec.json").read_text())
-    problems = [f"{error.json_path}: {error.message}" for error in jsonschema.Draft7Validator(schema).iter_errors(COMPOSE)]
+    problems = [f"{error.json_path}: {error.message}" for error in jsonschema.Draft202012Validator(schema).iter_errors(COMPOSE)]
     assert not problems
     broken = json.loads(json.dumps(COMPOSE))
     broken["services"]["pulsar"]["restarts"] = "always"
-    assert not jsonschema.Draft7Validator(schema).is_valid(broken)
+    assert not jsonschema.Draft202012Validator(schema).is_valid(broken)
 
 
 def test_what_the_compose_file_names_is_there():

@@ -18,7 +18,7 @@ OPERATOR=github.com/prometheus-operator/prometheus-operator@v0.85.0
 COMPOSE=github.com/compose-spec/compose-go/v2@v2.16.2
 
 stamp() { cat "$@" | sha256sum | cut -c1-12; }
-FOLDER=$CACHE/deploy-tools-$(stamp "$HERE"/tools/go.mod "$HERE"/tools/go.sum "$HERE"/tools/pulsarscaler/main.go "$HERE"/tools.sh)
+FOLDER=$CACHE/deploy-tools-$(stamp "$HERE"/tools/go.{mod,sum} "$HERE"/tools/pulsarscaler/main.go <(echo "$OPERATOR $COMPOSE"))
 PYTHON=$CACHE/deploy-python-$(stamp "$HERE/requirements.txt" <(python3 --version))
 
 # One at a time: several test runs may begin at once.
@@ -55,12 +55,14 @@ folder() {
     build=$FOLDER/build
     mkdir -p "$build" "$FOLDER/schemas"
     cp -R "$HERE/tools/." "$build"
-    keda=$(cd "$build" && "$go" mod download github.com/kedacore/keda/v2 && "$go" list -m -f '{{.Dir}}' github.com/kedacore/keda/v2)
+    keda=$(cd "$build" && "$go" mod download github.com/kedacore/keda/v2 &&
+      "$go" list -m -f '{{.Dir}}' github.com/kedacore/keda/v2)
     mkdir -p "$build/scalers"
     install -m 644 "$keda"/pkg/scalers/{pulsar_scaler,scaler}.go "$build/scalers"
     # Of Prometheus' service discoveries only the one that deploy/prometheus/prometheus.yaml uses.
     (cd "$build" && nice "$go" build -mod=readonly -tags remove_all_sd,enable_dns_sd -ldflags '-s -w' -o "$FOLDER/" \
-      ./pulsarscaler helm.sh/helm/v3/cmd/helm github.com/prometheus/prometheus/cmd/promtool) >&2
+      ./pulsarscaler helm.sh/helm/v3/cmd/helm github.com/prometheus/prometheus/cmd/promtool) >"$FOLDER/log" 2>&1 ||
+      { grep -v '^go: downloading' "$FOLDER/log" | tail -20 >&2; die "they could not be built"; }
     install -m 644 "$keda"/config/crd/bases/keda.sh_{scaledobjects,triggerauthentications}.yaml \
       "$(module "$OPERATOR")"/example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml \
       "$(module "$COMPOSE")"/schema/compose-spec.json "$FOLDER/schemas"

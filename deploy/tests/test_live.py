@@ -223,7 +223,7 @@ def test_every_role_drains_within_its_time(roles):
     for role, process in roles.items():
         deployment = ROLES[role]["spec"]["template"]["spec"]
         sleep = container(ROLES[role]).get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-        code, _ = process.ended(deployment["terminationGracePeriodSeconds"] - sleep)
+        code = process.ended(deployment["terminationGracePeriodSeconds"] - sleep)
         assert code == 0, process.log()
 
 
@@ -258,7 +258,7 @@ def test_a_stopping_pod_ends_the_step_it_is_in(servers, tmp_path):
             until("it does not say that it stops", 10, lambda: "Stopping" in process.log())
             assert process.get("/health/live")[0] == 200, "it must be alive while it drains"
             model.release.set()
-            code, _ = process.ended(patience)
+            code = process.ended(patience)
             assert code == 0, process.log()
             shown = json.loads(process.command("sessions", "show", session, "--json"))
             assert shown["state"] == "answered", shown
@@ -269,9 +269,8 @@ def test_a_stopping_pod_hands_back_what_takes_longer_than_its_grace(servers, tmp
         process, session, patience = thinking(servers, tmp_path, model, grace=1)
         with ending([process]):
             process.terminate()
-            code, took = process.ended(patience)
+            code = process.ended(patience)
             assert code == 0, process.log()
-            assert took < patience
             waiting = {"topic": "persistent://public/default/held-1", "adminURL": servers.admin}
             until("the request is not back in the queue", 10, lambda: told(servers, **waiting)["value"] == 1)
             shown = json.loads(process.command("sessions", "show", session, "--json"))
@@ -303,5 +302,5 @@ def test_every_service_of_the_compose_file_becomes_ready_and_drains(servers, tmp
             patience = int(COMPOSE["services"][process.name]["stop_grace_period"].removesuffix("s"))
             grace = int(process.env["AGENTFLEET_GRACE"].removesuffix("s"))
             assert patience > (3 if process.args == ["up"] else 2) * grace
-            code, _ = process.ended(patience)
+            code = process.ended(patience)
             assert code == 0, process.log()

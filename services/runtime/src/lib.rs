@@ -11,6 +11,7 @@ pub mod effects;
 mod erased;
 mod host;
 pub mod metrics;
+mod watchdog;
 
 pub use commit::{
     Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
@@ -18,6 +19,7 @@ pub use commit::{
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;
 pub use host::{CLOCK_SKEW, Host, SystemHost};
+pub use watchdog::{Overdue, Watchdog};
 
 /// What can go wrong below a worker. All of it is infrastructure: worth another try.
 #[derive(Debug, thiserror::Error)]

@@ -42,6 +42,7 @@ def script():
             {"operation": "supervisor-review", "text": '{"decision": "answer", "signal": "s"}'},
             {"operation": "supervisor-synthesise", "pieces": words, "pause-ms": 50},
             {"operation": "agent-react", "contains": "slowly", "pieces": pieces, "pause-ms": 500},
+            {"operation": "agent-react", "contains": "for ever", "pieces": ["Thought:", " hm"], "pause-ms": 86_400_000},
             {"text": "Thought: hm\nFinal Answer: At once."},
         ]
     }
@@ -99,12 +100,12 @@ class Servers:
     def deploy(self, name, what, out=None):
         return subprocess.Popen([ROOT / "deploy" / f"{name}.sh", what], env=self.env, stdout=out, text=True)
 
-    def role(self, name):
+    def role(self, name, *args):
         """Starts a role, and waits until it works."""
         number = len(self.roles)
         env = {**self.fleet_env, "AGENTFLEET_DATA": str(self.work / f"{name}-{number}")}
         log = open(self.work / f"{name}-{number}.log", "w")
-        process = subprocess.Popen([BINARY, name], env=env, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen([BINARY, name, *args], env=env, stdout=subprocess.PIPE, stderr=log, text=True)
         log.close()
         self.roles.append(process)
         if "Working on" not in process.stdout.readline():
@@ -354,6 +355,19 @@ class Clients(unittest.TestCase):
                 self.assertIn("ZSTD", reasons[id])
             else:
                 self.assertTrue(reasons[id].startswith(code + ": "), reasons[id])
+
+    def test_a_worker_that_hangs_ends_and_the_run_is_given_up_after_its_tries(self):
+        servers.orchestrator.terminate()
+        servers.orchestrator.wait(PATIENCE)
+        client = Client(python, "--id", own("hangs"), "--pattern", "react", "Wait for ever.")
+        short = ["--wall-limit", "3s", "--model-timeout", "2s", "--tool-timeout", "2s", "--grace", "1s"]
+        for _ in range(2):
+            hangs = servers.role("orchestrator", "--max-attempts", "2", *short)
+            self.assertEqual(hangs.wait(PATIENCE), 6)
+        servers.orchestrator = servers.role("orchestrator", "--max-attempts", "2")
+        code, _, said = client.end()
+        self.assertEqual(code, 1, said)
+        self.assertIn("error gave-up: gave up after 2 tries", said)
 
     def test_the_example_of_the_readme_runs(self):
         text = (ROOT / "README.md").read_text()

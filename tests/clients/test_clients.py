@@ -149,12 +149,15 @@ def java(*args):
 class Client:
     """A client at work."""
 
+    started = []
+
     def __init__(self, program, *args, url=None):
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
             program("--url", url or servers.url, *args), stdout=subprocess.PIPE, stderr=self.errors, text=True
         )
         self.out = ""
+        Client.started.append(self.process)
 
     def until(self, text):
         """Reads what it prints until there is `text` in it."""
@@ -217,6 +220,14 @@ def own(name="run"):
 
 
 class Clients(unittest.TestCase):
+    def tearDown(self):
+        """Ends what a test that failed has left."""
+        for process in Client.started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        Client.started.clear()
+
     def asked(self):
         """Both clients, what each asks, and where its answer will be. The slower to start is first."""
         asked = []

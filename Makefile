@@ -29,6 +29,7 @@ setup: ## Install the system packages a build needs (skipped when present)
 setup-test: setup ## Install what the tests need beside that
 	@deploy/packages.sh $(TEST_PACKAGES)
 	@tests/validators/venv.sh >/dev/null
+	@tests/clients/venv.sh >/dev/null
 	@deploy/pulsar.sh install
 	@deploy/fuseki.sh install
 	@deploy/s3.sh install
@@ -48,6 +49,8 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 	@cargo test --workspace --no-fail-fast
 	@echo "== traces: independent validators"
 	@tests/validators/check.sh
+	@echo "== clients in other languages"
+	@tests/clients/check.sh
 	@echo "== the worked example, as a user runs it"
 	@tests/worked-example.sh
 	@echo "== chart, image, compose file, dashboard and alerts, on real servers"
@@ -70,4 +73,4 @@ format: ## Format the code
 
 clean: ## Remove what was built
 	@cargo clean
-	@rm -rf .venv .cache
+	@rm -rf .venv .venv-clients .cache

@@ -72,6 +72,9 @@ text_id!(
 );
 
 impl SessionId {
+    /// Longest id a caller may choose, in bytes.
+    pub const MAX: usize = 128;
+
     /// The session of a request that names none: the same for every redelivery of that request.
     ///
     /// `parts` are tenant, user and the caller's `id`, or topic and message id where it has none.
@@ -86,6 +89,16 @@ impl SessionId {
             Some(id) if !id.is_empty() => Self::derive(&["", user, id]),
             _ => Self::derive(&[topic, message_id]),
         }
+    }
+
+    /// Whether a caller may choose it: it becomes part of keys, URIs and URLs as it is.
+    pub fn is_well_formed(&self) -> bool {
+        let text = self.as_str();
+        text.len() <= Self::MAX
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.~:".contains(&b))
     }
 
     /// The session of the child at `index` of the fan-out committed at `step` of `parent`.

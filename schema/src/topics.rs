@@ -41,6 +41,16 @@ pub const CONFIG_CHANGES: Topic = Topic::fixed("config-changes");
 /// Deliveries that failed too often; the undertaker is its only consumer.
 pub const DEAD_LETTER: Topic = Topic::fixed("dead-letter");
 
+/// Every topic of the fleet.
+pub const ALL: [Topic; 6] = [
+    AGENT_REQUEST,
+    AGENT_RESPONSE,
+    EXPLAINABILITY,
+    DEADLINE,
+    CONFIG_CHANGES,
+    DEAD_LETTER,
+];
+
 /// Subscription names: stable, so that replicas share them.
 pub mod subscription {
     pub const ORCHESTRATOR: &str = "orchestrator";
@@ -60,8 +70,13 @@ pub mod property {
     pub const PARENT_STEP: &str = "parent-step";
     pub const INDEX: &str = "index";
     pub const KIND: &str = "kind";
+    /// The topic a caller wants the responses of its run on.
     pub const REPLY_TO: &str = "reply-to";
     pub const TRACEPARENT: &str = "traceparent";
+    /// Properties of a caller's that every message of its run carries on.
+    pub const CARRIED: [&str; 3] = [ID, REPLY_TO, TRACEPARENT];
+    /// Longest value of those, in bytes.
+    pub const MAX_CARRIED: usize = 1024;
     pub const REASON: &str = "reason";
     pub const ORIGIN: &str = "origin-topic";
     /// Id of the message that this one is a copy of: one that was put back, or is a dead letter.

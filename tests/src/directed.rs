@@ -546,6 +546,7 @@ impl Stage {
         let drain = Drain {
             stop: stop.clone(),
             grace: Duration::from_secs(60),
+            watchdog: None,
         };
         let serving = serve(
             Arc::new(seam),

@@ -149,6 +149,7 @@ impl Sim {
             committer,
             graph: any.clone(),
             host: any,
+            reply_topics: agentfleet_core::ReplyTopics::default(),
         };
         Self {
             shared,

@@ -12,7 +12,8 @@ use std::path::PathBuf;
     propagate_version = true,
     after_help = "Settings, such as --data, --model and --listen: agentfleet help settings\n\n\
                   Exit codes: 0 done, 1 the run ended in an error, 2 wrong usage, 3 not found, \
-                  4 a store or model is unavailable, 5 left before the run ended.\n\n\
+                  4 a store or model is unavailable, 5 left before the run ended, \
+                  6 a message hung and the process is to be started again.\n\n\
                   Examples:\n  agentfleet demo\n  agentfleet load docs/ --collection handbook\n  \
                   agentfleet ask \"How do refunds work?\" --collection handbook\n  \
                   agentfleet trace <SESSION> --format svg > trace.svg"

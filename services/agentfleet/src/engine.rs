@@ -3,11 +3,11 @@
 use crate::error::Failure;
 use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
-use crate::store::{Store, settle};
+use crate::store::{Store, reply_topics, settle};
 use crate::token;
 use agentfleet_aggregator::{self as aggregator, Endings};
 use agentfleet_broker::{Broker, Subscription};
-use agentfleet_core::FleetLimits;
+use agentfleet_core::{FleetLimits, ReplyTopics};
 use agentfleet_documents::Documents;
 use agentfleet_graph::{
     Credentials, EmbeddedGraph, Graph, GraphOptions, RemoteGraph, RemoteOptions,
@@ -34,6 +34,7 @@ pub struct Engine {
     pub model: Choice,
     pub tools: Arc<dyn Tools>,
     pub limits: FleetLimits,
+    pub reply_topics: ReplyTopics,
     pub host: Arc<dyn Host>,
 }
 
@@ -68,6 +69,7 @@ impl Engine {
             model,
             tools: Arc::new(tools),
             limits: fleet_limits(settings),
+            reply_topics: reply_topics(settings)?,
             host: Arc::new(SystemHost),
         })
     }
@@ -87,6 +89,7 @@ impl Engine {
             committer: Arc::clone(&self.store.committer),
             graph: Arc::clone(&self.graph),
             host: Arc::clone(&self.host),
+            reply_topics: self.reply_topics.clone(),
         }
     }
 
@@ -104,6 +107,7 @@ impl Engine {
             model_timeout: settings.model_timeout,
             tool_timeout: settings.tool_timeout,
             lease: settings.lease,
+            reply_topics: self.reply_topics.clone(),
             default_prompts: agentfleet_config::seed::embedded_snapshot()?,
         };
         let subscription = options.subscription();
@@ -194,6 +198,7 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Arc<dyn
         let drain = Drain {
             stop: stop.clone(),
             grace: settings.grace,
+            watchdog: None,
         };
         let subscription = graph_writer::explainability();
         tokio::spawn(async move {

@@ -15,6 +15,8 @@ pub enum Exit {
     Unavailable = 4,
     /// Left before the run ended; it goes on, or waits for a fleet.
     Left = 5,
+    /// A message was worked for longer than the wall limit: start the process again.
+    Hung = 6,
 }
 
 /// A failed command.

@@ -5,18 +5,19 @@
 //! On servers any number of processes run any roles.
 
 use crate::engine::Engine;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::{Store, worked};
 use agentfleet_aggregator::{self as aggregator, Deadlines, FanIn, PATIENCE, Sweep, Undertaker};
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
-use agentfleet_runtime::{BatchHandler, Drain, Handler, metrics, serve, serve_batches, telemetry};
+use agentfleet_runtime::{
+    BatchHandler, Drain, Handler, Watchdog, metrics, serve, serve_batches, telemetry,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
-use tokio_util::sync::CancellationToken;
 
 /// How often open fan-outs are counted for the metrics.
 const COUNT: Duration = Duration::from_secs(30);
@@ -63,11 +64,12 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(settings: &Settings) -> Self {
+    fn new(settings: &Settings, watchdog: &Watchdog) -> Self {
         Self {
             drain: Drain {
-                stop: CancellationToken::new(),
+                stop: watchdog.stop.child_token(),
                 grace: settings.grace,
+                watchdog: Some(watchdog.clone()),
             },
             queues: Vec::new(),
             tasks: JoinSet::new(),
@@ -161,15 +163,22 @@ impl Fleet {
     pub fn start(engine: &Engine, settings: &Settings, roles: Roles) -> Result<Self, Failure> {
         install_telemetry(settings, roles)?;
         let mut stages = Vec::new();
+        let watchdog = Watchdog::start(settings.wall_limit, settings.grace, |overdue| {
+            errln!("error: {overdue}; this process ends, and others get the message");
+            std::process::exit(Exit::Hung as i32);
+        });
+        let watchdog = watchdog.map_err(|error| {
+            Failure::new(Exit::Unavailable, format!("cannot start a thread: {error}"))
+        })?;
         if roles.includes(Roles::Orchestrator) {
-            let mut stage = Stage::new(settings);
+            let mut stage = Stage::new(settings, &watchdog);
             let (orchestrator, queue) = engine.orchestrator(settings)?;
             let orchestrator = Arc::new(orchestrator);
             stage.one(engine.broker(), queue, orchestrator, settings.concurrency);
             stages.push(stage);
         }
         if roles.includes(Roles::Aggregator) {
-            let mut stage = Stage::new(settings);
+            let mut stage = Stage::new(settings, &watchdog);
             let parts = engine.aggregator_parts();
             let deadlines = Arc::new(Deadlines::new(parts.clone()));
             let undertaker = Arc::new(Undertaker::new(parts.clone()));
@@ -182,7 +191,7 @@ impl Fleet {
             stages.push(stage);
         }
         if roles.includes(Roles::GraphWriter) {
-            let mut stage = Stage::new(settings);
+            let mut stage = Stage::new(settings, &watchdog);
             let writer = Arc::new(GraphWriter::new(
                 Arc::clone(&engine.graph),
                 engine.documents(),

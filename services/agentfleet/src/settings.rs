@@ -244,6 +244,8 @@ settings! {
     broker_namespace: String = "default".to_owned();
     /// Names of topics that differ from ours: `agent-request=requests,agent-response=answers`.
     broker_topics: Option<String> = None;
+    /// Topics that callers may name in the property `reply-to`: names by comma, `*` for any characters; none by default.
+    reply_to: Option<String> = None;
     /// Token for Pulsar, or `file:PATH` to read it from.
     broker_token: Option<Secret> = None;
     /// PEM file of the authorities that Pulsar's certificate may come from.
@@ -292,6 +294,8 @@ settings! {
     tool_timeout: Duration = Duration::from_secs(60);
     /// How long a message is held without a sign of life before another worker gets it.
     lease: Duration = Duration::from_secs(30);
+    /// Longest a message may be worked: past it the process ends, and others get the message.
+    wall_limit: Duration = Duration::from_secs(1_800);
     /// Address `up` serves on.
     listen: String = "127.0.0.1:8700".to_owned();
     /// Address where a single role serves its health and metrics, such as `0.0.0.0:9464`; `up` has them beside its API.
@@ -429,15 +433,26 @@ impl Settings {
             ("max_subagents", self.max_subagents == Some(0)),
             ("lease", self.lease.is_zero()),
         ];
-        match nothing.iter().find(|(_, zero)| *zero) {
-            Some((name, _)) => Err(bad_value(
+        let given = |name: &str| self.given.get(name).map_or("0", String::as_str);
+        if let Some((name, _)) = nothing.iter().find(|(_, zero)| *zero) {
+            return Err(bad_value(
                 name,
-                self.given.get(name).map_or("0", String::as_str),
+                given(name),
                 self.source(name),
                 "at least 1",
-            )),
-            None => Ok(()),
+            ));
         }
+        let longest = self.model_timeout.max(self.tool_timeout);
+        if self.wall_limit <= longest {
+            let expected = format!(
+                "more than `model_timeout` and `tool_timeout`, which are up to {}",
+                longest.show()
+            );
+            let name = "wall_limit";
+            let limit = self.wall_limit.show();
+            return Err(bad_value(name, &limit, self.source(name), &expected));
+        }
+        Ok(())
     }
 
     pub(crate) fn source(&self, name: &str) -> Source {

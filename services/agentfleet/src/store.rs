@@ -9,6 +9,7 @@ use agentfleet_broker::{
     Token,
 };
 use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig};
+use agentfleet_core::ReplyTopics;
 use agentfleet_documents::{Documents, EmbeddedDocuments, S3Documents, S3Options};
 use agentfleet_gateway::Intake;
 use agentfleet_graph_writer as graph_writer;
@@ -223,16 +224,26 @@ async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failu
     Ok(Arc::new(broker))
 }
 
+/// The topics that callers may name for the responses of their runs.
+pub(crate) fn reply_topics(settings: &Settings) -> Result<ReplyTopics, Failure> {
+    let all = settings.reply_to.iter().flat_map(|all| all.split(','));
+    let patterns: Vec<String> = all
+        .map(str::trim)
+        .filter(|pattern| !pattern.is_empty())
+        .map(str::to_owned)
+        .collect();
+    let (tenant, namespace) = (&settings.broker_tenant, &settings.broker_namespace);
+    ReplyTopics::new(tenant, namespace, &patterns, &topic_names(settings)?).map_err(|pattern| {
+        Failure::usage(format!(
+            "setting `reply_to` has `{pattern}`, expected names of topics such as `replies-*` or \
+             `persistent://TENANT/NAMESPACE/NAME`"
+        ))
+    })
+}
+
 /// The names that topics have on the server, where they are not ours.
 fn topic_names(settings: &Settings) -> Result<BTreeMap<Topic, String>, Failure> {
-    let known = [
-        topics::AGENT_REQUEST,
-        topics::AGENT_RESPONSE,
-        topics::EXPLAINABILITY,
-        topics::DEADLINE,
-        topics::DEAD_LETTER,
-        topics::CONFIG_CHANGES,
-    ];
+    let known = topics::ALL;
     let pairs = settings.broker_topics.iter().flat_map(|all| all.split(','));
     let mut names = BTreeMap::new();
     for pair in pairs.map(str::trim).filter(|pair| !pair.is_empty()) {

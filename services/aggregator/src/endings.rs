@@ -6,6 +6,7 @@ use crate::Parts;
 use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_core::error::Code;
 use agentfleet_core::{Finish, error, say};
 use agentfleet_runtime::{Adoption, Committed, StepCommit, effects, telemetry};
 use agentfleet_schema::config::Snapshot;
@@ -126,11 +127,13 @@ impl Endings {
             if let Some(body) = self.parts.documents.get(&key).await? {
                 return self.publish_if_unpublished(decode(&key, &body)?).await;
             }
-            let error = error::body(
-                "dead-letter",
-                format!("no worker could work this step: {reason}"),
-                "`agentfleet dlq list` shows the message",
-            );
+            let (code, why) = Code::of_refusal(reason);
+            let message = if code == Code::DeadLetter {
+                format!("no worker could work this step: {why}")
+            } else {
+                why.to_owned()
+            };
+            let error = error::body(code, message, "`agentfleet dlq list` shows the message");
             let finish = say::failed(error, Termination::DeadLettered, 0);
             let asked = Asked {
                 request: request.clone(),
@@ -164,6 +167,9 @@ impl Endings {
         }
         properties.remove(property::STEP);
         let pattern = request.pattern.clone();
+        // What is not allowed has been refused before, or is refused now: by the fleet's own topic.
+        let responses = self.parts.reply_topics.of(&properties);
+        let responses = responses.unwrap_or(topics::AGENT_RESPONSE);
         let snapshot = Arc::new(Snapshot::default());
         let nonce = self.parts.host.nonce();
         let now = self.parts.host.now();
@@ -181,6 +187,7 @@ impl Endings {
             finish,
             calls: effects::started(&*self.parts.documents, session, step).await?,
             streamed: Streamed::default(),
+            responses,
             request,
         });
         let body = serde_json::to_vec(&record).unwrap_or_default();

@@ -25,6 +25,7 @@ pub use sweep::Sweep;
 pub use undertaker::Undertaker;
 
 use agentfleet_broker::{Broker, Subscription};
+use agentfleet_core::ReplyTopics;
 use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
 use agentfleet_runtime::{Committer, Host};
@@ -44,6 +45,8 @@ pub struct Parts {
     pub committer: Arc<dyn Committer>,
     pub graph: Arc<dyn Graph>,
     pub host: Arc<dyn Host>,
+    /// The topics that callers may name for their responses.
+    pub reply_topics: ReplyTopics,
 }
 
 impl std::fmt::Debug for Parts {

@@ -13,6 +13,7 @@ use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Ancestor, SessionId, keys};
 use async_trait::async_trait;
+use serde_json::{Map, Value};
 
 /// The worker of `dead-letter`.
 #[derive(Clone, Debug)]
@@ -52,8 +53,10 @@ impl Undertaker {
                 .map(|byte| format!("{byte:02x}"))
                 .collect()
         });
+        // The message's own id: what was parked twice is there once.
+        let id = property(property::ORIGIN_MESSAGE).unwrap_or(&delivery.message_id);
         let record = ParkedRecord {
-            id: delivery.message_id.clone(),
+            id: id.to_owned(),
             topic: origin.to_owned(),
             reason: reason.to_owned(),
             parked_at: self.parts.host.now(),
@@ -63,10 +66,7 @@ impl Undertaker {
             redriven_as: None,
         };
         let body = serde_json::to_vec(&record).unwrap_or_default();
-        self.parts
-            .documents
-            .ensure(&keys::parked(&delivery.message_id), body)
-            .await?;
+        self.parts.documents.ensure(&keys::parked(id), body).await?;
         Ok(())
     }
 }
@@ -75,37 +75,56 @@ impl Undertaker {
 /// read.
 fn request_of(delivery: &Delivery) -> AgentRequest {
     let property = |name: &str| delivery.properties.get(name).map(String::as_str);
-    let mut request =
-        serde_json::from_slice::<AgentRequest>(&delivery.payload).unwrap_or_else(|_| {
-            let number = |name| {
-                property(name)
-                    .and_then(|n| n.parse().ok())
-                    .unwrap_or_default()
-            };
-            let mut request = AgentRequest {
-                session_id: property(property::SESSION).unwrap_or_default().into(),
-                correlation_id: property(property::CORRELATION).unwrap_or_default().into(),
-                parent_session_id: property(property::PARENT).unwrap_or_default().into(),
-                step: number(property::STEP),
-                ..AgentRequest::default()
-            };
-            request.control.root = property(property::ROOT).unwrap_or_default().into();
-            request.control.index = number(property::INDEX);
-            if let Some(parent) = property(property::PARENT) {
-                request.control.ancestors = vec![Ancestor {
-                    session: parent.into(),
-                    step: number(property::PARENT_STEP),
-                }];
-            }
-            request
-        });
-    if request.session_id.is_empty() {
+    let mut request = serde_json::from_slice::<AgentRequest>(&delivery.payload)
+        .unwrap_or_else(|_| stand_in(delivery));
+    if !request.session_id.is_well_formed() {
         request.session_id = SessionId::unnamed(
             property(property::ID),
             &request.user,
             topics::AGENT_REQUEST.as_str(),
             property(property::ORIGIN_MESSAGE).unwrap_or(&delivery.message_id),
         );
+    }
+    request
+}
+
+/// What can be known of a request that cannot be read: who asked, and whom an answer reaches.
+fn stand_in(delivery: &Delivery) -> AgentRequest {
+    let fields: Map<String, Value> = serde_json::from_slice(&delivery.payload).unwrap_or_default();
+    let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+    let property = |name: &str| delivery.properties.get(name).map(String::as_str);
+    let session = |name: &str| {
+        let session = SessionId::from(property(name).unwrap_or_default());
+        if session.is_well_formed() {
+            session
+        } else {
+            SessionId::default()
+        }
+    };
+    let number = |name| {
+        property(name)
+            .and_then(|n| n.parse().ok())
+            .unwrap_or_default()
+    };
+    let mut request = AgentRequest {
+        session_id: session(property::SESSION),
+        correlation_id: property(property::CORRELATION).unwrap_or_default().into(),
+        parent_session_id: session(property::PARENT),
+        step: number(property::STEP),
+        user: field("user").to_owned(),
+        conversation_id: field("conversation_id").into(),
+        ..AgentRequest::default()
+    };
+    if request.session_id.is_empty() {
+        request.session_id = field("session_id").into();
+    }
+    request.control.root = session(property::ROOT);
+    request.control.index = number(property::INDEX);
+    if !request.parent_session_id.is_empty() {
+        request.control.ancestors = vec![Ancestor {
+            session: request.parent_session_id.clone(),
+            step: number(property::PARENT_STEP),
+        }];
     }
     request
 }

@@ -2,6 +2,7 @@
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
 use crate::deadline::next_hop;
+use crate::error::Code;
 use crate::patterns;
 use crate::provenance::{self, completion_status};
 use crate::routing;
@@ -11,16 +12,13 @@ use agentfleet_schema::records::{
     Activity, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, Publication, StepRecord,
     Termination, Usage,
 };
-use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
     Triples, uris,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Properties of a request that every message of its run carries on.
-const CARRIED: [&str; 3] = [property::ID, property::REPLY_TO, property::TRACEPARENT];
 
 /// Everything known at the end of a turn.
 #[derive(Clone, Debug)]
@@ -41,6 +39,8 @@ pub struct Commit {
     pub finish: Finish,
     pub calls: Vec<Call>,
     pub streamed: Streamed,
+    /// Where the responses go.
+    pub responses: Topic,
 }
 
 /// What was streamed before the step was committed, by part: what the model said while it talked,
@@ -53,6 +53,8 @@ pub struct Streamed {
     pub action_chunks: u32,
     pub answer: String,
     pub answer_chunks: u32,
+    /// A chunk may not have reached the broker: what was streamed has a gap, and is said again.
+    pub has_gap: bool,
 }
 
 /// What is to be committed, as one.
@@ -266,6 +268,17 @@ fn error_text(error: &ErrorBody) -> String {
     }
 }
 
+/// What of a caller's properties goes on with its run. What is too long to be an id is dropped: it
+/// would make messages that no broker takes.
+pub fn carried(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let wanted = property::CARRIED.into_iter();
+    let found = wanted.filter_map(|name| Some((name, properties.get(name)?)));
+    found
+        .filter(|(_, value)| value.len() <= property::MAX_CARRIED)
+        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .collect()
+}
+
 struct Publisher<'a> {
     commit: &'a Commit,
     record: &'a StepRecord,
@@ -334,27 +347,14 @@ impl Publisher<'_> {
 
     fn carried(&self) -> BTreeMap<String, String> {
         let record = self.record;
-        let mut properties: BTreeMap<String, String> = CARRIED
-            .iter()
-            .filter_map(|name| {
-                self.commit
-                    .properties
-                    .get(*name)
-                    .map(|v| ((*name).to_owned(), v.clone()))
-            })
-            .collect();
+        let mut properties = carried(&self.commit.properties);
         properties.insert(property::SESSION.into(), record.session.to_string());
         properties.insert(property::STEP.into(), record.step.to_string());
         properties.insert(property::ROOT.into(), record.root.to_string());
         properties
     }
 
-    fn publish(
-        &mut self,
-        topic: &topics::Topic,
-        properties: BTreeMap<String, String>,
-        body: String,
-    ) {
+    fn publish(&mut self, topic: &Topic, properties: BTreeMap<String, String>, body: String) {
         self.out.push(Publication {
             topic: topic.as_str().to_owned(),
             properties,
@@ -469,7 +469,8 @@ impl Publisher<'_> {
         let mut properties = self.carried();
         properties.remove(property::STEP);
         let body = json(response);
-        self.publish(&topics::AGENT_RESPONSE, properties, body);
+        let topic = self.commit.responses.clone();
+        self.publish(&topic, properties, body);
     }
 
     fn response(&self, kind: MessageType) -> AgentResponse {
@@ -516,8 +517,8 @@ impl Publisher<'_> {
             Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => {}
             Outcome::Cancelled(answer) => {
                 let code = match answer.termination {
-                    Termination::Timeout => "timeout",
-                    _ => "cancelled",
+                    Termination::Timeout => Code::Timeout,
+                    _ => Code::Cancelled,
                 };
                 let error = crate::error::body(code, answer.text.clone(), "");
                 self.end_in_error(&error, is_root);
@@ -588,7 +589,7 @@ impl Publisher<'_> {
             response.digest = Some(Digest::of(said.text.as_bytes()));
         }
         match said.text.strip_prefix(streamed.as_str()) {
-            Some(rest) if said.streamed && chunks > 0 => {
+            Some(rest) if said.streamed && chunks > 0 && !commit.streamed.has_gap => {
                 response.message_id = MessageId::of_attempt(&commit.nonce, kind);
                 rest.clone_into(&mut response.content);
                 response.seq = Some(chunks);

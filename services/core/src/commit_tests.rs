@@ -78,6 +78,7 @@ fn template(request: AgentRequest) -> Commit {
         finish: say::time_used_up(),
         calls: Vec::new(),
         streamed: Streamed::default(),
+        responses: topics::AGENT_RESPONSE,
     }
 }
 
@@ -325,4 +326,46 @@ fn the_same_commit_tells_the_same_triples_and_reaches_its_question() {
         at.clone_from(&derived.o.iri);
     }
     panic!("PV-1: the chain never ends");
+}
+
+#[test]
+fn what_was_streamed_with_a_gap_is_said_again_whole() {
+    let streamed = Streamed {
+        answer: "it is".into(),
+        answer_chunks: 2,
+        ..Streamed::default()
+    };
+    for (has_gap, seq, content) in [(false, 2, " 4"), (true, 0, "it is 4")] {
+        let streamed = Streamed {
+            has_gap,
+            ..streamed.clone()
+        };
+        let assembled = commit_of(root(), "Final Answer: it is 4", streamed);
+        let responses = responses(&assembled);
+        let end = responses.iter().find(|r| r.end_of_dialog).unwrap();
+        assert_eq!((end.seq, end.content.as_str()), (Some(seq), content));
+    }
+}
+
+#[test]
+fn responses_go_where_the_commit_says_and_carry_what_is_short_enough() {
+    let mut commit = template(root());
+    commit.responses = Topic::named("replies-1");
+    let long = "x".repeat(property::MAX_CARRIED + 1);
+    commit.properties = [
+        ("id".to_owned(), "caller-1".to_owned()),
+        ("traceparent".to_owned(), long),
+    ]
+    .into();
+    let record = assemble(&commit).record;
+    let topics: Vec<&str> = record
+        .publications
+        .iter()
+        .map(|p| p.topic.as_str())
+        .collect();
+    assert!(topics.contains(&"replies-1") && !topics.contains(&"agent-response"));
+    for publication in &record.publications {
+        assert_eq!(publication.properties["id"], "caller-1");
+        assert!(!publication.properties.contains_key("traceparent"));
+    }
 }

@@ -1,6 +1,84 @@
-//! Why a message cannot become a turn.
+//! Why a run ends in an error: every code a caller can meet in a response, and why a message cannot
+//! become a turn.
 
 use agentfleet_schema::ErrorBody;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal;)+) => {
+        /// The stable code of an error in a response; `docs/protocol.md` lists them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Code {
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $code,)+
+                }
+            }
+
+            /// What it means, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$name => concat!($($doc),+).trim_ascii(),)+
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The message is not JSON.
+    InvalidJson = "invalid-json";
+    /// A field or a property has a wrong type or value; the message names it.
+    InvalidRequest = "invalid-request";
+    /// The message is larger than a message may be.
+    MessageTooLarge = "message-too-large";
+    /// The property `reply-to` names a topic that callers may not name.
+    ReplyToNotAllowed = "reply-to-not-allowed";
+    /// The request has no question.
+    EmptyQuestion = "empty-question";
+    /// The question is longer than a question may be.
+    QuestionTooLong = "question-too-long";
+    /// The request names a pattern that is not known.
+    UnknownPattern = "unknown-pattern";
+    /// The pattern is configured, and no worker that could run it came in time.
+    PatternNotImplemented = "pattern-not-implemented";
+    /// A synthesis request names a verdict that does not exist.
+    VerdictMissing = "verdict-missing";
+    /// The model could not be used, or its replies could not.
+    ModelFailed = "model-failed";
+    /// A step was tried too often without coming to its end.
+    GaveUp = "gave-up";
+    /// What a step would publish is larger than a message may be.
+    StepTooLarge = "step-too-large";
+    /// No worker could work the message; the reason is in the text.
+    DeadLetter = "dead-letter";
+    /// The run was cancelled.
+    Cancelled = "cancelled";
+    /// The time of the run is used up.
+    Timeout = "timeout";
+}
+
+impl Code {
+    /// The text by which a message is refused: what [`Code::of_refusal`] reads.
+    pub fn refusal(self, why: &str) -> String {
+        format!("{}: {why}", self.as_str())
+    }
+
+    /// The code that a refusal begins with, and the rest of it. What begins with none of ours was not
+    /// refused by a worker: it is a dead letter of the broker's.
+    pub fn of_refusal(reason: &str) -> (Self, &str) {
+        let refusal = reason.split_once(": ").and_then(|(code, why)| {
+            let code = Self::ALL.iter().find(|known| known.as_str() == code)?;
+            Some((*code, why))
+        });
+        refusal.unwrap_or((Self::DeadLetter, reason))
+    }
+}
 
 /// A request that this worker cannot work as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,17 +92,44 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    pub fn invalid(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn invalid(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Invalid(body(code, message, hint))
     }
 }
 
 /// Builds an error as callers see it.
-pub fn body(code: &str, message: impl Into<String>, hint: impl Into<String>) -> ErrorBody {
+pub fn body(code: Code, message: impl Into<String>, hint: impl Into<String>) -> ErrorBody {
     let hint = hint.into();
     ErrorBody {
-        code: code.to_owned(),
+        code: code.as_str().to_owned(),
         message: message.into(),
         hint: (!hint.is_empty()).then_some(hint),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_code_is_its_own_and_says_what_it_means() {
+        let codes: HashSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(codes.len(), Code::ALL.len());
+        for code in Code::ALL {
+            assert!(code.meaning().ends_with('.'), "{}", code.as_str());
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_code_and_the_brokers_reasons_have_none() {
+        let refused = Code::InvalidJson.refusal("line 1: not so");
+        assert_eq!(
+            Code::of_refusal(&refused),
+            (Code::InvalidJson, "line 1: not so")
+        );
+        for reason in ["delivered 8 times", "colour: blue", ""] {
+            assert_eq!(Code::of_refusal(reason), (Code::DeadLetter, reason));
+        }
     }
 }

@@ -13,6 +13,7 @@ pub mod limits;
 pub mod patterns;
 pub mod provenance;
 pub mod react_format;
+pub mod reply;
 pub mod routing;
 pub mod say;
 pub mod step;
@@ -22,6 +23,7 @@ pub mod turn;
 pub use commit::{Assembled, Commit};
 pub use error::Rejection;
 pub use limits::{FleetLimits, Limits};
+pub use reply::ReplyTopics;
 pub use step::{
     Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Outcome, Reply, Said, Step,
     StreamAs, ToolOutcome, ToolUse,

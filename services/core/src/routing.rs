@@ -53,7 +53,11 @@ impl Route {
             Input::Begin => self.choose_task_type(),
             Input::ModelReplied(reply) => self.chosen(&reply),
             Input::ModelFailed(failure) => Step::Finish(Box::new(say::failed(
-                crate::error::body("model-failed", failure.message, failure.hint),
+                crate::error::body(
+                    crate::error::Code::ModelFailed,
+                    failure.message,
+                    failure.hint,
+                ),
                 Termination::Error,
                 0,
             ))),

@@ -1,6 +1,6 @@
 //! A request, parsed into what it asks for: one of the turns this worker can take.
 
-use crate::error::{Rejection, body};
+use crate::error::{Code, Rejection, body};
 use crate::limits::{FleetLimits, Limits};
 use crate::patterns::{self, Implemented};
 use crate::routing::Route;
@@ -62,7 +62,7 @@ impl Turn {
                         request, situation, limits, verdict,
                     )))),
                     None => Err(Rejection::invalid(
-                        "verdict-missing",
+                        Code::VerdictMissing,
                         "the synthesis request names a fan-in verdict that does not exist",
                         "only the aggregator publishes synthesis requests",
                     )),
@@ -80,7 +80,7 @@ impl Turn {
                     .map(|p| format!("`{}`", p.as_str()))
                     .collect();
                 Err(Rejection::Invalid(body(
-                    "unknown-pattern",
+                    Code::UnknownPattern,
                     format!("unknown pattern `{name}` (available: {})", known.join(", ")),
                     "leave `pattern` empty to let the router choose",
                 )))
@@ -110,14 +110,14 @@ impl Turn {
 fn check(request: &AgentRequest) -> Result<(), Rejection> {
     if request.question.trim().is_empty() {
         return Err(Rejection::invalid(
-            "empty-question",
+            Code::EmptyQuestion,
             "the request has no question",
             "set `question` to the task in plain text",
         ));
     }
     if request.question.len() > MAX_QUESTION_BYTES {
         return Err(Rejection::invalid(
-            "question-too-long",
+            Code::QuestionTooLong,
             format!(
                 "the question has {} bytes, the limit is {MAX_QUESTION_BYTES}",
                 request.question.len()

@@ -197,7 +197,11 @@ impl Telling {
         let why = "the events of this run are no longer kept; this is how it ended";
         self.ready.push_back(Event::default().comment(why));
         for publication in publications {
-            if publication.topic != topics::AGENT_RESPONSE.as_str() {
+            // The caller may have named another topic for them.
+            let is_response = topics::ALL.iter().all(|topic| {
+                *topic == topics::AGENT_RESPONSE || topic.as_str() != publication.topic
+            });
+            if !is_response {
                 continue;
             }
             let Ok(response) = serde_json::from_str::<AgentResponse>(&publication.body) else {

@@ -95,8 +95,8 @@ pub(crate) fn check(request: &AgentRequest) -> Result<(), Problem> {
             return Err(invalid(&format!("$.{field}"), what));
         }
     }
-    let session = request.session_id.as_str();
-    if !session.is_empty() && !is_session_id(session) {
+    let session = &request.session_id;
+    if !session.is_empty() && !session.is_well_formed() {
         return Err(invalid(
             "$.session_id",
             "must have at most 128 letters, digits, `-`, `_`, `.`, `~` or `:`, a letter or digit first",
@@ -104,15 +104,6 @@ pub(crate) fn check(request: &AgentRequest) -> Result<(), Problem> {
         .hint("a UUID will do; leave it out to get one"));
     }
     Ok(())
-}
-
-/// A session id a caller may choose: it becomes part of keys, URIs and URLs as it is.
-fn is_session_id(text: &str) -> bool {
-    text.len() <= 128
-        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_.~:".contains(&b))
 }
 
 /// Checks what a request names against the config in force.

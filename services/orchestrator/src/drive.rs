@@ -13,6 +13,7 @@ use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Retry};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Call, Source, Usage};
+use agentfleet_schema::topics::Topic;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
 use agentfleet_schema::{AgentRequest, Digest, Term, keys, uris};
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub(crate) struct Driver<'a> {
     pub properties: &'a BTreeMap<String, String>,
     pub snapshot: &'a Arc<Snapshot>,
     pub nonce: &'a str,
+    pub responses: &'a Topic,
     /// Whether this is the last try: a fault then ends the step instead of stopping it.
     pub last_attempt: bool,
     pub calls: Vec<Call>,
@@ -81,6 +83,7 @@ impl Driver<'_> {
                 request: self.request,
                 properties: self.properties,
                 nonce: self.nonce,
+                responses: self.responses,
                 kind: ask.stream,
                 unmarked_is_answer: !ask.tools.is_empty(),
             };
@@ -193,6 +196,7 @@ impl Driver<'_> {
             request: self.request,
             properties: self.properties,
             nonce: self.nonce,
+            responses: self.responses,
         };
         let (is_told, called) =
             tokio::join!(attempt.tell_action(&*self.parts.broker, text), calling);

@@ -6,17 +6,19 @@ use crate::intake::{self, Intake};
 use crate::{Options, Parts, calls};
 use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_core::error::Code;
 use agentfleet_core::{Finish, Rejection, Situation, Turn, error, say};
 use agentfleet_documents::Created;
 use agentfleet_runtime::{
     Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects, metrics, telemetry,
 };
-use agentfleet_schema::records::{ClosedRecord, FanInRecord, StepRecord, Termination};
-use agentfleet_schema::topics::property;
-use agentfleet_schema::{AgentRequest, Millis, SessionId, keys};
+use agentfleet_schema::records::{ClosedRecord, FanInRecord, Publication, StepRecord, Termination};
+use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::{AgentRequest, ErrorBody, Millis, SessionId, keys};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::Instrument as _;
@@ -28,6 +30,9 @@ const NEWER_WORKER: Duration = Duration::from_secs(10);
 const UPGRADE: Duration = Duration::from_secs(15 * 60);
 /// Longest between two looks whether a part of the fleet is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Properties of a refused message that are parked with it: a broker takes so many.
+const MOST_PROPERTIES: usize = 100;
 
 /// A stateless worker of `agent-request`.
 #[derive(Clone, Debug)]
@@ -157,6 +162,11 @@ impl Orchestrator {
                 counted
             }
         };
+        let (responses, not_allowed) = match self.options.reply_topics.of(&delivery.properties) {
+            Ok(topic) => (topic, None),
+            Err(error) => (topics::AGENT_RESPONSE, Some(error)),
+        };
+        let mut refused = None;
         let mut driver = Driver {
             parts: &self.parts,
             options: &self.options,
@@ -164,6 +174,7 @@ impl Orchestrator {
             properties: &delivery.properties,
             snapshot: &snapshot,
             nonce: &nonce,
+            responses: &responses,
             last_attempt: attempt >= self.options.max_attempts,
             calls: Vec::new(),
             streamed: Streamed::default(),
@@ -176,6 +187,8 @@ impl Orchestrator {
         };
         let finish = if let Some(finish) = self.stopped(&found, &request, attempt, now) {
             finish
+        } else if let Some(error) = not_allowed {
+            refuse(error, &mut refused)
         } else {
             let situation = Situation {
                 now,
@@ -189,7 +202,7 @@ impl Orchestrator {
                     Ok(finish) => finish,
                     Err(Stop::Retry { reason, .. }) if driver.last_attempt => say::failed(
                         error::body(
-                            "gave-up",
+                            Code::GaveUp,
                             format!("gave up after {attempt} tries: {reason}"),
                             "ask again when the cause is gone",
                         ),
@@ -198,7 +211,7 @@ impl Orchestrator {
                     ),
                     Err(stop) => return Err(stop),
                 },
-                Err(Rejection::Invalid(error)) => say::failed(error, Termination::Error, 0),
+                Err(Rejection::Invalid(error)) => refuse(error, &mut refused),
                 Err(rejection @ Rejection::NotImplementedHere(_))
                     if now - came_at < UPGRADE.as_millis() as Millis =>
                 {
@@ -207,14 +220,13 @@ impl Orchestrator {
                         after: NEWER_WORKER,
                     });
                 }
-                Err(rejection @ Rejection::NotImplementedHere(_)) => say::failed(
+                Err(rejection @ Rejection::NotImplementedHere(_)) => refuse(
                     error::body(
-                        "pattern-not-implemented",
+                        Code::PatternNotImplemented,
                         rejection.to_string(),
                         "leave `pattern` empty to let the router choose, or update the workers",
                     ),
-                    Termination::Error,
-                    0,
+                    &mut refused,
                 ),
             }
         };
@@ -241,8 +253,9 @@ impl Orchestrator {
             finish,
             calls,
             streamed,
+            responses,
         };
-        self.commit(commit, delivery, began).await
+        self.commit(commit, refused, delivery, began).await
     }
 
     /// One round trip for everything the protocol asks about a step before work.
@@ -314,7 +327,7 @@ impl Orchestrator {
         (attempt > self.options.max_attempts).then(|| {
             say::failed(
                 error::body(
-                    "gave-up",
+                    Code::GaveUp,
                     format!(
                         "gave up after {} tries, none of which came to its end",
                         attempt - 1
@@ -375,14 +388,20 @@ impl Orchestrator {
     async fn commit(
         &self,
         mut commit: Commit,
+        refused: Option<String>,
         delivery: &Delivery,
         began: Instant,
     ) -> Result<Disposition, Stop> {
         let mut assembled = assemble(&commit);
+        if let Some(reason) = refused {
+            // With the record, so that neither is without the other.
+            let letter = parked(delivery, reason);
+            assembled.record.publications.push(letter);
+        }
         if let Some(size) = oversized(&assembled) {
             // Checked before the commit: afterwards it could only be tried for ever.
             let error = error::body(
-                "step-too-large",
+                Code::StepTooLarge,
                 format!(
                     "the step would publish a message of {size} bytes, the limit is {MAX_PAYLOAD}"
                 ),
@@ -506,6 +525,33 @@ impl Orchestrator {
                 Disposition::RetryAfter(after)
             }
         }
+    }
+}
+
+/// Ends the step of a message that asks for what nobody can do. The message is parked for people.
+fn refuse(error: ErrorBody, refused: &mut Option<String>) -> Finish {
+    *refused = Some(format!("{}: {}", error.code, error.message));
+    say::failed(error, Termination::Error, 0)
+}
+
+/// The message as the undertaker parks it.
+fn parked(delivery: &Delivery, reason: String) -> Publication {
+    let properties = delivery.properties.iter();
+    let mut properties: BTreeMap<String, String> = properties
+        .filter(|(name, value)| name.len() + value.len() <= property::MAX_CARRIED)
+        .take(MOST_PROPERTIES)
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    properties.insert(property::REASON.to_owned(), reason);
+    properties.insert(property::ORIGIN.to_owned(), delivery.topic.to_string());
+    properties
+        .entry(property::ORIGIN_MESSAGE.to_owned())
+        .or_insert_with(|| delivery.message_id.clone());
+    Publication {
+        topic: topics::DEAD_LETTER.to_string(),
+        properties,
+        deliver_at: None,
+        body: String::from_utf8_lossy(&delivery.payload).into_owned(),
     }
 }
 

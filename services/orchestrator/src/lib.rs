@@ -18,7 +18,7 @@ pub use handle::Orchestrator;
 
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_config::ConfigStore;
-use agentfleet_core::FleetLimits;
+use agentfleet_core::{FleetLimits, ReplyTopics};
 use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
 use agentfleet_models::ChatModel;
@@ -62,6 +62,8 @@ pub struct Options {
     pub tool_timeout: Duration,
     /// How long a message is held without a sign of life.
     pub lease: Duration,
+    /// The topics that callers may name for their responses.
+    pub reply_topics: ReplyTopics,
     /// Prompts used for operations that the config has none for.
     pub default_prompts: Arc<Snapshot>,
 }
@@ -74,6 +76,7 @@ impl Options {
             model_timeout: Duration::from_secs(300),
             tool_timeout: Duration::from_secs(60),
             lease: Duration::from_secs(30),
+            reply_topics: ReplyTopics::default(),
             default_prompts,
         }
     }

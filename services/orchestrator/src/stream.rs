@@ -7,10 +7,10 @@
 
 use agentfleet_broker::{Broker, Durability, Outgoing};
 use agentfleet_core::StreamAs;
-use agentfleet_core::commit::Streamed;
+use agentfleet_core::commit::{Streamed, carried};
 use agentfleet_core::react_format::{Gathered, Part, Splitter};
 use agentfleet_models::TextSink;
-use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::topics::{Topic, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, MessageId, MessageType};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -27,6 +27,7 @@ pub(crate) struct Stream<'a> {
     pub request: &'a AgentRequest,
     pub properties: &'a BTreeMap<String, String>,
     pub nonce: &'a str,
+    pub responses: &'a Topic,
     pub kind: StreamAs,
     /// Text without markers is the answer: the model has other means to call a tool.
     pub unmarked_is_answer: bool,
@@ -105,9 +106,9 @@ impl Stream<'_> {
             // The reply may end meanwhile; what was counted as streamed is still sent.
             tokio::select! {
                 biased;
-                sent = &mut publishing => lost(sent),
+                sent = &mut publishing => streamed.has_gap |= !arrived(sent),
                 result = &mut chat => {
-                    lost(publishing.await);
+                    streamed.has_gap |= !arrived(publishing.await);
                     return result;
                 }
             }
@@ -153,6 +154,7 @@ impl Stream<'_> {
             request: self.request,
             properties: self.properties,
             nonce: self.nonce,
+            responses: self.responses,
         };
         attempt.chunk(kind, name, seq, content)
     }
@@ -164,6 +166,7 @@ pub(crate) struct Attempt<'a> {
     pub request: &'a AgentRequest,
     pub properties: &'a BTreeMap<String, String>,
     pub nonce: &'a str,
+    pub responses: &'a Topic,
 }
 
 impl Attempt<'_> {
@@ -171,10 +174,7 @@ impl Attempt<'_> {
     /// ends. Answers whether it went out.
     pub(crate) async fn tell_action(&self, broker: &dyn Broker, text: &str) -> bool {
         let chunk = self.chunk(MessageType::Action, "action", 0, text.to_owned());
-        let sent = broker.publish(vec![chunk]).await;
-        let told = sent.is_ok();
-        lost(sent);
-        told
+        arrived(broker.publish(vec![chunk]).await)
     }
 
     fn chunk(&self, kind: MessageType, name: &str, seq: u32, content: String) -> Outgoing {
@@ -191,16 +191,11 @@ impl Attempt<'_> {
             seq: Some(seq),
             ..AgentResponse::default()
         };
-        let mut properties = BTreeMap::new();
-        for name in [property::ID, property::REPLY_TO, property::TRACEPARENT] {
-            if let Some(value) = self.properties.get(name) {
-                properties.insert(name.to_owned(), value.clone());
-            }
-        }
+        let mut properties = carried(self.properties);
         properties.insert(property::SESSION.into(), request.session_id.to_string());
         properties.insert(property::ROOT.into(), request.root().to_string());
         Outgoing {
-            topic: topics::AGENT_RESPONSE,
+            topic: self.responses.clone(),
             // Wire types are plain data: writing one as JSON cannot fail.
             payload: serde_json::to_vec(&response).unwrap_or_default(),
             properties,
@@ -210,9 +205,11 @@ impl Attempt<'_> {
     }
 }
 
-fn lost(sent: Result<(), agentfleet_broker::Error>) {
-    if let Err(error) = sent {
-        // The record carries the whole text; a watcher misses only the early sight of it.
+/// Whether a chunk reached the broker. If not, the text comes whole with the record: a watcher misses
+/// only the early sight of it.
+fn arrived(sent: Result<(), agentfleet_broker::Error>) -> bool {
+    if let Err(error) = &sent {
         tracing::debug!(%error, "a chunk was not published");
     }
+    sent.is_ok()
 }

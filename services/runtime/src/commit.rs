@@ -14,7 +14,7 @@ use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing, 
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{Publication, StepRecord};
-use agentfleet_schema::topics::Topic;
+use agentfleet_schema::topics::{self, Topic};
 use agentfleet_storage::{Database, Packed};
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -291,8 +291,23 @@ impl SequentialCommitter {
     ) -> Result<(), Error> {
         // In order: triples and deadlines are there before any child. A broker that cannot make all of
         // them visible at once makes them so one after the other.
-        let messages = publications.into_iter().map(outgoing).collect();
-        self.broker.publish(messages).await?;
+        let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
+        if let Err(error) = self.broker.publish(messages.clone()).await {
+            // A topic that a caller named may not be there, or not be ours to write to. The run must
+            // not hang on it: what would have gone there goes to the fleet's own readers.
+            let is_callers = |message: &Outgoing| !topics::ALL.contains(&message.topic);
+            if error.retry().is_some() || !messages.iter().any(is_callers) {
+                return Err(error.into());
+            }
+            tracing::warn!(%error, "the topic named for the responses cannot be published to");
+            let messages = messages.into_iter().map(|mut message| {
+                if is_callers(&message) {
+                    message.topic = topics::AGENT_RESPONSE;
+                }
+                message
+            });
+            self.broker.publish(messages.collect()).await?;
+        }
         self.documents.create(&marker, Vec::new()).await?;
         if let Some(delivery) = delivery {
             self.broker.ack(delivery).await?;
@@ -316,5 +331,107 @@ impl Staged {
             .into_iter()
             .map(|(key, text)| (key, text.into_bytes()))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use agentfleet_broker::{Consumer, Error as BrokerError, Retained, Subscription};
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    /// A broker without the topic that a caller named.
+    #[derive(Default)]
+    struct Without(&'static str, Mutex<Vec<String>>);
+
+    #[async_trait]
+    impl Broker for Without {
+        async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), BrokerError> {
+            for message in messages {
+                if message.topic.as_str() == self.0 {
+                    return Err(BrokerError::NoTopic {
+                        topic: self.0.to_owned(),
+                        reason: "no such namespace".to_owned(),
+                    });
+                }
+                self.1.lock().unwrap().push(message.topic.to_string());
+            }
+            Ok(())
+        }
+        async fn subscribe(&self, _: Subscription) -> Result<Box<dyn Consumer>, BrokerError> {
+            Err(BrokerError::Closed)
+        }
+        async fn ack(&self, _: &Delivery) -> Result<(), BrokerError> {
+            Ok(())
+        }
+        async fn nack(&self, _: &Delivery, _: Duration) -> Result<(), BrokerError> {
+            Ok(())
+        }
+        async fn dead_letter(&self, _: &Delivery, _: &str) -> Result<(), BrokerError> {
+            Ok(())
+        }
+        async fn extend(&self, _: &Delivery) -> Result<(), BrokerError> {
+            Ok(())
+        }
+        async fn read(
+            &self,
+            _: &Topic,
+            _: &str,
+            _: i64,
+            _: usize,
+        ) -> Result<Vec<Retained>, BrokerError> {
+            Ok(Vec::new())
+        }
+        async fn backlog(&self) -> Result<Vec<(String, u64)>, BrokerError> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn responses_that_reach_no_topic_go_to_the_fleets_own_and_the_run_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
+        let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
+        let publication = |topic: &str| Publication {
+            topic: topic.to_owned(),
+            ..Publication::default()
+        };
+        for (missing, expected) in [
+            (
+                "nowhere",
+                Some(["explainability", "agent-response", "agent-request"]),
+            ),
+            ("explainability", None),
+        ] {
+            let broker = Arc::new(Without(missing, Mutex::default()));
+            let committer = SequentialCommitter::new(broker.clone(), documents.clone());
+            let topics = ["explainability", "nowhere", "agent-request"];
+            let committed = committer.commit(
+                StepCommit {
+                    record: (format!("{missing}/outcome"), b"{}".to_vec()),
+                    nonce: String::new(),
+                    objects: Vec::new(),
+                    publications: topics.map(publication).to_vec(),
+                    marker: format!("{missing}/published"),
+                },
+                None,
+            );
+            let committed = committed.await.is_ok();
+            let marker = documents
+                .get(&format!("{missing}/published"))
+                .await
+                .unwrap();
+            assert_eq!(
+                (committed, marker.is_some()),
+                (expected.is_some(), expected.is_some())
+            );
+            let published = broker.1.lock().unwrap();
+            if let Some(expected) = expected {
+                // What was published before the fault is there twice, as a repeat.
+                assert!(published.ends_with(&expected.map(str::to_owned)));
+            }
+        }
     }
 }

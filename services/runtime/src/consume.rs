@@ -3,6 +3,7 @@
 //! Draining: stop receiving, let what is in flight finish within the grace period, hand back the
 //! rest. Nothing is lost by it (DR-1): what was not committed is delivered again.
 
+use crate::watchdog::{Leash, Watchdog};
 use crate::{Error, metrics};
 use agentfleet_broker::{Broker, Consumer, Delivery, Subscription};
 use async_trait::async_trait;
@@ -42,6 +43,16 @@ pub struct Drain {
     /// Cancelled when the worker should stop receiving.
     pub stop: CancellationToken,
     pub grace: Duration,
+    /// Ends the process if a handler hangs.
+    pub watchdog: Option<Watchdog>,
+}
+
+impl Drain {
+    fn watch(&self, subscription: &str, delivery: &Delivery) -> Option<Leash> {
+        let message = &delivery.message_id;
+        let watchdog = self.watchdog.as_ref()?;
+        Some(watchdog.hold(format!("message {message} of `{subscription}`")))
+    }
 }
 
 /// Serves a subscription until `drain.stop`, with up to `concurrency` deliveries in flight.
@@ -82,7 +93,9 @@ pub async fn serve(
         for delivery in deliveries {
             let (broker, handler) = (Arc::clone(&broker), Arc::clone(&handler));
             let name = name.clone();
+            let leash = drain.watch(&name, &delivery);
             in_flight.spawn(async move {
+                let _leash = leash;
                 let _held = Held::new(&name);
                 let disposition = work(&*broker, &*handler, &delivery, lease).await;
                 metrics::delivered(&name, &disposition);
@@ -204,7 +217,9 @@ pub async fn serve_batches(
         };
         match received {
             Ok(deliveries) => {
+                let leash = deliveries.first().map(|first| drain.watch(&name, first));
                 let dispositions = handler.handle(&deliveries).await;
+                drop(leash);
                 let mut acks = Vec::new();
                 for (delivery, disposition) in deliveries.iter().zip(dispositions) {
                     metrics::delivered(&name, &disposition);

@@ -12,6 +12,7 @@ mod erased;
 mod host;
 pub mod metrics;
 pub mod telemetry;
+mod watchdog;
 
 pub use commit::{
     Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
@@ -19,6 +20,7 @@ pub use commit::{
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;
 pub use host::{CLOCK_SKEW, Host, SystemHost};
+pub use watchdog::{Overdue, Watchdog};
 
 use std::time::Duration;
 

@@ -260,7 +260,7 @@ impl Spans<'_> {
             let id = SpanId::from_bytes(hashed(&format!("call:{step}:{number}")));
             began = self.call(call, id, step, began, record);
         }
-        let mut attributes = self.common(record, pattern);
+        let mut attributes = common(record, pattern);
         attributes.extend([
             KeyValue::new("agentfleet.step", i64::from(record.step)),
             KeyValue::new("agentfleet.outcome", record.outcome.as_str()),
@@ -290,7 +290,7 @@ impl Spans<'_> {
                 (None, Some(caller)) => caller,
                 (None, None) => SpanId::INVALID,
             };
-            let mut attributes = self.common(record, pattern);
+            let mut attributes = common(record, pattern);
             attributes.extend([
                 KeyValue::new("gen_ai.operation.name", "invoke_agent"),
                 KeyValue::new("agentfleet.tokens.total", whole(record.tokens_total)),
@@ -413,24 +413,6 @@ impl Spans<'_> {
         });
     }
 
-    fn common(&self, record: &StepRecord, pattern: &str) -> Vec<KeyValue> {
-        vec![
-            KeyValue::new("gen_ai.conversation.id", conversation(record)),
-            KeyValue::new("gen_ai.agent.id", record.session.to_string()),
-            KeyValue::new("gen_ai.agent.name", pattern.to_owned()),
-            KeyValue::new("agentfleet.root", record.root.to_string()),
-            KeyValue::new("agentfleet.collection", record.collection.to_string()),
-            KeyValue::new(
-                "gen_ai.usage.input_tokens",
-                whole(record.usage.input_tokens),
-            ),
-            KeyValue::new(
-                "gen_ai.usage.output_tokens",
-                whole(record.usage.output_tokens),
-            ),
-        ]
-    }
-
     fn tell(&self, told: Told) {
         let mut attributes = told.attributes;
         let status = match told.failed {
@@ -463,6 +445,25 @@ impl Spans<'_> {
             instrumentation_scope: self.telemetry.scope.clone(),
         });
     }
+}
+
+/// What steps and sessions both carry.
+fn common(record: &StepRecord, pattern: &str) -> Vec<KeyValue> {
+    vec![
+        KeyValue::new("gen_ai.conversation.id", conversation(record)),
+        KeyValue::new("gen_ai.agent.id", record.session.to_string()),
+        KeyValue::new("gen_ai.agent.name", pattern.to_owned()),
+        KeyValue::new("agentfleet.root", record.root.to_string()),
+        KeyValue::new("agentfleet.collection", record.collection.to_string()),
+        KeyValue::new(
+            "gen_ai.usage.input_tokens",
+            whole(record.usage.input_tokens),
+        ),
+        KeyValue::new(
+            "gen_ai.usage.output_tokens",
+            whole(record.usage.output_tokens),
+        ),
+    ]
 }
 
 /// A run that is part of no conversation is one of its own.

@@ -396,3 +396,46 @@ fn a_request_without_a_fleet_waits_and_can_be_shown_cancelled_and_read() {
     assert_eq!(again.code, 1, "{again:?}");
     assert!(again.out.contains("had ended already"));
 }
+
+#[test]
+fn a_message_that_hangs_ends_its_process_and_the_try_counts() {
+    let place = Place::new();
+    // The first word comes, and the second does not.
+    let script = place.write(
+        "script.json",
+        r#"{"rules": [
+            {"operation": "agent-react", "contains": "for ever", "pieces": ["Thought:", " hm"],
+             "pause-ms": 86400000},
+            {"text": "Thought: hm\nFinal Answer: At once."}
+        ]}"#,
+    );
+    let model = format!("scripted:{script}");
+    let args = [
+        "--model",
+        &model,
+        "--wall-limit",
+        "1500ms",
+        "--model-timeout",
+        "1s",
+        "--tool-timeout",
+        "1s",
+        "--max-attempts",
+        "2",
+    ];
+    let asked = ["ask", "Is it for ever?", "--pattern", "react", "--detach"];
+    let session = place.run(&asked).well().out;
+    for _ in 0..2 {
+        let (up, _) = place.up(&args);
+        let ended = up.ended();
+        assert_eq!(ended.code, 6, "{ended:?}");
+        assert!(ended.err.contains("for more than 1.5s"), "{ended:?}");
+    }
+    // The third gives it up without another try, and goes on with the next.
+    let (_up, _) = place.up(&args);
+    let next = ["ask", "Is it?", "--pattern", "react", "--model", "auto"];
+    let next = place.run(&next).well();
+    assert_eq!(next.out.trim(), "At once.");
+    let ended = place.run(&["attach", session.trim()]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains("gave up after 2 tries"), "{ended:?}");
+}

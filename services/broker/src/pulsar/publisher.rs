@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 /// below what a broker takes by default (5 MiB).
 pub const MAX_PROPERTIES: usize = 512 * 1024;
 
+/// What is kept of a dead letter that is too large.
+const BEGINNING: usize = 64 * 1024;
 /// Shares of what may be in flight, in bytes.
 const SHARE: usize = 1024;
 /// Messages that wait for one producer's task.
@@ -106,6 +108,17 @@ impl Publisher {
         mut properties: Properties,
         reason: &str,
     ) -> Result<(), Error> {
+        let mut payload = payload;
+        if payload.len() > MAX_PAYLOAD {
+            // It could not be published as it is; its beginning shows people what it was.
+            payload.truncate(BEGINNING);
+        }
+        if size(&properties) > MAX_PROPERTIES {
+            properties.retain(|name, value| name.len() + value.len() <= property::MAX_CARRIED);
+            while size(&properties) > MAX_PROPERTIES {
+                properties.pop_last();
+            }
+        }
         properties.insert(property::REASON.to_owned(), reason.to_owned());
         properties.insert(property::ORIGIN.to_owned(), topic.to_string());
         properties

@@ -531,6 +531,7 @@ impl Fleet {
             finish,
             calls,
             streamed,
+            responses: agentfleet_schema::topics::AGENT_RESPONSE,
             request,
         });
         let record = &assembled.record;

@@ -160,7 +160,11 @@ impl Fleet {
             )),
             Fate::Expire => Some(say::cancelled("its time was used up", Termination::Timeout)),
             Fate::DeadLetter => Some(say::failed(
-                error::body("dead-letter", "no worker could work this step", ""),
+                error::body(
+                    error::Code::DeadLetter,
+                    "no worker could work this step",
+                    "",
+                ),
                 Termination::DeadLettered,
                 0,
             )),
@@ -291,6 +295,7 @@ impl Fleet {
             finish,
             calls,
             streamed: Streamed::default(),
+            responses: topics::AGENT_RESPONSE,
             request,
         });
         self.documents.extend(documents);

@@ -64,7 +64,11 @@ impl React {
             Input::Begin => self.begin(),
             Input::ModelReplied(reply) => self.replied(&reply),
             Input::ModelFailed(failure) => Step::Finish(Box::new(say::failed(
-                crate::error::body("model-failed", failure.message, failure.hint),
+                crate::error::body(
+                    crate::error::Code::ModelFailed,
+                    failure.message,
+                    failure.hint,
+                ),
                 Termination::Error,
                 self.model_ms,
             ))),

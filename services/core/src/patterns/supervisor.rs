@@ -700,7 +700,11 @@ impl Synthesise {
 
 fn failed(failure: ModelFailure, model_ms: u64) -> Step {
     Step::Finish(Box::new(say::failed(
-        crate::error::body("model-failed", failure.message, failure.hint),
+        crate::error::body(
+            crate::error::Code::ModelFailed,
+            failure.message,
+            failure.hint,
+        ),
         Termination::Error,
         model_ms,
     )))

@@ -108,6 +108,7 @@ impl Fleet {
             committer: Arc::new(committer.clone()),
             graph: Arc::new(graph.clone()),
             host: Arc::new(SystemHost),
+            reply_topics: agentfleet_core::ReplyTopics::default(),
         };
         let healthy = Arc::new(AtomicBool::new(true));
         let parts = Parts {
@@ -153,6 +154,7 @@ impl Fleet {
         let drain = Drain {
             stop: self.workers.clone(),
             grace: Duration::from_secs(5),
+            watchdog: None,
         };
         let worker = Arc::new(Worker {
             parts: self.parts.clone(),
@@ -165,6 +167,7 @@ impl Fleet {
             committer: Arc::clone(&self.parts.committer),
             graph: Arc::clone(&self.parts.graph),
             host: Arc::new(SystemHost),
+            reply_topics: agentfleet_core::ReplyTopics::default(),
         }));
         drop(self.broker.subscribe(completions()).await.unwrap());
         let (broker, steps) = (Arc::clone(&self.parts.broker), drain.clone());
@@ -545,6 +548,7 @@ impl Worker {
             finish,
             calls,
             streamed,
+            responses: topics::AGENT_RESPONSE,
             request,
         });
         // As the graph-writer would, only sooner: whoever sees the answer finds its trace.

@@ -128,6 +128,11 @@ pub(crate) enum Command {
     /// Put a backup into a new data directory
     #[command(after_help = "Example:\n  agentfleet restore fleet.backup --data /srv/fleet")]
     Restore(Restore),
+    /// Move a data directory to the servers that the settings name, runs in progress included
+    #[command(
+        after_help = "Example:\n  agentfleet migrate --broker pulsar://HOST:6650 --documents s3://BUCKET/fleet --graph http://HOST:3030/ds\n\nThe data directory (`--data`) must not be worked meanwhile. A migration that was cut off is\nstarted anew. Afterwards the data directory refuses to be worked without the servers."
+    )]
+    Migrate,
     /// Say what is configured, what can be reached, and what is wrong
     #[command(after_help = "Example:\n  agentfleet doctor")]
     Doctor(Doctor),

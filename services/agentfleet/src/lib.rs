@@ -11,6 +11,7 @@ pub mod fleet;
 mod keeper;
 pub mod lock;
 mod log;
+mod moved;
 mod notices;
 pub mod settings;
 mod signals;
@@ -73,6 +74,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Purge(purge) => commands::purge::purge(purge, &settings).await,
         Command::Backup(backup) => commands::upkeep::backup(&backup, &settings),
         Command::Restore(restore) => commands::upkeep::restore(&restore, &settings),
+        Command::Migrate => commands::migrate::migrate(&settings).await,
         Command::Doctor(doctor) => commands::doctor::doctor(doctor, &settings).await,
         Command::Settings(show) => commands::doctor::settings(show, &settings, ui),
         Command::Completions(completions) => {

@@ -2,6 +2,7 @@
 //! settings name. Every command opens this, and most need no more.
 
 use crate::error::Failure;
+use crate::moved::Moved;
 use crate::settings::{Place, Settings};
 use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{
@@ -49,6 +50,7 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
+        Moved::check(settings)?;
         let database = Database::open(&settings.data)?;
         let (broker, embedded): (Arc<dyn Broker>, _) = match &settings.broker {
             Place::Embedded => {

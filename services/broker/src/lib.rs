@@ -34,7 +34,7 @@ mod error;
 mod listeners;
 mod pulsar;
 
-pub use embedded::{EmbeddedBroker, Options, Parcel, RetainedStats, SubscriptionStats};
+pub use embedded::{EmbeddedBroker, Kept, Options, Parcel, RetainedStats, SubscriptionStats};
 pub use error::Error;
 pub use pulsar::{MAX_PROPERTIES, PulsarBroker, PulsarOptions, Token};
 

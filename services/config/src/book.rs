@@ -160,11 +160,16 @@ impl Book {
                 author: author.to_owned(),
                 deleted,
             };
-            match next.position(&item.item_type, &item.key) {
-                Ok(there) => next.items[there] = entry,
-                Err(place) => next.items.insert(place, entry),
-            }
+            next.replace(entry);
         }
         next
+    }
+
+    /// Puts a version of an item in the place of the one before.
+    pub(crate) fn replace(&mut self, entry: ItemVersion) {
+        match self.position(&entry.item.item_type, &entry.item.key) {
+            Ok(there) => self.items[there] = entry,
+            Err(place) => self.items.insert(place, entry),
+        }
     }
 }

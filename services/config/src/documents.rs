@@ -8,7 +8,7 @@
 use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
 use crate::seed::{self, SeedReport};
-use crate::{ConfigStore, Item, ItemVersion, validate};
+use crate::{ConfigStore, EmbeddedConfig, Item, ItemVersion, validate};
 use agentfleet_documents::{Created, Documents};
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::Snapshot;
@@ -82,6 +82,25 @@ impl DocumentsConfig {
                 looking: tokio::sync::Mutex::default(),
             }),
         }
+    }
+
+    /// Puts every version of another store into documents, so that runs that are pinned to one find
+    /// it, and answers how many there were. Before anybody else uses them; it may be repeated.
+    pub async fn take_over(documents: &dyn Documents, from: &EmbeddedConfig) -> Result<u64, Error> {
+        let books = from.books().await?;
+        for book in &books {
+            let version = book.version;
+            let key = keys::config(version);
+            let body = serde_json::to_vec(book).unwrap_or_default();
+            if documents.create(&key, body).await? == Created::New {
+                continue;
+            }
+            let there = documents.get(&key).await?.unwrap_or_default();
+            if serde_json::from_slice::<Book>(&there).ok().as_ref() != Some(book) {
+                return Err(Error::Occupied { version });
+            }
+        }
+        Ok(books.len() as u64)
     }
 
     /// What is known, if it may still be taken for the newest.

@@ -27,6 +27,7 @@ pub mod serve;
 mod sparql;
 mod terms;
 
+pub use embedded::export;
 pub use embedded::{
     EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, LoadOptions, Loaded, Prepared,
     Statistics,

@@ -5,6 +5,7 @@ pub(crate) mod config;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod library;
+pub(crate) mod migrate;
 pub(crate) mod purge;
 pub(crate) mod query;
 pub(crate) mod records;

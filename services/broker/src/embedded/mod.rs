@@ -12,11 +12,13 @@
 mod admin;
 mod consumer;
 mod dispatcher;
+mod export;
 mod store;
 mod tables;
 mod topology;
 
 pub use admin::{RetainedStats, SubscriptionStats};
+pub use export::Kept;
 
 use crate::error::Error;
 use crate::listeners::Listeners;

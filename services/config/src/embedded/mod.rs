@@ -8,7 +8,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use crate::book::Change;
+use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
 use crate::seed::{self, SeedReport};
 use crate::{ConfigStore, Item, ItemVersion, validate};
@@ -47,6 +47,22 @@ impl std::fmt::Debug for EmbeddedConfig {
 }
 
 impl EmbeddedConfig {
+    /// The book at each version, the first first.
+    pub(crate) async fn books(&self) -> Result<Vec<Book>, Error> {
+        let (newest, items) = self.inner.database.read(rows::all).await?;
+        let mut items = items.into_iter().peekable();
+        let mut book = Book::default();
+        let mut books = Vec::new();
+        for version in 1..=newest {
+            book.version = version;
+            while let Some(item) = items.next_if(|item| item.version <= version) {
+                book.replace(item);
+            }
+            books.push(book.clone());
+        }
+        Ok(books)
+    }
+
     pub fn open(database: &Database) -> Result<Self, Error> {
         database.migrate("config", rows::TABLES)?;
         Ok(Self {

@@ -50,6 +50,16 @@ pub(super) fn book(connection: &Connection) -> Result<Book, Error> {
     })
 }
 
+/// Every version of every item, the oldest first, and the store's version.
+pub(super) fn all(connection: &Connection) -> Result<(u64, Vec<ItemVersion>), Error> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM config_items i JOIN config_versions v USING (version)
+         ORDER BY i.version, i.type, i.key"
+    ))?;
+    let found = statement.query_map([], item_version)?;
+    Ok((newest(connection)?, found.collect::<Result<_, _>>()?))
+}
+
 /// Every version of one item, newest first.
 pub(super) fn history(
     connection: &Connection,

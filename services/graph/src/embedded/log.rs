@@ -151,6 +151,47 @@ pub(crate) fn since(
     Ok(Since { epoch, rows, more })
 }
 
+/// A row with its owners, to be given to another graph.
+pub(crate) struct Owned {
+    pub(crate) row: Row,
+    pub(crate) digest: Vec<u8>,
+    pub(crate) root: String,
+    pub(crate) collection: String,
+    pub(crate) conversation: String,
+}
+
+/// Reads rows above `seq` with their owners, until their bodies pass `bytes`.
+pub(crate) fn owned_since(
+    connection: &Connection,
+    seq: i64,
+    bytes: usize,
+) -> Result<Vec<Owned>, StorageError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, n, body, digest, root, collection, conversation FROM graph_log
+         WHERE seq > ?1 ORDER BY seq",
+    )?;
+    let mut found = statement.query([seq])?;
+    let (mut rows, mut size) = (Vec::new(), 0);
+    while size <= bytes
+        && let Some(row) = found.next()?
+    {
+        let body: Vec<u8> = row.get(2)?;
+        size += body.len();
+        rows.push(Owned {
+            row: Row {
+                seq: row.get(0)?,
+                quads: count(row, 1)?,
+                body,
+            },
+            digest: row.get(3)?,
+            root: row.get(4)?,
+            collection: row.get(5)?,
+            conversation: row.get(6)?,
+        });
+    }
+    Ok(rows)
+}
+
 /// How often the log was erased from.
 pub(crate) fn epoch(connection: &Connection) -> Result<i64, StorageError> {
     let mut statement = connection.prepare_cached("SELECT epoch FROM graph_state")?;

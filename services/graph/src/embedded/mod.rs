@@ -11,6 +11,7 @@
 //!   replaced.
 
 pub(crate) mod body;
+pub mod export;
 mod generation;
 mod health;
 mod log;

@@ -1,0 +1,183 @@
+//! `migrate`: moves what a data directory holds to the servers that the settings name, runs in
+//! progress included.
+//!
+//! Records go before messages, so that no worker of the other side meets a step whose past is not
+//! there. Everything may be done again: what is there already is compared, provenance is a set, and
+//! a message that comes twice changes nothing. So a migration that was cut off is started anew.
+
+use crate::engine::open_graph;
+use crate::error::{Exit, Failure};
+use crate::lock::FleetLock;
+use crate::moved::Moved;
+use crate::settings::{Place, Settings};
+use crate::store::Store;
+use agentfleet_broker::{EmbeddedBroker, Options as BrokerOptions};
+use agentfleet_config::{DocumentsConfig, EmbeddedConfig};
+use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
+use agentfleet_graph::Graph;
+use agentfleet_schema::topics::CONFIG_CHANGES;
+use agentfleet_storage::Database;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Objects that are on their way at the same time.
+const AT_ONCE: usize = 16;
+/// Objects or messages read at once.
+const PAGE: usize = 200;
+
+pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
+    let address = |place: &Place| match place {
+        Place::Embedded => None,
+        Place::At(address) => Some(address.clone()),
+    };
+    let mut moved = Moved::read(settings)?;
+    let target = Moved {
+        broker: address(&settings.broker),
+        documents: address(&settings.documents),
+        graph: address(&settings.graph),
+    };
+    if target == Moved::default() {
+        return Err(Failure::usage("there is nothing to move: every part is embedded")
+            .hint("name where to, such as `--broker pulsar://HOST:6650 --documents s3://BUCKET --graph http://HOST:3030/ds`"));
+    }
+    if !settings.data.join("agentfleet.db").exists() {
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("there is no fleet in `{}`", settings.data.display()),
+        )
+        .hint("`--data DIR` names the data directory that is moved"));
+    }
+    let Some(_lock) = FleetLock::try_take(settings)? else {
+        let pid = FleetLock::holder(settings)?.map_or(0, |holder| holder.pid);
+        return Err(Failure::new(
+            Exit::Unavailable,
+            format!(
+                "process {pid} works on `{}`: stop it first",
+                settings.data.display()
+            ),
+        ));
+    };
+    let database = Database::open(&settings.data)?;
+    let store = Store::open(settings).await?;
+    if target.documents.is_some() {
+        let config = EmbeddedConfig::open(&database)?;
+        let version = DocumentsConfig::take_over(&*store.documents, &config).await?;
+        outln!("config     {version} versions");
+        let own = EmbeddedDocuments::open(&database)?;
+        let objects = copy_documents(&own, &*store.documents).await?;
+        outln!("documents  {objects} records and texts");
+        moved.documents.clone_from(&target.documents);
+    }
+    if target.graph.is_some() {
+        let (graph, _) = open_graph(&store, settings, &|_, _| {}).await?;
+        let statements = copy_graph(&database, &*graph).await?;
+        outln!("graph      {statements} statements");
+        moved.graph.clone_from(&target.graph);
+    }
+    if target.broker.is_some() {
+        store.prepare(settings).await?;
+        let own = EmbeddedBroker::open(&database, BrokerOptions::default())?;
+        let messages = copy_messages(&own, &store).await?;
+        outln!("broker     {messages} messages");
+        moved.broker.clone_from(&target.broker);
+    }
+    // Last: until then the old state is the one that counts.
+    moved.write(settings)?;
+    outln!(
+        "\nMoved. What was in `{}` is not worked there any more.\nLoaded documents stay indexed there: run orchestrators that use them beside it, or load again where they run.",
+        settings.data.display()
+    );
+    Ok(())
+}
+
+async fn copy_documents(from: &dyn Documents, to: &dyn Documents) -> Result<u64, Failure> {
+    let bar = bar("documents");
+    let mut after = String::new();
+    let mut count = 0;
+    loop {
+        let page = from.entries("", &after, PAGE).await?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        after.clone_from(&last.key);
+        count += page.len() as u64;
+        let copies: Vec<_> = page
+            .iter()
+            .map(|entry| copy(from, to, &entry.key))
+            .collect();
+        stream::iter(copies)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await?;
+        bar.set_position(count);
+    }
+    bar.finish_and_clear();
+    Ok(count)
+}
+
+async fn copy(from: &dyn Documents, to: &dyn Documents, key: &str) -> Result<(), Failure> {
+    let Some(body) = from.get(key).await? else {
+        return Ok(());
+    };
+    if to.create(key, body.to_vec()).await? == Created::New {
+        return Ok(());
+    }
+    match to.get(key).await? {
+        Some(there) if there == body => Ok(()),
+        _ => Err(Failure::new(
+            Exit::Failed,
+            format!("`{key}` is at the target already, and is another"),
+        )
+        .hint("the target has runs of its own: move to an empty bucket or prefix")),
+    }
+}
+
+async fn copy_graph(database: &Database, to: &dyn Graph) -> Result<u64, Failure> {
+    let bar = bar("statements");
+    bar.set_length(agentfleet_graph::export::statements(database).await?);
+    let mut after = 0;
+    let mut count = 0;
+    while let Some((last, batches)) = agentfleet_graph::export::batches(database, after).await? {
+        after = last;
+        count += batches
+            .iter()
+            .map(|batch| batch.triples.len() as u64)
+            .sum::<u64>();
+        to.insert(batches).await?;
+        bar.set_position(count);
+    }
+    bar.finish_and_clear();
+    Ok(count)
+}
+
+async fn copy_messages(from: &EmbeddedBroker, to: &Store) -> Result<u64, Failure> {
+    let bar = bar("messages");
+    let mut after = 0;
+    let mut count = 0;
+    loop {
+        let page = from.kept(after, PAGE).await?;
+        let Some(last) = page.last() else {
+            break;
+        };
+        after = last.id;
+        let messages = page.into_iter().map(|kept| kept.message);
+        // What this side was told of its config concerns nobody there.
+        let messages: Vec<_> = messages
+            .filter(|message| message.topic != CONFIG_CHANGES)
+            .collect();
+        count += messages.len() as u64;
+        to.broker.publish(messages).await?;
+        bar.set_position(count);
+    }
+    bar.finish_and_clear();
+    Ok(count)
+}
+
+fn bar(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} {elapsed}");
+    let bar = ProgressBar::new_spinner().with_message(what);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -19,7 +19,7 @@ use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{AgentRequest, Metadata, Term, Triple, Triples};
 use agentfleet_servers::{S3_CREDENTIALS, Server};
 use std::fmt::Write as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -65,7 +65,12 @@ pub(crate) fn start() -> Result<()> {
                 .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
                 .env("AWS_REGION", "us-east-1");
         }
-        if !command.status()?.success() {
+        let mut child = command.stdin(Stdio::piped()).spawn()?;
+        // Waiting would close it, and it ends with its input.
+        let input = child.stdin.take();
+        let ended = child.wait()?;
+        drop(input);
+        if !ended.success() {
             return Err(format!("the bench on servers (`{what}`) failed").into());
         }
     }
@@ -74,6 +79,11 @@ pub(crate) fn start() -> Result<()> {
 
 /// The bench itself, with the settings of a fleet in the environment.
 pub(crate) async fn run(what: &str) -> Result<()> {
+    // The servers end with the parent, and without them there is nothing to measure.
+    std::thread::spawn(|| {
+        drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+        std::process::exit(1);
+    });
     let settings = Settings::load(&Flags::default())?;
     let store = Store::open(&settings).await?;
     store.prepare(&settings).await?;
@@ -114,6 +124,8 @@ struct Crew {
 #[derive(Default)]
 struct Ledger {
     orchestrators: Tally,
+    /// Written into the graph.
+    triples: u64,
     used: Vec<(String, u64)>,
 }
 
@@ -143,6 +155,8 @@ impl Crew {
         let mut ledger = Ledger::default();
         for (name, report) in self.reports()? {
             ledger.use_time(name, report.usage.cpu_ms);
+            let inserts = report.tally.get("graph insert").copied();
+            ledger.triples += inserts.unwrap_or_default().things;
             if name == "orchestrator" {
                 for (call, calls) in report.tally {
                     let all = ledger.orchestrators.entry(call).or_default();
@@ -175,6 +189,7 @@ impl Ledger {
             calls.things -= earlier.things;
             calls.micros -= earlier.micros;
         }
+        self.triples -= before.triples;
         for ((_, now), (_, then)) in self.used.iter_mut().zip(&before.used) {
             *now -= then;
         }
@@ -209,6 +224,10 @@ impl Ledger {
                 millis / iterations,
             );
         }
+        println!(
+            "  triples written meanwhile, for each iteration: {:.1}",
+            self.triples as f64 / iterations
+        );
         let mut line = String::from("  processor time for each iteration, ms:");
         let mut sum = 0.0;
         for (name, millis) in &self.used {

@@ -25,6 +25,8 @@ fn only_model(servers: usize, model: Time) -> Fleet {
         processor: Time::Fixed(0.0),
         rounds: 0,
         round: Time::Fixed(0.0),
+        publishes: 0,
+        publish: Time::Fixed(0.0),
         model,
     }
 }

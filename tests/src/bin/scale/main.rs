@@ -13,25 +13,28 @@ use std::collections::BTreeMap;
 type Result<T> = std::result::Result<T, String>;
 
 /// What is assumed, with its meaning and its value unless given.
-const ASSUMED: [(&str, f64, &str); 10] = [
+const ASSUMED: [(&str, f64, &str); 13] = [
     ("model", 2.0, "median of a model call, s"),
     ("model-p95", 8.0, "its 95th percentile, s"),
-    ("round", 0.012, "median of a round with S3, s"),
-    ("round-p95", 0.040, "its 95th percentile, s"),
+    ("round", 0.015, "median of a round with S3, s"),
+    ("round-p95", 0.050, "its 95th percentile, s"),
     (
         "rounds",
-        8.0,
+        7.0,
         "rounds of a step with S3, one after the other",
     ),
+    ("publish", 0.005, "median of a confirmed publish, s"),
+    ("publish-p95", 0.015, "its 95th percentile, s"),
+    ("publishes", 3.0, "publishes of a step, one after the other"),
     (
         "processor",
-        0.008,
+        0.003,
         "processor time of a step in its orchestrator, s",
     ),
     (
         "partition",
         0.000_2,
-        "time a partition is busy with the messages of a step, s",
+        "time a partition is busy with a step's request, s",
     ),
     (
         "concurrency",
@@ -42,7 +45,7 @@ const ASSUMED: [(&str, f64, &str); 10] = [
     (
         "target",
         0.1,
-        "longest wait for a slot that is accepted for 95 % of the steps, s",
+        "longest wait for a slot accepted for 95 % of the steps, s",
     ),
 ];
 
@@ -95,6 +98,8 @@ impl Assumed {
             },
             rounds: self.get("rounds") as usize,
             round: latency("round"),
+            publishes: self.get("publishes") as usize,
+            publish: latency("publish"),
             model: latency("model"),
         }
     }
@@ -278,6 +283,7 @@ fn partitions(assumed: &Assumed) {
             // Partitions alone: everything else has room.
             let fleet = Fleet {
                 rounds: 0,
+                publishes: 0,
                 model: Time::Fixed(0.0),
                 processor: Time::Fixed(0.0),
                 concurrency: 1_000,

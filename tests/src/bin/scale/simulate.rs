@@ -2,7 +2,7 @@
 //!
 //! A step arrives at one of the partitions, which serve their messages one after the other; waits
 //! for a free slot of the orchestrators; and holds it for its rounds with the documents, the model,
-//! and its share of the processors. A run is so many steps, one after the other; runs come as a
+//! its publishes, and its share of the processors. A run is so many steps, one after the other; runs come as a
 //! Poisson stream. What comes out is measured after a warm-up.
 
 use agentfleet_tests::rng::Rng;
@@ -71,6 +71,9 @@ pub(crate) struct Fleet {
     /// Rounds with the documents, one after the other, and how long one takes.
     pub(crate) rounds: usize,
     pub(crate) round: Time,
+    /// Confirmed publishes at the end of a step, one after the other.
+    pub(crate) publishes: usize,
+    pub(crate) publish: Time,
     pub(crate) model: Time,
 }
 
@@ -262,7 +265,11 @@ impl Simulation {
                     }
                     Half::Second => {
                         let rounds = self.rounds(self.fleet.rounds.div_ceil(2));
-                        self.plan(rounds, Event::Written { step });
+                        let publish = self.fleet.publish;
+                        let publishes: f64 = (0..self.fleet.publishes)
+                            .map(|_| publish.draw(&mut self.random))
+                            .sum();
+                        self.plan(rounds + publishes, Event::Written { step });
                     }
                 }
             }

@@ -4,10 +4,11 @@ SHELL := /bin/bash
 BIN := target/debug/agentfleet
 # System packages, by the command or file that shows they are there.
 RUN_PACKAGES := cc:gcc c++:g++ protoc:protobuf-compiler
-TEST_PACKAGES := python3:python3 sqlite3:sqlite3 java:openjdk-17-jdk-headless keytool:openjdk-17-jdk-headless mvn:maven curl:curl flock:util-linux
+SERVER_PACKAGES := java:openjdk-17-jdk-headless mvn:maven curl:curl flock:util-linux
+TEST_PACKAGES := python3:python3 sqlite3:sqlite3 keytool:openjdk-17-jdk-headless $(SERVER_PACKAGES)
 
 .DEFAULT_GOAL := help
-.PHONY: help run ask test lint format soak chaos bench setup setup-test build clean schemas
+.PHONY: help run ask test lint format soak chaos bench scale setup setup-test build clean schemas
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -62,8 +63,17 @@ soak: build ## Kill a fleet under load for five minutes and check that nothing i
 chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes
 	@AGENTFLEET_STORM_SECONDS=600 cargo test -p agentfleet-tests --test storm -- --nocapture
 
-bench: build ## Measure, as ratios to the physical floor in the same run (one part: ONLY=steps)
+bench: build ## Measure, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=pulsar)
+ifneq (,$(filter pulsar,$(ONLY)))
+	@deploy/packages.sh $(SERVER_PACKAGES)
+	@deploy/pulsar.sh install
+	@deploy/fuseki.sh install
+	@deploy/s3.sh install
+endif
 	@cargo run --quiet -p agentfleet-tests --bin bench -- $(ONLY)
+
+scale: setup ## Simulate fleets larger than this machine: throughput, replicas and queueing by load
+	@cargo run --quiet -p agentfleet-tests --bin scale -- $(WITH)
 
 schemas: ## Write the JSON Schemas and the data dictionary anew
 	@cargo run --quiet -p agentfleet-schema --example generate

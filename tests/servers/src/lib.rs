@@ -15,6 +15,7 @@ pub struct Server {
     settings: Vec<(&'static str, String)>,
     address: String,
     admin: String,
+    pid: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +72,7 @@ impl Server {
             settings,
             address: String::new(),
             admin: String::new(),
+            pid: 0,
         };
         server.start();
         server
@@ -86,6 +88,11 @@ impl Server {
         &self.admin
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Starts it again where it was, with what it had stored.
     pub fn start(&mut self) {
         let said = self.run("start");
@@ -93,6 +100,10 @@ impl Server {
         let address = line("service_url: ")
             .or_else(|| line("running: pid ")?.split(", ").nth(1))
             .unwrap_or_else(|| panic!("{} did not say its address: {said}", self.kind.script));
+        self.pid = line("pid: ")
+            .or_else(|| line("running: pid ")?.split(',').next())
+            .and_then(|pid| pid.trim().parse().ok())
+            .unwrap_or_else(|| panic!("{} did not say its process: {said}", self.kind.script));
         if let Some(admin) = line("admin_url: ") {
             admin.clone_into(&mut self.admin);
         }

@@ -1,0 +1,160 @@
+//! A model and a tool that take no time, the config they need, and asking with them.
+
+use crate::Result;
+use agentfleet::engine::Engine;
+use agentfleet_config::ConfigStore;
+use agentfleet_models::{
+    Capabilities, ChatModel, Error as ModelError, ModelReply, ModelRequest, Operation, TextSink,
+};
+use agentfleet_runtime::client::{Event, Follow, submit};
+use agentfleet_schema::config::{ToolItem, item_type};
+use agentfleet_schema::{AgentRequest, RunLimits};
+use agentfleet_tools::{Error as ToolError, ToolCall, ToolResult, Tools};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Answers at once. A question `steps=N` takes N iterations; `children=N` fans out to N subagents of
+/// `of` steps each.
+#[derive(Debug)]
+pub(crate) struct Instantly;
+
+fn number(text: &str, name: &str) -> Option<usize> {
+    let rest = text.split(name).nth(1)?;
+    rest.chars()
+        .take_while(char::is_ascii_digit)
+        .collect::<String>()
+        .parse()
+        .ok()
+}
+
+#[async_trait]
+impl ChatModel for Instantly {
+    fn describe(&self) -> String {
+        "instant".into()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            native_tools: false,
+            reasons: true,
+        }
+    }
+
+    async fn chat(
+        &self,
+        request: ModelRequest,
+        sink: &dyn TextSink,
+    ) -> std::result::Result<ModelReply, ModelError> {
+        let inputs = &request.inputs;
+        let question = inputs["question"].as_str().unwrap_or_default();
+        let text = match request.operation {
+            Operation::ClassifyTaskType => r#"{"choice":"general","signal":"s"}"#.to_owned(),
+            Operation::SelectPattern => r#"{"choice":"react","signal":"s"}"#.to_owned(),
+            Operation::React => {
+                let done = inputs["history"].as_array().map_or(0, Vec::len);
+                if done + 1 < number(question, "steps=").unwrap_or(1) {
+                    "Thought: go on\nAction: noop\nArgs: {\"query\": \"x\"}".to_owned()
+                } else {
+                    "Thought: done\nFinal Answer: it is done".to_owned()
+                }
+            }
+            Operation::Decompose => {
+                let of = number(question, "of=").unwrap_or(1);
+                let goals: Vec<String> = (0..number(question, "children=").unwrap_or(2))
+                    .map(|n| format!("goal {n} steps={of}"))
+                    .collect();
+                json!({"thought": "parts", "goals": goals}).to_string()
+            }
+            Operation::Review => r#"{"decision":"answer","signal":"s"}"#.to_owned(),
+            Operation::Synthesise | Operation::Complete | Operation::Prompt => {
+                "## All\nConfidence: 0.9\ndone".to_owned()
+            }
+        };
+        sink.text(&text);
+        Ok(ModelReply {
+            text,
+            model: "instant".into(),
+            ..ModelReply::default()
+        })
+    }
+}
+
+/// Returns at once.
+#[derive(Debug)]
+pub(crate) struct Noop;
+
+#[async_trait]
+impl Tools for Noop {
+    fn parameters(&self, _tool: &ToolItem) -> Value {
+        json!({"type": "object"})
+    }
+
+    async fn call(&self, _call: ToolCall) -> std::result::Result<ToolResult, ToolError> {
+        Ok(ToolResult {
+            content: "ok".into(),
+            ..ToolResult::default()
+        })
+    }
+}
+
+impl Noop {
+    /// Lets the fleet use it, and lets agents be as many and as long as the bench asks for.
+    pub(crate) async fn allow(config: &dyn ConfigStore) -> Result<()> {
+        let noop = json!({"name": "noop", "type": "document-search", "description": "nothing"});
+        let item = |item_type: &str, key: &str, value: Value| agentfleet_config::Item {
+            item_type: item_type.into(),
+            key: key.into(),
+            value,
+        };
+        let wide = json!({"name": "supervisor", "description": "d", "max_subagents": 1000});
+        let long = json!({"name": "react", "description": "d", "max_iterations": 100_000});
+        agentfleet_config::ConfigStore::put(
+            config,
+            vec![
+                item(item_type::TOOL, "noop", noop),
+                item(item_type::AGENT_PATTERN, "supervisor", wide),
+                item(item_type::AGENT_PATTERN, "react", long),
+            ],
+            "bench",
+        )
+        .await?;
+        Ok(())
+    }
+}
+
+/// Puts both in the place of the real ones.
+pub(crate) fn make_instant(engine: &mut Engine) {
+    engine.model.model = Arc::new(Instantly);
+    engine.tools = Arc::new(Noop);
+}
+
+/// Asks, and returns how long the answer took.
+pub(crate) async fn ask(engine: &Engine, question: String, pattern: &str) -> Result<Duration> {
+    let request = AgentRequest {
+        question,
+        pattern: pattern.into(),
+        streaming: true,
+        limits: RunLimits {
+            max_iterations: None,
+            ..RunLimits::default()
+        },
+        ..AgentRequest::default()
+    };
+    let began = Instant::now();
+    let id = uuid::Uuid::new_v4().to_string();
+    let broker = engine.broker();
+    let session = submit(&*broker, request, &id, &[]).await?;
+    let mut follow = Follow::new(broker, engine.documents(), session, 0);
+    loop {
+        for event in follow.next().await?.events {
+            if let Event::End { error, .. } = event {
+                return match error {
+                    None => Ok(began.elapsed()),
+                    Some(error) => Err(error.message.into()),
+                };
+            }
+        }
+    }
+}

@@ -128,7 +128,7 @@ pub(crate) enum Command {
     /// Put a backup into a new data directory
     #[command(after_help = "Example:\n  agentfleet restore fleet.backup --data /srv/fleet")]
     Restore(Restore),
-    /// Move a data directory to the servers that the settings name, runs in progress included
+    /// Move a data directory to servers, with its runs in progress
     #[command(
         after_help = "Example:\n  agentfleet migrate --broker pulsar://HOST:6650 --documents s3://BUCKET/fleet --graph http://HOST:3030/ds\n\nThe data directory (`--data`) must not be worked meanwhile. A migration that was cut off is\nstarted anew. Afterwards the data directory refuses to be worked without the servers."
     )]

@@ -153,6 +153,18 @@ async fn nothing_confirmed_is_lost_when_the_broker_is_killed_and_comes_back() {
     assert!(reading.1.load(Ordering::Relaxed) >= told.len());
 }
 
+/// Whether every thread of a process is stopped.
+fn is_frozen(pid: &str) -> bool {
+    let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.all(|thread| {
+        // What ended meanwhile has no state.
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+        // The name before the state may hold anything.
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, state)| state.starts_with('T'))
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_broker_is_left_and_found_again() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
@@ -180,6 +192,10 @@ async fn a_frozen_broker_is_left_and_found_again() {
         assert!(sent.success());
     };
     signal("-STOP");
+    // The signal is sent, and each thread stops in its own time.
+    while !is_frozen(&pid) {
+        tokio::task::yield_now().await;
+    }
     // It still has its port, but nobody answers: not for ever.
     let error = broker
         .publish(vec![message(&topic, "meanwhile")])

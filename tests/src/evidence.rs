@@ -9,7 +9,7 @@ use agentfleet_schema::records::{
     CompletionStatus, FanInRecord, FanOutRecord, JoinCause, StepRecord,
 };
 use agentfleet_schema::topics::EXPLAINABILITY;
-use agentfleet_schema::{Triple, Triples};
+use agentfleet_schema::{Term, Triple, Triples};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{Hash as _, Hasher as _};
@@ -170,7 +170,7 @@ impl Evidence {
                     message
                         .triples
                         .iter()
-                        .map(|triple| (digest(triple), key.clone())),
+                        .map(|triple| (digest(triple), format!("{key}: {}", shown(triple)))),
                 );
             }
         }
@@ -196,8 +196,9 @@ impl Evidence {
         );
         assert!(
             self.untold.is_empty(),
-            "the graph lacks what these tell: {:?}",
-            self.untold
+            "the graph lacks {} statements, among them {:#?}",
+            self.untold.len(),
+            self.untold.iter().take(20).collect::<Vec<_>>()
         );
         assert!(self.parked.is_empty(), "dead-lettered: {:?}", self.parked);
     }
@@ -205,8 +206,27 @@ impl Evidence {
 
 fn digest(triple: &Triple) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&triple.s, &triple.p, &triple.o).hash(&mut hasher);
+    (&triple.s, &triple.p, value(&triple.o)).hash(&mut hasher);
     hasher.finish()
+}
+
+fn shown(triple: &Triple) -> String {
+    let object = format!("{}{}", triple.o.iri, triple.o.value);
+    format!("{} {} {object:.60}", triple.s.iri, triple.p.iri)
+}
+
+/// A term by what it means: stores may write an instant without the zeros at its end.
+fn value(term: &Term) -> Term {
+    let mut term = term.clone();
+    if let Some((seconds, fraction)) = term.value.split_once('.')
+        && term.datatype.ends_with("#dateTime")
+        && let Some(fraction) = fraction.strip_suffix('Z')
+    {
+        let fraction = fraction.trim_end_matches('0');
+        let point = if fraction.is_empty() { "" } else { "." };
+        term.value = format!("{seconds}{point}{fraction}Z");
+    }
+    term
 }
 
 /// Has the traces of these runs validated by software that knows nothing of this project (see

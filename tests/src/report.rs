@@ -94,7 +94,7 @@ impl Report {
             calls_started_twice: starts.values().filter(|count| **count > 1).count(),
             evidence,
             traces_validated: 0,
-            last_end_ms: ends.map(|end| end.heard_at - last_kill).max(),
+            last_end_ms: ends.map(|end| (end.heard_at - last_kill).max(0)).max(),
         }
     }
 

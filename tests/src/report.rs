@@ -14,11 +14,17 @@ use std::path::PathBuf;
 pub struct Kill {
     pub what: &'static str,
     pub at: Millis,
+    /// When it was there again: started and ready.
+    pub back: Millis,
 }
 
 impl Kill {
-    pub fn now(what: &'static str) -> Self {
-        Self { what, at: now() }
+    /// Kills and starts something.
+    pub fn and_start(what: &'static str, kill_and_start: impl FnOnce()) -> Self {
+        let at = now();
+        kill_and_start();
+        let back = now();
+        Self { what, at, back }
     }
 }
 
@@ -28,6 +34,8 @@ pub struct Kind {
     pub kills: usize,
     /// Kills while at least one run was open.
     pub under_load: usize,
+    /// The longest time until it was there again.
+    pub until_back: Option<Millis>,
     /// The longest time from such a kill until a response of a step recorded after it was heard.
     pub until_step: Option<Millis>,
     /// The longest time until a run ended.
@@ -66,7 +74,7 @@ impl Report {
         evidence: Evidence,
     ) -> Self {
         let (asked, heard) = (callers.asked(), callers.heard());
-        let last_kill = kills.last().map_or(0, |kill| kill.at);
+        let last_kill = kills.last().map(|kill| kill.at);
         let ends = heard.progress.iter().filter(|one| one.ends);
         let starts = starts.lock().unwrap();
         let having = |wanted: &dyn Fn(&Asked) -> bool| {
@@ -94,7 +102,8 @@ impl Report {
             calls_started_twice: starts.values().filter(|count| **count > 1).count(),
             evidence,
             traces_validated: 0,
-            last_end_ms: ends.map(|end| (end.heard_at - last_kill).max(0)).max(),
+            last_end_ms: last_kill
+                .and_then(|kill| ends.map(|end| (end.heard_at - kill).max(0)).max()),
         }
     }
 
@@ -114,6 +123,7 @@ impl Report {
         let kinds: serde_json::Map<String, Value> = self.kinds.iter().map(|(what, kind)| {
             let told = json!({
                 "kills": kind.kills, "under_load": kind.under_load,
+                    "longest_until_back_ms": kind.until_back,
                 "longest_until_step_ms": kind.until_step, "longest_until_end_ms": kind.until_end,
             });
             ((*what).to_owned(), told)
@@ -169,6 +179,7 @@ fn kinds(kills: &[Kill], asked: &[Asked], heard: &Heard) -> BTreeMap<&'static st
             continue;
         }
         kind.under_load += 1;
+        kind.until_back = kind.until_back.max(Some(kill.back - kill.at));
         let after = |ends: bool| {
             let since = heard
                 .progress
@@ -191,16 +202,20 @@ impl fmt::Display for Report {
             )
         };
         writeln!(f, "{}", self.seed)?;
+        if self.kinds.is_empty() {
+            writeln!(f, "nothing was killed")?;
+        }
         writeln!(
             f,
-            "{:<14}{:>7}{:>12}{:>22}{:>22}",
-            "killed", "times", "under load", "longest until a step", "longest until an end"
+            "{:<14}{:>7}{:>12}   longest until {:>9}{:>10}{:>10}",
+            "killed", "times", "under load", "it is back", "a step", "an end"
         )?;
         for (what, kind) in &self.kinds {
+            let back = seconds(kind.until_back);
             let (step, end) = (seconds(kind.until_step), seconds(kind.until_end));
             writeln!(
                 f,
-                "{what:<14}{:>7}{:>12}{step:>22}{end:>22}",
+                "{what:<14}{:>7}{:>12}{back:>27}{step:>10}{end:>10}",
                 kind.kills, kind.under_load
             )?;
         }

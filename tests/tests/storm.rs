@@ -90,8 +90,7 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
             (None, 3..=4) => "fuseki",
             (None, chance) => ROLES[chance as usize % ROLES.len()],
         };
-        kills.push(Kill::now(what));
-        match what {
+        kills.push(Kill::and_start(what, || match what {
             "pulsar" => {
                 place.pulsar.kill();
                 place.pulsar.start();
@@ -110,7 +109,7 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
                 replica.kill();
                 *replica = place.start(role, &script);
             }
-        }
+        }));
     }
 
     // Left alone, every run ends.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How many requests are open all the time.
-const OPEN: usize = 10;
+const OPEN: usize = 5;
 
 #[test]
 fn every_replica_is_replaced_under_load_and_no_caller_notices() {

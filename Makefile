@@ -60,8 +60,8 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
 	@AGENTFLEET_KILL_SECONDS=300 cargo test -p agentfleet-tests --test kill -- --nocapture
 
-chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes
-	@AGENTFLEET_STORM_SECONDS=600 cargo test -p agentfleet-tests --test storm -- --nocapture
+chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes; then a report
+	@AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test -p agentfleet-tests --test storm -- --nocapture
 
 bench: build ## Measure, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=pulsar)
 ifneq (,$(filter pulsar,$(ONLY)))

@@ -10,9 +10,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(missing_debug_implementations)]
 
+pub mod callers;
 pub mod directed;
 pub mod effect;
 pub mod ending;
+pub mod evidence;
 pub mod explore;
 pub mod facts;
 pub mod faults;
@@ -20,7 +22,9 @@ pub mod generate;
 pub mod journal;
 pub mod load;
 pub mod pause;
+pub mod place;
 pub mod queues;
+pub mod report;
 pub mod rng;
 pub mod scenario;
 pub mod seams;

@@ -1,5 +1,5 @@
 //! A load for real processes: scripted agents that call a service with effects, which counts how often
-//! each call is started; and the chance that decides what is killed when.
+//! each call is started; the processes themselves; and the chance that decides what is killed when.
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -30,6 +31,97 @@ pub fn binary() -> PathBuf {
         "build the binary first: cargo build --workspace --bin agentfleet"
     );
     binary
+}
+
+/// A number that whoever runs the test may set.
+pub fn number(variable: &str, default: u64) -> u64 {
+    let given = std::env::var(variable).ok();
+    given.map_or(default, |text| text.parse().expect(variable))
+}
+
+/// Runs a command to its end, and returns what it said as JSON.
+pub fn said(command: &mut Command) -> Value {
+    serde_json::from_slice(&output(command)).unwrap_or(Value::Null)
+}
+
+/// Runs a command to its end, and returns what it said.
+pub fn output(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
+}
+
+/// Watches a run as people do, by `attach --json`: it must end, and once.
+pub fn ends_once(command: &mut Command) {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let ends = text
+        .lines()
+        .filter(|line| line.contains("\"event\":\"end\""))
+        .count();
+    assert_eq!(ends, 1, "OR-3: {command:?} saw {ends} ends\n{text}");
+}
+
+/// Fails if a side-effecting call was started twice; returns how many there were.
+pub fn started_once(starts: &Starts) -> usize {
+    let starts = starts.lock().unwrap();
+    for (key, count) in starts.iter() {
+        assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
+    }
+    starts.len()
+}
+
+/// A process of the fleet. It ends with the test.
+#[derive(Debug)]
+pub struct Process {
+    name: &'static str,
+    child: Child,
+}
+
+impl Process {
+    /// Starts it, and returns once it says on its first line that it works.
+    pub fn start(name: &'static str, command: &mut Command, says: &str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut first = BufReader::new(child.stdout.take().unwrap());
+        first.read_line(&mut line).unwrap();
+        assert!(line.contains(says), "{name} did not start: {line}");
+        Self { name, child }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// SIGKILL. One that ended by itself has a fault.
+    pub fn kill(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "{} ended by itself: {ended:?}", self.name);
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM: it must drain and succeed.
+    pub fn stop(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "{} ended by itself: {ended:?}", self.name);
+        let mut kill = Command::new("kill");
+        let told = kill.args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(told.unwrap().success());
+        let ended = self.child.wait().unwrap();
+        assert!(ended.success(), "{} did not drain: {ended}", self.name);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
 }
 
 /// A service whose every call has an effect. It takes its time, so that kills find it at work.
@@ -67,14 +159,18 @@ fn serve(mut stream: TcpStream, starts: &Starts) -> std::io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nsent")
 }
 
+/// Scripted agents: `parcels` in a question makes three subagents, `wave` eight.
 pub fn script(dir: &Path) -> PathBuf {
     let path = dir.join("script.json");
     let react = |steps: usize, text: &str| json!({"operation": "agent-react", "steps": steps, "text": text, "pause-ms": 3});
+    let eight: Vec<String> = (1..=8).map(|n| format!("send item {n}")).collect();
     let rules = json!({"rules": [
         {"operation": "task-type-classify", "text": "{\"choice\":\"general\",\"signal\":\"s\"}"},
-        {"operation": "pattern-select", "contains": "parcels",
+        {"operation": "pattern-select", "matches": "parcels|wave",
          "text": "{\"choice\":\"supervisor\",\"signal\":\"s\"}"},
         {"operation": "pattern-select", "text": "{\"choice\":\"react\",\"signal\":\"s\"}"},
+        {"operation": "supervisor-decompose", "contains": "wave", "pause-ms": 3,
+         "text": json!({"thought": "t", "goals": eight}).to_string()},
         {"operation": "supervisor-decompose", "pause-ms": 3,
          "text": "{\"thought\":\"t\",\"goals\":[\"send one\",\"send two\",\"send three\"]}"},
         {"operation": "supervisor-review", "text": "{\"decision\":\"answer\",\"signal\":\"s\"}"},

@@ -4,51 +4,37 @@
 //! `AGENTFLEET_KILL_SECONDS` sets how long (default 15), `AGENTFLEET_SEED` repeats a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use agentfleet_tests::load::{Random, Starts, binary, notify, script, service};
+use agentfleet_tests::load::{
+    Process, Random, Starts, binary, ends_once, notify, number, said, script, service, started_once,
+};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-struct Fleet {
-    child: Child,
+fn command(data: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command
+        .args(arguments)
+        .env("AGENTFLEET_DATA", data)
+        .env_remove("AGENTFLEET_MODEL");
+    command
 }
 
-fn start(data: &Path, script: &Path) -> Fleet {
-    let mut child = Command::new(binary())
-        .args(["up", "--json"])
-        .env("AGENTFLEET_DATA", data)
+fn start(data: &Path, script: &Path) -> Process {
+    let mut command = command(data, &["up", "--json"]);
+    command
         .env("AGENTFLEET_MODEL", format!("scripted:{}", script.display()))
         .env("AGENTFLEET_LISTEN", "127.0.0.1:0")
-        .env("AGENTFLEET_LOG", "error")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert!(line.contains("url"), "the fleet did not start: {line}");
-    Fleet { child }
+        .env("AGENTFLEET_LOG", "error");
+    Process::start("up", &mut command, "url")
 }
 
 fn cli(data: &Path, arguments: &[&str]) -> Value {
-    let output = Command::new(binary())
-        .args(arguments)
-        .env("AGENTFLEET_DATA", data)
-        .env_remove("AGENTFLEET_MODEL")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    said(&mut command(data, arguments))
 }
 
 /// What kills must interrupt, each at least once. Recording, publishing and acknowledging are one
@@ -156,10 +142,7 @@ impl Left {
 #[test]
 fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
     let mut random = Random::from_environment();
-    let seconds = std::env::var("AGENTFLEET_KILL_SECONDS")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(15);
+    let seconds = number("AGENTFLEET_KILL_SECONDS", 15);
     println!("{random}, {seconds} s (AGENTFLEET_KILL_SECONDS)");
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -194,9 +177,7 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
             sessions.push(answer["session_id"].as_str().unwrap().to_owned());
         }
         std::thread::sleep(Duration::from_millis(random.below(120)));
-        // `kill` is SIGKILL.
-        fleet.child.kill().unwrap();
-        fleet.child.wait().unwrap();
+        fleet.kill();
         rounds += 1;
         for window in interrupted(&data) {
             *kills.entry(window).or_default() += 1;
@@ -218,28 +199,11 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
     // Left alone, every run ends.
     let mut fleet = start(&data, &script);
     for session in &sessions {
-        let output = Command::new(binary())
-            .args(["attach", "--json", session])
-            .env("AGENTFLEET_DATA", &data)
-            .env_remove("AGENTFLEET_MODEL")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let ends = text
-            .lines()
-            .filter(|line| line.contains("\"event\":\"end\""))
-            .count();
-        assert_eq!(
-            ends, 1,
-            "OR-3: session {session} ended {ends} times\n{text}"
-        );
+        ends_once(&mut command(&data, &["attach", "--json", session]));
     }
-    fleet.child.kill().unwrap();
-    fleet.child.wait().unwrap();
+    fleet.kill();
 
-    for (key, count) in starts.lock().unwrap().iter() {
-        assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
-    }
+    let calls = started_once(&starts);
     let database = Connection::open(data.join("agentfleet.db")).unwrap();
     let ids = |sql: &str| -> Vec<String> {
         let mut statement = database.prepare(sql).unwrap();
@@ -261,8 +225,7 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         .unwrap();
     assert_eq!(problems, 0, "something was dead-lettered");
     println!(
-        "{} calls started once each, {} fan-outs with one verdict each",
-        starts.lock().unwrap().len(),
+        "{calls} calls started once each, {} fan-outs with one verdict each",
         fan_outs.len()
     );
 }

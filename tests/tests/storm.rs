@@ -1,142 +1,38 @@
 //! Every role as processes of its own on a real Pulsar, S3 and SPARQL server, and everything is killed
-//! with SIGKILL at random moments: roles and servers. Afterwards every request has one end, every
-//! fan-out one verdict and in the graph one synthesis, and no side-effecting call was started twice.
+//! with SIGKILL at random moments: roles and servers, first of all under a wave of requests with eight
+//! subagents each. Afterwards every caller was told one end, every fan-out has all answers, one verdict
+//! and in the graph one synthesis, no side-effecting call was started twice, the graph has every
+//! statement of every record, and independent validators find its traces valid.
 //!
-//! `AGENTFLEET_STORM_SECONDS` sets how long (default 30), `AGENTFLEET_SEED` repeats the choices.
+//! `AGENTFLEET_STORM_SECONDS` sets how long (default 30), `AGENTFLEET_STORM_WAVE` how many requests the
+//! wave has (12), `AGENTFLEET_STORM_TRACES` how many traces are validated (4, half of them of the
+//! wave), `AGENTFLEET_SEED` repeats the choices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use agentfleet_documents::{Documents, S3Documents, S3Options};
-use agentfleet_servers::{S3_CREDENTIALS, Server};
-use agentfleet_tests::load::{Random, Starts, binary, notify, script, service};
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use agentfleet_tests::callers::Callers;
+use agentfleet_tests::evidence::{Evidence, validate};
+use agentfleet_tests::load::{Process, Random, Starts, ends_once, notify, number, script, service};
+use agentfleet_tests::place::{Place, ROLES};
+use agentfleet_tests::report::{Kill, Report};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Two of each.
-const ROLES: [&str; 3] = ["orchestrator", "aggregator", "graph-writer"];
+/// No more is asked while so many requests beside the wave are open: what ends the storm is its time,
+/// and what it leaves is not a queue of an hour.
+const OPEN: usize = 20;
 
-/// How long what is owed after the last answer may take: more than any lease, back-off and redelivery.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// More is asked while fewer requests than this are open.
+const BUSY: usize = 6;
 
-/// How many syntheses the graph has of each fan-out.
-const SYNTHESES: &str = "SELECT ?correlation (COUNT(DISTINCT ?synthesis) AS ?n) \
-     FROM <urn:graph:retrieval> WHERE { \
-       ?fanout a tg:FanOut ; tg:correlationId ?correlation . \
-       ?synthesis a tg:Synthesis ; tg:correlationId ?correlation } GROUP BY ?correlation";
-
-/// The fleet's surroundings, and what it runs on.
-struct Place {
-    directory: tempfile::TempDir,
-    pulsar: Server,
-    s3: Server,
-    fuseki: Server,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self {
-            directory: tempfile::tempdir().unwrap(),
-            pulsar: Server::pulsar(),
-            s3: Server::s3(),
-            fuseki: Server::fuseki(None),
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary());
-        command
-            .args(arguments)
-            .env("AGENTFLEET_DATA", self.path("data"))
-            .env("AGENTFLEET_BROKER", self.pulsar.address())
-            .env("AGENTFLEET_BROKER_ADMIN", self.pulsar.admin())
-            .env("AGENTFLEET_DOCUMENTS", "s3://fleet/storm")
-            .env("AGENTFLEET_DOCUMENTS_ENDPOINT", self.s3.address())
-            .env("AGENTFLEET_GRAPH", self.fuseki.address())
-            .env("AGENTFLEET_LOG", "error")
-            .env("AGENTFLEET_LEASE", "5s")
-            .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
-            .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
-            .env("AWS_REGION", "us-east-1");
-        command
-    }
-
-    /// Runs a command to its end, and returns what it said as JSON.
-    fn cli(&self, arguments: &[&str]) -> Value {
-        let output = self.command(arguments).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
-    }
-
-    fn start(&self, role: &'static str, script: &Path) -> Replica {
-        let mut child = self
-            .command(&[role])
-            .env("AGENTFLEET_MODEL", format!("scripted:{}", script.display()))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
-        assert!(line.contains("Working on"), "{role} did not start: {line}");
-        Replica { role, child }
-    }
-
-    async fn documents(&self) -> S3Documents {
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
-        let (key, secret) = S3_CREDENTIALS;
-        let options = S3Options {
-            address: "s3://fleet/storm".to_owned(),
-            endpoint: Some(self.s3.address().to_owned()),
-            credentials: Some((key.to_owned(), secret.to_owned())),
-            ..S3Options::default()
-        };
-        S3Documents::connect(&options).await.unwrap()
-    }
-}
-
-struct Replica {
-    role: &'static str,
-    child: Child,
-}
-
-impl Replica {
-    fn kill(&mut self) {
-        // SIGKILL. One that ended by itself has a fault.
-        let ended = self.child.try_wait().unwrap();
-        assert!(ended.is_none(), "{} ended by itself: {ended:?}", self.role);
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
+/// So many of the runs that the command asked for are looked at by the command, too.
+const ATTACHED: usize = 5;
 
 #[test]
 fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
     let mut random = Random::from_environment();
-    let seconds = std::env::var("AGENTFLEET_STORM_SECONDS")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(30);
+    let seconds = number("AGENTFLEET_STORM_SECONDS", 30);
+    let wave = number("AGENTFLEET_STORM_WAVE", 12) as usize;
+    let traces = number("AGENTFLEET_STORM_TRACES", 4) as usize;
     println!("{random}, {seconds} s (AGENTFLEET_STORM_SECONDS)");
     let mut place = Place::new();
     let starts: Starts = Arc::default();
@@ -145,149 +41,120 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
     let tool = place.path("tool.json");
     std::fs::write(&tool, notify(port).to_string()).unwrap();
     place.cli(&["config", "put", "tool", "notify", tool.to_str().unwrap()]);
-    let mut replicas: Vec<Replica> = ROLES
+    let mut replicas: Vec<Process> = ROLES
         .iter()
         .flat_map(|role| [*role, *role])
         .map(|role| place.start(role, &script))
         .collect();
+    let callers = Callers::listen(place.pulsar.address());
 
-    let mut sessions = Vec::new();
-    let mut kills: BTreeMap<&'static str, u32> = BTreeMap::new();
+    let questions: Vec<String> = (0..wave).map(|n| format!("send wave {n}")).collect();
+    callers.ask(&questions);
+    let mut detached = Vec::new();
+    let mut kills: Vec<Kill> = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(seconds);
-    let all = [
-        "orchestrator",
-        "aggregator",
-        "graph-writer",
-        "pulsar",
-        "s3",
-        "fuseki",
-    ];
-    while Instant::now() < deadline || all.iter().any(|what| !kills.contains_key(what)) {
-        for _ in 0..=random.below(3) {
-            let number = sessions.len();
-            let question = if random.below(2) == 0 {
-                format!("send number {number}")
-            } else {
-                format!("send the parcels of number {number}")
+    let spared = |kills: &[Kill]| {
+        let all = ROLES.into_iter().chain(["pulsar", "s3", "fuseki"]);
+        let mut spared = all.filter(|what| kills.iter().all(|kill| kill.what != *what));
+        spared.next()
+    };
+    while Instant::now() < deadline || spared(&kills).is_some() {
+        // Enough that kills find the fleet at work.
+        let count = random.below(3) as usize + 1 + BUSY.saturating_sub(callers.open());
+        if callers.open() < wave + OPEN {
+            let question = |n: u64| match n {
+                0 => "send a number".to_owned(),
+                _ => "send the parcels".to_owned(),
             };
-            let answer = place.cli(&["ask", "--detach", "--json", &question]);
-            sessions.push(answer["session_id"].as_str().unwrap().to_owned());
+            let questions: Vec<String> = (0..count).map(|_| question(random.below(2))).collect();
+            // By the command, too.
+            if random.below(4) == 0 {
+                for question in &questions {
+                    let said = place.cli(&["ask", "--detach", "--json", question]);
+                    let session = said["session_id"].as_str().unwrap();
+                    callers.also_asked(session);
+                    detached.push(session.to_owned());
+                }
+            } else {
+                callers.ask(&questions);
+            }
         }
         std::thread::sleep(Duration::from_millis(random.below(300)));
-        let target = match random.below(20) {
-            0 => {
+        let (chance, at) = (random.below(20), random.below(2) as usize);
+        // When the time is over, whatever was spared so far.
+        let over = Instant::now() >= deadline;
+        let what = match (over.then(|| spared(&kills)).flatten(), chance) {
+            (Some(what), _) => what,
+            (None, 0) => "pulsar",
+            (None, 1..=2) => "s3",
+            (None, 3..=4) => "fuseki",
+            (None, chance) => ROLES[chance as usize % ROLES.len()],
+        };
+        kills.push(Kill::and_start(what, || match what {
+            "pulsar" => {
                 place.pulsar.kill();
                 place.pulsar.start();
-                "pulsar"
             }
-            1..=2 => {
+            "s3" => {
                 place.s3.kill();
                 place.s3.start();
-                "s3"
             }
-            3..=4 => {
+            "fuseki" => {
                 place.fuseki.kill();
                 place.fuseki.start();
-                "fuseki"
             }
-            _ => {
-                let at = random.below(replicas.len() as u64) as usize;
-                let role = replicas[at].role;
-                replicas[at].kill();
-                replicas[at] = place.start(role, &script);
-                role
+            role => {
+                let ours = replicas.iter_mut().filter(|one| one.name() == role);
+                let replica = ours.into_iter().nth(at).unwrap();
+                replica.kill();
+                *replica = place.start(role, &script);
             }
-        };
-        *kills.entry(target).or_default() += 1;
+        }));
     }
-    let killed: u32 = kills.values().sum();
-    println!("{} requests, {killed} kills: {kills:?}", sessions.len());
 
     // Left alone, every run ends.
     let calm = Instant::now();
-    for session in &sessions {
-        let output = place
-            .command(&["attach", "--json", session])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let ends = text
-            .lines()
-            .filter(|line| line.contains("\"event\":\"end\""))
-            .count();
-        assert_eq!(
-            ends, 1,
-            "OR-3: session {session} ended {ends} times\n{text}"
-        );
-    }
+    let open = callers.open();
     println!(
-        "the last run ended {:.1?} after the last kill",
+        "{} kills; {open} of {} requests are open",
+        kills.len(),
+        callers.asked().len()
+    );
+    callers.until_all_ended();
+    println!("the last run ended {:.1?} after the storm", calm.elapsed());
+    let evidence = Evidence::gather(&place, &callers);
+    println!(
+        "graph and marks were complete {:.1?} after the storm",
         calm.elapsed()
     );
-    // Provenance may still be on its way when the last answer is out.
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let fan_outs = runtime.block_on(async {
-        let keys = place.documents().await.list("sessions/").await.unwrap();
-        keys.iter().filter(|key| key.ends_with("/fanout")).count()
-    });
-    let patience = Instant::now() + PATIENCE;
-    let found = loop {
-        let found = place.cli(&["query", "--format", "json", SYNTHESES]);
-        let complete = found["results"]["bindings"].as_array().unwrap().len() == fan_outs;
-        if complete || Instant::now() > patience {
-            break found;
-        }
-    };
-    let rows = found["results"]["bindings"].as_array().unwrap();
-    assert_eq!(rows.len(), fan_outs, "the graph lacks fan-outs");
-    for row in rows {
-        assert_eq!(row["n"]["value"], "1", "FI-2: {row}");
-    }
-    // The last answer is out before its step is marked as published, and the mark may be left to a
-    // delivery that comes again.
-    let patience = Instant::now() + PATIENCE;
-    let keys = loop {
-        let keys: BTreeSet<String> = runtime.block_on(async {
-            let documents = place.documents().await;
-            let sessions = documents.list("sessions/").await.unwrap();
-            let parked = documents.list("parked/").await.unwrap();
-            sessions.into_iter().chain(parked).collect()
-        });
-        let unpublished: Vec<&String> = keys
-            .iter()
-            .filter(|key| key.ends_with("/outcome"))
-            .filter(|key| !keys.contains(&key.replace("/outcome", "/published")))
-            .collect();
-        if unpublished.is_empty() {
-            break keys;
-        }
-        assert!(
-            Instant::now() < patience,
-            "OR-2: never published: {unpublished:?}"
-        );
-    };
-    println!(
-        "graph and marks were complete {:.1?} after the last kill",
-        calm.elapsed()
-    );
+    // Whatever is published from now on would be a repeat that nothing had caused.
+    callers.until_all_heard();
     for replica in &mut replicas {
         replica.kill();
     }
-
-    for (key, count) in starts.lock().unwrap().iter() {
-        assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
+    let mut report = Report::new(random.to_string(), &kills, &callers, &starts, evidence);
+    report.write();
+    println!("{report}");
+    report.check();
+    for session in detached.iter().take(ATTACHED) {
+        ends_once(&mut place.command(&["attach", "--json", session]));
     }
-    for key in keys.iter().filter(|key| key.ends_with("/fanout")) {
-        let verdict = key.replace("/fanout", "/fanin");
-        assert!(keys.contains(&verdict), "LV-1: {key} has no verdict");
-    }
-    let parked: Vec<&String> = keys
+    let heard = callers.heard();
+    let asked = callers.asked();
+    let root = |one| heard.root(one).unwrap();
+    let of_the_wave = asked.iter().take(wave.min(traces.div_ceil(2)));
+    let others = asked
         .iter()
-        .filter(|key| key.starts_with("parked/"))
-        .collect();
-    assert!(parked.is_empty(), "dead-lettered: {parked:?}");
+        .skip(wave)
+        .take(traces.saturating_sub(of_the_wave.len()));
+    let roots: Vec<String> = of_the_wave.chain(others).map(root).collect();
+    validate(&place, &roots);
+    report.traces_validated = roots.len();
+    let file = report.write();
     println!(
-        "{} calls started once each, {fan_outs} fan-outs with one verdict and one synthesis each",
-        starts.lock().unwrap().len(),
+        "{} traces are valid {:.1?} after the storm; {}",
+        roots.len(),
+        calm.elapsed(),
+        file.display()
     );
 }

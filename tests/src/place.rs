@@ -1,0 +1,110 @@
+//! Real servers (Pulsar, S3, SPARQL) and a fleet of single roles on them, for tests of what happens
+//! when parts of it come and go.
+
+use crate::load::{Process, binary, output, said};
+use agentfleet_documents::{S3Documents, S3Options};
+use agentfleet_graph::{RemoteGraph, RemoteOptions};
+use agentfleet_servers::{S3_CREDENTIALS, Server};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a fleet on servers consists of. `up` has them all.
+pub const ROLES: [&str; 3] = ["orchestrator", "aggregator", "graph-writer"];
+
+/// Variables of the tests, which the fleet would refuse as settings that it does not know.
+const OURS: [&str; 2] = ["AGENTFLEET_STORM_WAVE", "AGENTFLEET_STORM_TRACES"];
+
+/// The fleet's surroundings, and what it runs on.
+#[derive(Debug)]
+pub struct Place {
+    pub directory: tempfile::TempDir,
+    pub pulsar: Server,
+    pub s3: Server,
+    pub fuseki: Server,
+}
+
+impl Place {
+    #[allow(clippy::new_without_default)] // starting servers is no default
+    pub fn new() -> Self {
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .ok();
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            pulsar: Server::pulsar(),
+            s3: Server::s3(),
+            fuseki: Server::fuseki(None),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Limits that machine and storm can reach are far away: what is late here must come all the
+    /// same, and a step that is killed often is no step that kills.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(binary());
+        command
+            .args(arguments)
+            .env("AGENTFLEET_DATA", self.path("data"))
+            .env("AGENTFLEET_BROKER", self.pulsar.address())
+            .env("AGENTFLEET_BROKER_ADMIN", self.pulsar.admin())
+            .env("AGENTFLEET_DOCUMENTS", "s3://fleet/storm")
+            .env("AGENTFLEET_DOCUMENTS_ENDPOINT", self.s3.address())
+            .env("AGENTFLEET_GRAPH", self.fuseki.address())
+            .env("AGENTFLEET_LISTEN", "127.0.0.1:0")
+            .env("AGENTFLEET_LOG", "error")
+            .env("AGENTFLEET_LEASE", "5s")
+            .env("AGENTFLEET_SUBAGENT_TIMEOUT", "2h")
+            .env("AGENTFLEET_RUN_TIMEOUT", "4h")
+            .env("AGENTFLEET_MAX_ATTEMPTS", "100")
+            .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
+            .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
+            .env("AWS_REGION", "us-east-1");
+        for variable in OURS {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Runs a command to its end, and returns what it said as JSON.
+    pub fn cli(&self, arguments: &[&str]) -> Value {
+        said(&mut self.command(arguments))
+    }
+
+    /// What the graph says of a run, as Turtle.
+    pub fn trace(&self, root: &str) -> Vec<u8> {
+        output(&mut self.command(&["trace", root, "--format", "turtle"]))
+    }
+
+    pub fn start(&self, role: &'static str, script: &Path) -> Process {
+        let (arguments, says) = match role {
+            "up" => (&["up", "--json"][..], "url"),
+            _ => (&[role][..], "Working on"),
+        };
+        let mut command = self.command(arguments);
+        command.env("AGENTFLEET_MODEL", format!("scripted:{}", script.display()));
+        Process::start(role, &mut command, says)
+    }
+
+    pub async fn documents(&self) -> S3Documents {
+        let (key, secret) = S3_CREDENTIALS;
+        let options = S3Options {
+            address: "s3://fleet/storm".to_owned(),
+            endpoint: Some(self.s3.address().to_owned()),
+            credentials: Some((key.to_owned(), secret.to_owned())),
+            ..S3Options::default()
+        };
+        S3Documents::connect(&options).await.unwrap()
+    }
+
+    pub async fn graph(&self) -> RemoteGraph {
+        let options = RemoteOptions {
+            max_answer_bytes: 4 << 30,
+            ..RemoteOptions::new(self.fuseki.address())
+        };
+        RemoteGraph::connect(options).await.unwrap()
+    }
+}

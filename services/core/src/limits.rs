@@ -103,15 +103,16 @@ impl Limits {
         self.max_tokens.is_some_and(|max| spent >= max)
     }
 
+    /// The most subagents that one fan-out may have.
+    pub fn width(&self) -> u32 {
+        self.max_subagents.min(self.max_sessions)
+    }
+
     /// Splits what is left among `children`, keeping a reserve for the synthesis.
     ///
     /// `None` where a fan-out of that width may not start.
     pub fn allot(&self, children: u32, tokens_spent: u64) -> Option<RunLimits> {
-        if children == 0
-            || self.max_depth == 0
-            || children > self.max_sessions
-            || children > self.max_subagents
-        {
+        if children == 0 || self.max_depth == 0 || children > self.width() {
             return None;
         }
         let max_tokens = match self.max_tokens {

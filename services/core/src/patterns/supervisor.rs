@@ -86,6 +86,13 @@ impl Decompose {
         {
             return self.alone(None, "the token budget is used up", DecidedBy::OnlyOption);
         }
+        if self.limits.width() < 2 {
+            return self.alone(
+                None,
+                "the limits leave no room for two subagents",
+                DecidedBy::OnlyOption,
+            );
+        }
         let visible = tools::visible(&self.request, &self.situation.snapshot);
         let patterns = child_patterns(&self.request, &self.situation, &self.limits);
         let described: Vec<_> = patterns
@@ -104,7 +111,7 @@ impl Decompose {
             variables: json!({
                 "question": self.request.question,
                 "framing": self.request.framing,
-                "max_subagents": self.limits.max_subagents.min(self.limits.max_sessions),
+                "max_subagents": self.limits.width(),
                 "tools": tools::described(&visible),
                 "patterns": described,
                 "groups": groups_of(&visible),
@@ -129,10 +136,7 @@ impl Decompose {
                 DecidedBy::Fallback,
             );
         };
-        let goals = merged(
-            goals,
-            self.limits.max_subagents.min(self.limits.max_sessions),
-        );
+        let goals = merged(goals, self.limits.width());
         if goals.len() < 2 {
             return self.alone(
                 goals.into_iter().next(),
@@ -179,7 +183,11 @@ impl Decompose {
             routed: None,
             decisions: vec![Decision {
                 subject: "fan-out".into(),
-                options: vec!["fan-out".into(), "alone".into()],
+                options: match decided_by {
+                    // The limits took the other one away.
+                    DecidedBy::OnlyOption => vec!["alone".into()],
+                    _ => vec!["fan-out".into(), "alone".into()],
+                },
                 narrowed_by: "the supervisor's limits and the goals it found".into(),
                 signal: signal.into(),
                 chosen: "alone".into(),
@@ -507,10 +515,7 @@ impl Synthesise {
             let goals = read_goals(&reply.text)
                 .map(|(_, goals)| goals)
                 .unwrap_or_default();
-            let goals = merged(
-                goals,
-                self.limits.max_subagents.min(self.limits.max_sessions),
-            );
+            let goals = merged(goals, self.limits.width());
             let count = goals.len();
             let mut request = self.request.clone();
             self.remember_results(&mut request);

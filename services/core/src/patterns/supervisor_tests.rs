@@ -123,21 +123,49 @@ fn one_goal_no_goals_no_depth_or_no_list_needs_no_fan_out() {
     let turn = Turn::parse(shallow, situation(None))
         .unwrap()
         .resume(Input::Begin);
+    let mut narrow = request();
+    narrow.limits.max_subagents = Some(1);
+    let narrow = Turn::parse(narrow, situation(None))
+        .unwrap()
+        .resume(Input::Begin);
+    let mut late = request();
+    late.control.hard_deadline = situation(None).now;
     let mut again = Turn::parse(request(), situation(None)).unwrap();
     again.resume(Input::Begin);
     again.resume(reply("no list"));
-    for step in [
-        decompose(request(), r#"{"thought":"","goals":["only one"]}"#),
-        decompose(request(), r#"{"thought":"","goals":[]}"#),
-        turn,
-        again.resume(reply("still none")),
+    let (both, one) = (&["fan-out", "alone"][..], &["alone"][..]);
+    for (step, options, decided_by) in [
+        (
+            decompose(request(), r#"{"thought":"","goals":["only one"]}"#),
+            both,
+            DecidedBy::Model,
+        ),
+        (
+            decompose(request(), r#"{"thought":"","goals":[]}"#),
+            both,
+            DecidedBy::Model,
+        ),
+        (again.resume(reply("still none")), both, DecidedBy::Fallback),
+        (turn, one, DecidedBy::OnlyOption),
+        (narrow, one, DecidedBy::OnlyOption),
+        (decompose(late, TWO), one, DecidedBy::OnlyOption),
     ] {
         let finish = finished(step);
         let Outcome::Continue(next) = &finish.outcome else {
             panic!("fanned out")
         };
         assert_eq!(next.pattern, "react");
-        assert_eq!(finish.decisions[0].chosen, "alone");
+        let [decision] = finish.decisions.as_slice() else {
+            panic!("one decision, not {:?}", finish.decisions)
+        };
+        assert_eq!(decision.chosen, "alone");
+        assert_eq!(
+            (&decision.options[..], decision.decided_by),
+            (
+                &options.iter().map(ToString::to_string).collect::<Vec<_>>()[..],
+                decided_by
+            )
+        );
     }
 }
 

@@ -55,6 +55,13 @@ pub fn output(command: &mut Command) -> Vec<u8> {
     output.stdout
 }
 
+/// Runs a command that must fail, and returns what it said of that.
+pub fn refused(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{command:?} succeeded");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 /// Watches a run as people do, by `attach --json`: it must end, and once.
 pub fn ends_once(command: &mut Command) {
     let output = command.output().unwrap();
@@ -80,6 +87,8 @@ pub fn started_once(starts: &Starts) -> usize {
 pub struct Process {
     name: &'static str,
     child: Child,
+    /// The first line that it wrote.
+    first: String,
 }
 
 impl Process {
@@ -90,7 +99,17 @@ impl Process {
         let mut first = BufReader::new(child.stdout.take().unwrap());
         first.read_line(&mut line).unwrap();
         assert!(line.contains(says), "{name} did not start: {line}");
-        Self { name, child }
+        Self {
+            name,
+            child,
+            first: line,
+        }
+    }
+
+    /// What `up --json` said of itself.
+    pub fn url(&self) -> String {
+        let said: Value = serde_json::from_str(&self.first).unwrap();
+        said["url"].as_str().unwrap().to_owned()
     }
 
     pub fn name(&self) -> &'static str {

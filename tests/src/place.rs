@@ -12,9 +12,6 @@ use std::process::Command;
 /// What a fleet on servers consists of. `up` has them all.
 pub const ROLES: [&str; 3] = ["orchestrator", "aggregator", "graph-writer"];
 
-/// Variables of the tests, which the fleet would refuse as settings that it does not know.
-const OURS: [&str; 2] = ["AGENTFLEET_STORM_WAVE", "AGENTFLEET_STORM_TRACES"];
-
 /// The fleet's surroundings, and what it runs on.
 #[derive(Debug)]
 pub struct Place {
@@ -63,9 +60,6 @@ impl Place {
             .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
             .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
             .env("AWS_REGION", "us-east-1");
-        for variable in OURS {
-            command.env_remove(variable);
-        }
         command
     }
 

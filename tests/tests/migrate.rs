@@ -3,33 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use agentfleet_servers::{S3_CREDENTIALS, Server};
-use agentfleet_tests::load::{Starts, binary, notify, script, service};
+use agentfleet_tests::load::{
+    Process, Starts, binary, ends_once, notify, output, refused, said, script, service,
+    started_once,
+};
+use agentfleet_tests::place::ROLES;
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 struct Place {
     directory: tempfile::TempDir,
     servers: Option<[Server; 3]>,
-}
-
-struct Process(Child);
-
-impl Process {
-    /// SIGKILL: what it was at stays where it is.
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }
 
 impl Place {
@@ -60,33 +46,18 @@ impl Place {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
     fn cli(&self, arguments: &[&str]) -> Value {
-        let output = self.run(arguments);
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+        said(&mut self.command(arguments))
     }
 
-    fn start(&self, arguments: &[&str]) -> Process {
+    fn start(&self, name: &'static str, arguments: &[&str], says: &str) -> Process {
         let model = format!("scripted:{}", self.path("script.json").display());
-        let mut child = self
-            .command(arguments)
-            .env("AGENTFLEET_MODEL", model)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "{arguments:?} did not start");
-        Process(child)
+        let mut command = self.command(arguments);
+        Process::start(name, command.env("AGENTFLEET_MODEL", model), says)
+    }
+
+    fn up(&self) -> Process {
+        self.start("up", &["up", "--json"], "url")
     }
 
     fn ask(&self, question: &str) -> String {
@@ -94,12 +65,8 @@ impl Place {
         answer["session_id"].as_str().unwrap().to_owned()
     }
 
-    fn ends(&self, session: &str) -> usize {
-        let output = self.run(&["attach", "--json", session]);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.lines()
-            .filter(|line| line.contains("\"event\":\"end\""))
-            .count()
+    fn ends(&self, session: &str) {
+        ends_once(&mut self.command(&["attach", "--json", session]));
     }
 
     /// Requests that wait or were being worked.
@@ -113,9 +80,8 @@ impl Place {
     }
 
     fn trace(&self, session: &str) -> Vec<String> {
-        let output = self.run(&["trace", session, "--format", "turtle"]);
-        assert!(output.status.success());
-        let mut lines: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        let told = output(&mut self.command(&["trace", session, "--format", "turtle"]));
+        let mut lines: Vec<String> = String::from_utf8_lossy(&told)
             .lines()
             .map(|line| line.trim_end_matches(['.', ';', ',', ' ']).to_owned())
             .collect();
@@ -124,18 +90,13 @@ impl Place {
     }
 }
 
-fn error_of(output: &Output) -> String {
-    assert!(!output.status.success());
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn runs_in_progress_move_and_end_once() {
     let mut place = Place {
         directory: tempfile::tempdir().unwrap(),
         servers: None,
     };
-    assert!(error_of(&place.run(&["migrate"])).contains("every part is embedded"));
+    assert!(refused(&mut place.command(&["migrate"])).contains("every part is embedded"));
     let starts: Starts = Arc::default();
     let port = service(Arc::clone(&starts));
     script(place.directory.path());
@@ -144,12 +105,12 @@ fn runs_in_progress_move_and_end_once() {
     place.cli(&["config", "put", "tool", "notify", tool.to_str().unwrap()]);
 
     let servers = [Server::pulsar(), Server::s3(), Server::fuseki(None)];
-    let mut up = place.start(&["up", "--json"]);
+    let mut up = place.up();
     let over = place.ask("send the parcels of one that is over");
-    assert_eq!(place.ends(&over), 1);
+    place.ends(&over);
     let told = place.trace(&over);
     place.servers = Some(servers);
-    assert!(error_of(&place.run(&["migrate"])).contains("stop it first"));
+    assert!(refused(&mut place.command(&["migrate"])).contains("stop it first"));
     let servers = place.servers.take();
     let mut going: Vec<String> = Vec::new();
     loop {
@@ -160,7 +121,7 @@ fn runs_in_progress_move_and_end_once() {
             break;
         }
         // The fleet was faster than the kill.
-        up = place.start(&["up", "--json"]);
+        up = place.up();
     }
     // Nobody works: these wait as they were asked.
     let waiting: Vec<String> = (0..2)
@@ -174,19 +135,16 @@ fn runs_in_progress_move_and_end_once() {
     place.cli(&["migrate"]);
     assert_eq!(place.cli(&["config", "list", "--json"]), version);
 
-    let roles = ["orchestrator", "aggregator", "graph-writer"];
-    let fleet: Vec<Process> = roles.iter().map(|role| place.start(&[role])).collect();
+    let fleet = ROLES.map(|role| place.start(role, &[role], "Working on"));
     for session in [&over].into_iter().chain(&going).chain(&waiting) {
-        assert_eq!(place.ends(session), 1, "{session}");
+        place.ends(session);
     }
     assert_eq!(place.trace(&over), told);
-    for (key, count) in starts.lock().unwrap().iter() {
-        assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
-    }
+    started_once(&starts);
     drop(fleet);
 
     // The old place is not worked any more.
     place.servers = None;
-    let refused = error_of(&place.run(&["ask", "What now?"]));
-    assert!(refused.contains("was moved to pulsar://"), "{refused}");
+    let told = refused(&mut place.command(&["ask", "What now?"]));
+    assert!(told.contains("was moved to pulsar://"), "{told}");
 }

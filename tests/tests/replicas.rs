@@ -2,7 +2,9 @@
 //! data directory, and what all of them do is one trace at the collector.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use agentfleet_tests::load::{Starts, binary, notify, script, service};
+use agentfleet_tests::load::{
+    Process, Starts, binary, ends_once, notify, output, refused, said, script, service,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -13,7 +15,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 struct Place {
@@ -43,78 +45,25 @@ impl Place {
     }
 
     fn cli(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
-        let output = self
-            .command(arguments)
-            .envs(variables.iter().copied())
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+        said(self.command(arguments).envs(variables.iter().copied()))
     }
 
-    /// Starts a process that stays, and returns the first line it says.
-    fn start(&self, arguments: &[&str], variables: &[(&str, &str)]) -> (Process, String) {
-        let mut child = self
-            .command(arguments)
-            .envs(variables.iter().copied())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
-        (Process(child), line)
+    fn up(&self, variables: &[(&str, &str)]) -> Process {
+        let mut command = self.command(&["up", "--json"]);
+        Process::start("up", command.envs(variables.iter().copied()), "url")
     }
 
-    fn attach(&self, session: &str) {
-        let output = self
-            .command(&["attach", "--json", session])
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-
-    fn up(&self, variables: &[(&str, &str)]) -> (Process, String) {
-        let (process, line) = self.start(&["up", "--json"], variables);
-        let said: Value = serde_json::from_str(&line).expect("up did not start");
-        (process, said["url"].as_str().unwrap().to_owned())
-    }
-}
-
-struct Process(Child);
-
-impl Process {
-    /// Asks it to stop, and waits until it has drained.
-    fn stop(&mut self) {
-        let told = Command::new("kill")
-            .arg(self.0.id().to_string())
-            .status()
-            .unwrap();
-        assert!(told.success());
-        let ended = self.0.wait().unwrap();
-        assert!(ended.success(), "{ended}");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+    fn replica(&self, role: &'static str, variables: &[(&str, &str)]) -> Process {
+        let mut command = self.command(&[role]);
+        Process::start(role, command.envs(variables.iter().copied()), "Working on")
     }
 }
 
 #[test]
 fn a_replica_without_a_graph_joins_by_the_token() {
     let place = Place::new();
-    let (mut up, url) = place.up(&[]);
+    let mut up = place.up(&[]);
+    let url = up.url();
     let token = place.path("data/graph-token");
     let mode = std::fs::metadata(&token).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -139,20 +88,17 @@ fn a_replica_without_a_graph_joins_by_the_token() {
     }
 
     // Its work is written through the door of the other.
-    let (mut replica, line) = place.start(&["graph-writer"], &remote);
-    assert!(line.contains("Working on"), "{line}");
+    let mut replica = place.replica("graph-writer", &remote);
     let answer = place.cli(&["ask", "--detach", "--json", "What feeds the town?"], &[]);
     let session = answer["session_id"].as_str().unwrap();
-    place.attach(session);
+    ends_once(&mut place.command(&["attach", "--json", session]));
     replica.stop();
 
     // A stranger on the same machine may read and not write.
     std::fs::write(&token, "another\n").unwrap();
     std::fs::write(&facts, "<urn:mill> <urn:feeds> <urn:city> .").unwrap();
-    let refused = place.command(&load).envs(remote).output().unwrap();
-    assert!(!refused.status.success());
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("401"), "{said}");
+    let told = refused(place.command(&load).envs(remote));
+    assert!(told.contains("401"), "{told}");
     up.stop();
 }
 
@@ -248,18 +194,13 @@ fn traced(content: &str) -> Vec<(String, Span)> {
         all.extend(more);
         all
     };
-    let (mut up, url) = place.up(&variables(Vec::new()));
-    let (mut replica, _) = place.start(
-        &["orchestrator"],
-        &variables(vec![("AGENTFLEET_GRAPH", url.as_str())]),
-    );
+    let mut up = place.up(&variables(Vec::new()));
+    let url = up.url();
+    let graph = ("AGENTFLEET_GRAPH", url.as_str());
+    let mut replica = place.replica("orchestrator", &variables(vec![graph]));
     for number in 0..QUESTIONS {
         let question = format!("send the parcels of number {number}");
-        let output = place
-            .command(&["ask", "--json", &question])
-            .output()
-            .unwrap();
-        assert!(output.status.success());
+        output(&mut place.command(&["ask", "--json", &question]));
     }
     replica.stop();
     up.stop();

@@ -105,7 +105,7 @@ impl Stage {
         let stop = self.drain.stop.clone();
         self.tasks.spawn(async move {
             let mut sweep_due = tokio::time::interval_at(Instant::now() + PATIENCE, PATIENCE);
-            let mut count_due = tokio::time::interval(COUNT);
+            let mut count_due = tokio::time::interval_at(Instant::now() + COUNT, COUNT);
             count_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {

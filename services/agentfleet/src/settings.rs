@@ -513,6 +513,8 @@ const ALSO_READ: &[&str] = &[
     "AGENTFLEET_CACHE",
     "AGENTFLEET_KILL_SECONDS",
     "AGENTFLEET_STORM_SECONDS",
+    "AGENTFLEET_STORM_WAVE",
+    "AGENTFLEET_STORM_TRACES",
 ];
 
 fn variable(name: &str) -> String {

@@ -174,7 +174,9 @@ impl Endings {
         let nonce = self.parts.host.nonce();
         let now = self.parts.host.now();
         let Assembled {
-            record, documents, ..
+            mut record,
+            documents,
+            ..
         } = assemble(&Commit {
             config_version: request.control.config_version.unwrap_or_default(),
             request_digest: Digest::default(),
@@ -191,7 +193,8 @@ impl Endings {
             request,
         });
         let body = serde_json::to_vec(&record).unwrap_or_default();
-        let told = record.clone();
+        let publications = std::mem::take(&mut record.publications);
+        let properties = publications.first().map(|first| first.properties.clone());
         let committed = self
             .parts
             .committer
@@ -203,16 +206,15 @@ impl Endings {
                         .into_iter()
                         .map(|(uri, text)| (keys::document(&uri), text.into_bytes()))
                         .collect(),
-                    publications: record.publications,
+                    publications,
                     marker: keys::published(session, step),
                 },
                 None,
             )
             .await?;
         if committed == Committed::Won {
-            let properties = told.publications.first().map(|first| &first.properties);
-            let properties = properties.cloned().unwrap_or_default();
-            telemetry::step(&told, &pattern, &properties, told.started_at);
+            let properties = properties.unwrap_or_default();
+            telemetry::step(&*self.parts.documents, &record, &pattern, &properties).await;
         }
         Ok(committed == Committed::Won)
     }

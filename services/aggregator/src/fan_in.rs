@@ -12,7 +12,7 @@ use agentfleet_graph::{Batch, QueryOptions};
 use agentfleet_runtime::{
     Adoption, BatchHandler, Committed, Disposition, StepCommit, erased, metrics, telemetry,
 };
-use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, StepRecord};
+use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
 use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, Triple, Triples, keys, uris};
@@ -181,15 +181,8 @@ impl FanIn {
         }
         if committed == Committed::Won {
             metrics::fan_in(verdict.cause.as_str());
-            if telemetry::is_on() {
-                let key = keys::outcome(session, *step);
-                let now = self.parts.host.now();
-                let began = match self.parts.documents.get(&key).await? {
-                    Some(body) => decode::<StepRecord>(&key, &body)?.committed_at,
-                    None => now,
-                };
-                telemetry::fan_in(&fan_out, &verdict, began, now);
-            }
+            let now = self.parts.host.now();
+            telemetry::fan_in(&*self.parts.documents, &fan_out, &verdict, now).await;
         }
         if verdict.missing.is_empty() {
             return Ok(());

@@ -62,19 +62,8 @@ impl Sweep {
     /// How many fan-outs wait for their siblings, and since when the oldest does.
     pub async fn open(&self) -> Result<Open, Error> {
         let sparql = format!(
-            "SELECT (COUNT(DISTINCT ?fanout) AS ?open) (MIN(?began) AS ?oldest) FROM <{}> WHERE {{ \
-               ?fanout <{RDF_TYPE}> <{}> ; <{}> ?began ; <{}> ?correlation ; <{}> ?session . \
-               FILTER NOT EXISTS {{ ?synthesis <{RDF_TYPE}> <{}> ; <{}> ?correlation }} \
-               FILTER NOT EXISTS {{ ?session <{}> ?ended }} \
-             }}",
-            uris::RETRIEVAL_GRAPH,
-            tg::FAN_OUT,
-            prov::GENERATED_AT_TIME,
-            tg::CORRELATION_ID,
-            prov::WAS_GENERATED_BY,
-            tg::SYNTHESIS,
-            tg::CORRELATION_ID,
-            prov::ENDED_AT_TIME,
+            "SELECT (COUNT(DISTINCT ?fanout) AS ?open) (MIN(?began) AS ?oldest) {}",
+            unconcluded(&format!("?fanout <{}> ?began .", prov::GENERATED_AT_TIME)),
         );
         let found = self
             .parts
@@ -97,21 +86,11 @@ impl Sweep {
 
     async fn overdue(&self) -> Result<Vec<(SessionId, CorrelationId)>, Error> {
         let sparql = format!(
-            "SELECT DISTINCT ?session ?correlation ?deadline FROM <{}> WHERE {{ \
-               ?fanout <{RDF_TYPE}> <{}> ; <{}> ?deadline ; <{}> ?correlation ; <{}> ?session . \
-               FILTER (?deadline < ?before) \
-               FILTER NOT EXISTS {{ ?synthesis <{RDF_TYPE}> <{}> ; <{}> ?correlation }} \
-               FILTER NOT EXISTS {{ ?session <{}> ?ended }} \
-             }} ORDER BY ?deadline LIMIT {MOST}",
-            // Loaded knowledge may claim anything; only what the fleet wrote counts.
-            uris::RETRIEVAL_GRAPH,
-            tg::FAN_OUT,
-            tg::JOIN_DEADLINE,
-            tg::CORRELATION_ID,
-            prov::WAS_GENERATED_BY,
-            tg::SYNTHESIS,
-            tg::CORRELATION_ID,
-            prov::ENDED_AT_TIME,
+            "SELECT DISTINCT ?session ?correlation ?deadline {} ORDER BY ?deadline LIMIT {MOST}",
+            unconcluded(&format!(
+                "?fanout <{}> ?deadline . FILTER (?deadline < ?before)",
+                tg::JOIN_DEADLINE
+            )),
         );
         let before = self.parts.host.now() - PATIENCE.as_millis() as Millis;
         let bindings = [("before", Term::typed(date_time(before), xsd::DATE_TIME))];
@@ -128,4 +107,24 @@ impl Sweep {
         };
         Ok(rows.filter_map(read).collect())
     }
+}
+
+/// Dataset and pattern of every `?fanout` of a `?session` with a `?correlation` that has no
+/// synthesis, `further` patterns with them.
+fn unconcluded(further: &str) -> String {
+    format!(
+        // Loaded knowledge may claim anything; only what the fleet wrote counts.
+        "FROM <{}> WHERE {{ \
+           ?fanout <{RDF_TYPE}> <{}> ; <{}> ?correlation ; <{}> ?session . {further} \
+           FILTER NOT EXISTS {{ ?synthesis <{RDF_TYPE}> <{}> ; <{}> ?correlation }} \
+           FILTER NOT EXISTS {{ ?session <{}> ?ended }} \
+         }}",
+        uris::RETRIEVAL_GRAPH,
+        tg::FAN_OUT,
+        tg::CORRELATION_ID,
+        prov::WAS_GENERATED_BY,
+        tg::SYNTHESIS,
+        tg::CORRELATION_ID,
+        prov::ENDED_AT_TIME,
+    )
 }

@@ -445,9 +445,8 @@ impl Orchestrator {
         match committed {
             Committed::Won => {
                 metrics::step(&record, &commit.request.pattern, began.elapsed());
-                if telemetry::is_on() {
-                    self.tell(&record, &commit).await;
-                }
+                let (pattern, properties) = (&commit.request.pattern, &commit.properties);
+                telemetry::step(&*self.parts.documents, &record, pattern, properties).await;
                 Ok(Disposition::Settled)
             }
             Committed::Lost => {
@@ -461,20 +460,6 @@ impl Orchestrator {
                 }
             }
         }
-    }
-
-    async fn tell(&self, record: &StepRecord, commit: &Commit) {
-        let mut session_began = record.started_at;
-        if record.outcome.is_terminal() && record.step > 0 {
-            let first = keys::outcome(&record.session, 0);
-            if let Ok(Some(body)) = self.parts.documents.get(&first).await
-                && let Ok(first) = decode::<StepRecord>(&first, &body)
-            {
-                session_began = first.started_at;
-            }
-        }
-        let pattern = &commit.request.pattern;
-        telemetry::step(record, pattern, &commit.properties, session_began);
     }
 
     /// Publishes what somebody committed, if nobody has, and acknowledges.

@@ -10,9 +10,10 @@
 //! is still in the graph.
 
 use crate::metrics;
+use agentfleet_documents::Documents;
 use agentfleet_schema::records::{Activity, Call, FanInRecord, FanOutRecord, StepRecord};
 use agentfleet_schema::topics::property;
-use agentfleet_schema::{Digest, Millis, SessionId};
+use agentfleet_schema::{Millis, SessionId, keys};
 use async_trait::async_trait;
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
@@ -25,6 +26,7 @@ use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanProcessor as _}
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use uuid::Uuid;
 
 /// Of the semantic conventions that the names are from.
 const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
@@ -81,7 +83,7 @@ pub fn install(options: &Options) -> Result<(), String> {
         .with_attribute(KeyValue::new("service.version", options.version))
         .with_attribute(KeyValue::new(
             "service.instance.id",
-            uuid::Uuid::new_v4().to_string(),
+            Uuid::new_v4().to_string(),
         ))
         .build();
     processor.set_resource(&resource);
@@ -159,7 +161,7 @@ impl Ids {
                 caller: Some(caller),
             },
             None => Self {
-                trace: TraceId::from_bytes(hashed(&format!("trace:{root}"))),
+                trace: TraceId::from_bytes(derived(&format!("trace:{root}"))),
                 caller: None,
             },
         }
@@ -183,23 +185,22 @@ fn traceparent(text: &str) -> Option<(TraceId, SpanId)> {
     (well_formed && named).then_some((trace, span))
 }
 
-/// The first bytes of a name's SHA-256.
-fn hashed<const N: usize>(name: &str) -> [u8; N] {
-    let digest = Digest::of(name.as_bytes());
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digest.as_str().as_bytes().chunks(2)) {
-        let text = std::str::from_utf8(pair).unwrap_or_default();
-        *byte = u8::from_str_radix(text, 16).unwrap_or_default();
-    }
-    bytes
+/// Sixteen bytes that follow from a name, and from nothing else.
+fn derived(name: &str) -> [u8; 16] {
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).into_bytes()
+}
+
+fn span_id(name: &str) -> SpanId {
+    let [a, b, c, d, e, f, g, h, ..] = derived(name);
+    SpanId::from_bytes([a, b, c, d, e, f, g, h])
 }
 
 fn session_span(session: &SessionId) -> SpanId {
-    SpanId::from_bytes(hashed(&format!("session:{session}")))
+    span_id(&format!("session:{session}"))
 }
 
 fn step_span(session: &SessionId, step: u32) -> SpanId {
-    SpanId::from_bytes(hashed(&format!("step:{session}:{step}")))
+    span_id(&format!("step:{session}:{step}"))
 }
 
 fn at(time: Millis) -> SystemTime {
@@ -207,31 +208,52 @@ fn at(time: Millis) -> SystemTime {
 }
 
 /// Tells of a committed step: its calls, itself, and its session if that ended with it.
-/// `session_began` is when the session's first step began.
-pub fn step(
+pub async fn step(
+    documents: &dyn Documents,
     record: &StepRecord,
     pattern: &str,
     properties: &BTreeMap<String, String>,
-    session_began: Millis,
 ) {
-    if let Some(telemetry) = TELEMETRY.get() {
-        let spans = Spans {
-            telemetry,
-            ids: Ids::of(&record.root, properties),
-        };
-        spans.step(record, metrics::pattern_of(pattern), session_began);
+    let Some(telemetry) = TELEMETRY.get() else {
+        return;
+    };
+    let mut session_began = record.started_at;
+    if record.outcome.is_terminal()
+        && record.step > 0
+        && let Some(first) = outcome(documents, &record.session, 0).await
+    {
+        session_began = first.started_at;
     }
+    let spans = Spans {
+        telemetry,
+        ids: Ids::of(&record.root, properties),
+    };
+    spans.step(record, metrics::pattern_of(pattern), session_began);
 }
 
-/// Tells of a fan-out that was concluded: how long its parent waited.
-pub fn fan_in(fan_out: &FanOutRecord, verdict: &FanInRecord, began: Millis, now: Millis) {
-    if let Some(telemetry) = TELEMETRY.get() {
-        let spans = Spans {
-            telemetry,
-            ids: Ids::of(&fan_out.root, &fan_out.synthesis.properties),
-        };
-        spans.fan_in(fan_out, verdict, began, now);
-    }
+/// Tells of a fan-out that was concluded `now`: how long its parent waited.
+pub async fn fan_in(
+    documents: &dyn Documents,
+    fan_out: &FanOutRecord,
+    verdict: &FanInRecord,
+    now: Millis,
+) {
+    let Some(telemetry) = TELEMETRY.get() else {
+        return;
+    };
+    let step = outcome(documents, &fan_out.session, fan_out.step).await;
+    let spans = Spans {
+        telemetry,
+        ids: Ids::of(&fan_out.root, &fan_out.synthesis.properties),
+    };
+    let began = step.map_or(now, |step| step.committed_at);
+    spans.fan_in(fan_out, verdict, began, now);
+}
+
+/// A step's record, where it can be had.
+async fn outcome(documents: &dyn Documents, session: &SessionId, step: u32) -> Option<StepRecord> {
+    let body = documents.get(&keys::outcome(session, step)).await.ok()??;
+    serde_json::from_slice(&body).ok()
 }
 
 struct Spans<'a> {
@@ -257,7 +279,7 @@ impl Spans<'_> {
         let step = step_span(session, record.step);
         let mut began = at(record.started_at);
         for (number, call) in record.calls.iter().enumerate() {
-            let id = SpanId::from_bytes(hashed(&format!("call:{step}:{number}")));
+            let id = span_id(&format!("call:{step}:{number}"));
             began = self.call(call, id, step, began, record);
         }
         let mut attributes = common(record, pattern);
@@ -396,7 +418,7 @@ impl Spans<'_> {
 
     fn fan_in(&self, fan_out: &FanOutRecord, verdict: &FanInRecord, began: Millis, now: Millis) {
         self.tell(Told {
-            id: SpanId::from_bytes(hashed(&format!("fan-in:{}", fan_out.correlation))),
+            id: span_id(&format!("fan-in:{}", fan_out.correlation)),
             parent: step_span(&fan_out.session, fan_out.step),
             name: "fan-in".to_owned(),
             kind: SpanKind::Internal,

@@ -7,7 +7,7 @@
 use crate::Millis;
 use crate::config::JoinPolicy;
 use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
-use crate::request::RunLimits;
+use crate::request::{AgentRequest, RunLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,6 +21,30 @@ impl StepRecord {
         };
         // A record is plain data: writing it as JSON cannot fail.
         Digest::of(&serde_json::to_vec(&bare).unwrap_or_default())
+    }
+}
+
+/// `sessions/{session}/accepted`: a request that was taken in, and the message that was made of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AcceptedRecord {
+    pub session: SessionId,
+    /// The caller's own id of the request.
+    pub id: String,
+    pub user: String,
+    pub accepted_at: Millis,
+    /// Identifies the creator, to settle an ambiguous reply.
+    pub nonce: String,
+    /// Position on the topic of responses that every response of the run lies behind; 0 if that is
+    /// not known.
+    pub responses_after: i64,
+    pub publication: Publication,
+}
+
+impl AcceptedRecord {
+    /// What was asked.
+    pub fn asked(&self) -> Option<AgentRequest> {
+        serde_json::from_str(&self.publication.body).ok()
     }
 }
 

@@ -123,6 +123,7 @@ impl Store {
         Intake {
             documents: Arc::clone(&self.documents),
             committer: Arc::clone(&self.committer),
+            broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.config),
             host: Arc::new(SystemHost),
         }

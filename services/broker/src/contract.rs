@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::{Broker, Consumer, Delivery, Durability, Error, MAX_PAYLOAD, Outgoing, Subscription};
-use agentfleet_schema::topics::{AGENT_RESPONSE, DEAD_LETTER, Topic, property};
+use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, DEAD_LETTER, Topic, property};
 use async_trait::async_trait;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,6 +62,7 @@ macro_rules! broker_contract {
             a_filter_lets_through_what_has_the_property,
             a_retained_topic_can_be_read_by_key_without_consuming_it,
             reading_waits_until_something_is_retained,
+            from_a_mark_everything_later_can_be_read,
             the_backlog_counts_what_waits_and_what_is_delayed
         );
     };
@@ -767,6 +768,46 @@ pub async fn reading_waits_until_something_is_retained(fixture: &dyn Fixture) {
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].payload.as_ref(), b"new");
     }
+}
+
+pub async fn from_a_mark_everything_later_can_be_read(fixture: &dyn Fixture) {
+    let broker = fixture.broker();
+    let other = fixture.unique("other");
+    let mut last = 0;
+    for _ in 0..3 {
+        // Each time by a broker that may be new, and one that is not.
+        for marker in [fixture.broker(), Arc::clone(&broker)] {
+            let key = fixture.unique("session");
+            let mark = marker.mark(&AGENT_RESPONSE).await.unwrap();
+            broker
+                .publish(vec![response(&other, "other"), response(&key, "first")])
+                .await
+                .unwrap();
+            broker
+                .publish(vec![response(&key, "second")])
+                .await
+                .unwrap();
+            for reader in [fixture.broker(), Arc::clone(&broker)] {
+                let (mut read, mut after) = (Vec::new(), mark);
+                while read.len() < 2 {
+                    for message in reader.read(&AGENT_RESPONSE, &key, after, 10).await.unwrap() {
+                        after = message.position;
+                        read.push(String::from_utf8(message.payload.to_vec()).unwrap());
+                    }
+                }
+                assert_eq!(read, ["first", "second"]);
+                assert!(
+                    mark == 0 || (mark >= last && mark < after),
+                    "{last} {mark} {after}"
+                );
+            }
+            last = mark;
+        }
+    }
+    assert!(matches!(
+        broker.mark(&AGENT_REQUEST).await,
+        Err(Error::NotRetained(topic)) if topic == AGENT_REQUEST
+    ));
 }
 
 pub async fn the_backlog_counts_what_waits_and_what_is_delayed(fixture: &dyn Fixture) {

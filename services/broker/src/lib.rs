@@ -139,6 +139,10 @@ pub trait Broker: Send + Sync + 'static {
         max: usize,
     ) -> Result<Vec<Retained>, Error>;
 
+    /// Where `read` may begin for a key that nothing was published under before this call. Where
+    /// reading costs the same from everywhere this is 0, the beginning.
+    async fn mark(&self, topic: &Topic) -> Result<i64, Error>;
+
     /// Messages waiting, delayed ones included, by subscription (`topic/name`). Pulsar tells it for
     /// the subscriptions that this process knows.
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error>;

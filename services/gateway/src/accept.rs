@@ -8,10 +8,11 @@
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use crate::{events, intake, negotiate, session};
+use agentfleet_broker::Broker;
 use agentfleet_config::ConfigStore;
 use agentfleet_documents::Documents;
 use agentfleet_runtime::{Adoption, Committed, Committer, Host, StepCommit};
-use agentfleet_schema::records::{Publication, StepRecord};
+use agentfleet_schema::records::{AcceptedRecord, Publication, StepRecord};
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId, keys};
 use axum::Json;
@@ -21,8 +22,8 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -30,27 +31,6 @@ use std::sync::Arc;
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// Longest key.
 const MAX_KEY: usize = 255;
-
-/// `sessions/{session}/accepted`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct AcceptedRecord {
-    pub session: SessionId,
-    /// The caller's own id of the request.
-    pub id: String,
-    pub user: String,
-    pub accepted_at: Millis,
-    /// Identifies the creator, to settle an ambiguous reply.
-    pub nonce: String,
-    pub publication: Publication,
-}
-
-impl AcceptedRecord {
-    /// What was asked.
-    pub(crate) fn asked(&self) -> Option<AgentRequest> {
-        serde_json::from_str(&self.publication.body).ok()
-    }
-}
 
 /// What `POST /requests` answers with at once.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -171,6 +151,7 @@ pub struct Asked {
 pub struct Intake {
     pub documents: Arc<dyn Documents>,
     pub committer: Arc<dyn Committer>,
+    pub broker: Arc<dyn Broker>,
     pub config: Arc<dyn ConfigStore>,
     pub host: Arc<dyn Host>,
 }
@@ -252,6 +233,7 @@ impl Intake {
             user: request.user.clone(),
             accepted_at: self.host.now(),
             nonce: self.host.nonce(),
+            responses_after: self.broker.mark(&topics::AGENT_RESPONSE).await?,
             publication: publication(&request, &id, trace),
             id,
         };

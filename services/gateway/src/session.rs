@@ -1,14 +1,14 @@
 //! What became of a session, read from its records: so a result is found whenever it came, and
 //! after any restart.
 
-use crate::accept::{AcceptedRecord, decode};
+use crate::accept::decode;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::seams::Cancelled;
 use crate::state::App;
 use agentfleet_runtime::client::Follow;
 use agentfleet_schema::records::{
-    Activity, Call, ClosedRecord, Concluded, OutcomeKind, StepRecord, Termination,
+    AcceptedRecord, Activity, Call, ClosedRecord, Concluded, OutcomeKind, StepRecord, Termination,
 };
 use agentfleet_schema::{Millis, SessionId, keys, uris};
 use axum::Json;

@@ -37,6 +37,7 @@ impl Parts {
         Intake {
             documents: Arc::clone(&self.documents),
             committer: Arc::clone(&self.committer),
+            broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.config),
             host: Arc::clone(&self.host),
         }

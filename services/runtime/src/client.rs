@@ -6,6 +6,7 @@
 use crate::Error;
 use agentfleet_broker::{Broker, Durability, Outgoing};
 use agentfleet_documents::Documents;
+use agentfleet_schema::records::AcceptedRecord;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, SessionId, keys,
@@ -83,6 +84,8 @@ pub struct Follow {
     documents: Arc<dyn Documents>,
     root: SessionId,
     position: i64,
+    /// Whether `position` is where the run begins, or behind it.
+    placed: bool,
     assembler: Assembler,
     ready: VecDeque<(i64, AgentResponse, Vec<Event>)>,
 }
@@ -118,13 +121,19 @@ impl Follow {
             documents,
             root,
             position: after,
+            placed: after > 0,
             assembler: Assembler::default(),
             ready: VecDeque::new(),
         }
     }
 
-    /// The next response. Waits until there is one; cancel safe.
+    /// The next response. Waits until there is one. Cancel safe, but what was read of the past by
+    /// then may have to be read again.
     pub async fn next(&mut self) -> Result<Followed, Error> {
+        if !self.placed {
+            self.position = self.beginning().await?;
+            self.placed = true;
+        }
         loop {
             if let Some((position, response, events)) = self.ready.pop_front() {
                 return Ok(Followed {
@@ -154,6 +163,24 @@ impl Follow {
                 self.ready.push_back((retained.position, response, events));
             }
         }
+    }
+
+    /// Where the responses of the run begin, as far as is known: before that there are those of
+    /// every other run.
+    async fn beginning(&self) -> Result<i64, Error> {
+        let key = keys::accepted(&self.root);
+        let Some(body) = self.documents.get(&key).await? else {
+            return Ok(0);
+        };
+        let accepted: AcceptedRecord =
+            serde_json::from_slice(&body).map_err(|error| Error::Unreadable {
+                key,
+                reason: error.to_string(),
+            })?;
+        let began = accepted.responses_after;
+        // What lies behind the end is of another broker, before a move.
+        let is_here = began <= self.broker.mark(&topics::AGENT_RESPONSE).await?;
+        Ok(if is_here { began } else { 0 })
     }
 
     /// Where the chunks did not add up to the committed text, the text comes from the librarian.

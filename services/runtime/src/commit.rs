@@ -384,6 +384,9 @@ mod tests {
         ) -> Result<Vec<Retained>, BrokerError> {
             Ok(Vec::new())
         }
+        async fn mark(&self, _: &Topic) -> Result<i64, BrokerError> {
+            Ok(0)
+        }
         async fn backlog(&self) -> Result<Vec<(String, u64)>, BrokerError> {
             Ok(Vec::new())
         }

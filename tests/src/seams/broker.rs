@@ -121,6 +121,10 @@ impl Broker for Seam {
         Err(Error::NotRetained(topic.clone()))
     }
 
+    async fn mark(&self, topic: &Topic) -> Result<i64, Error> {
+        Err(Error::NotRetained(topic.clone()))
+    }
+
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
         Ok(Vec::new())
     }

@@ -51,27 +51,30 @@ impl Watch<'_> {
         let ended = self.ended().await?;
         let mut quiet = Instant::now() + QUIET;
         loop {
-            let events = tokio::select! {
-                followed = follow.next() => followed?.events,
-                () = signals.next() => {
-                    show.leave()?;
-                    return Err(self.left(&worker.borrow()));
-                }
-                _ = tick.tick() => {
-                    show.tick()?;
-                    continue;
-                }
-                Ok(()) = worker.changed() => {
-                    if let Worker::Failed(reason) = &*worker.borrow_and_update() {
-                        show.leave()?;
-                        let says = format!("nobody works the run: {reason}");
-                        return Err(Failure::new(Exit::Unavailable, says)
-                            .hint(format!("{} attach {}", self.program, self.session)));
+            let events = {
+                // One read over many ticks: a long past is not read again from its beginning at each.
+                let next = follow.next();
+                tokio::pin!(next);
+                loop {
+                    tokio::select! {
+                        followed = &mut next => break followed?.events,
+                        () = signals.next() => {
+                            show.leave()?;
+                            return Err(self.left(&worker.borrow()));
+                        }
+                        _ = tick.tick() => show.tick()?,
+                        Ok(()) = worker.changed() => {
+                            if let Worker::Failed(reason) = &*worker.borrow_and_update() {
+                                show.leave()?;
+                                let says = format!("nobody works the run: {reason}");
+                                return Err(Failure::new(Exit::Unavailable, says)
+                                    .hint(format!("{} attach {}", self.program, self.session)));
+                            }
+                        }
+                        () = tokio::time::sleep_until(quiet), if ended.is_some() => {
+                            break ended.clone().into_iter().collect();
+                        }
                     }
-                    continue;
-                }
-                () = tokio::time::sleep_until(quiet), if ended.is_some() => {
-                    ended.clone().into_iter().collect()
                 }
             };
             quiet = Instant::now() + QUIET;

@@ -360,6 +360,15 @@ impl Broker for EmbeddedBroker {
         }
     }
 
+    /// Reading goes by an index.
+    async fn mark(&self, topic: &Topic) -> Result<i64, Error> {
+        if self.state.retains(topic) {
+            Ok(0)
+        } else {
+            Err(Error::NotRetained(topic.clone()))
+        }
+    }
+
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
         let now = self.database.clock().now();
         Ok(self

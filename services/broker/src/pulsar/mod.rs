@@ -414,6 +414,10 @@ impl Broker for PulsarBroker {
         self.inner.shelves.read(topic, key, after, max).await
     }
 
+    async fn mark(&self, topic: &Topic) -> Result<i64, Error> {
+        self.inner.shelves.mark(topic).await
+    }
+
     /// Of the subscriptions that this process knows: those it consumes, and those of `ensure`.
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
         // Also without any subscription it must be true that the cluster answers.

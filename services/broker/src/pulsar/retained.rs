@@ -175,6 +175,11 @@ impl Shelves {
         }
     }
 
+    /// What is published from now on lies behind what the tail has read by now.
+    pub(super) async fn mark(&self, topic: &Topic) -> Result<i64, Error> {
+        Ok(self.tail(topic).await?.kept().last)
+    }
+
     async fn tail(&self, topic: &Topic) -> Result<Arc<Tail>, Error> {
         let tail = {
             let tails = self.tails.lock().unwrap_or_else(PoisonError::into_inner);

@@ -164,6 +164,10 @@ impl Broker for Hurried {
         self.0.read(topic, key, after, max).await
     }
 
+    async fn mark(&self, topic: &Topic) -> Result<i64, Error> {
+        self.0.mark(topic).await
+    }
+
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
         self.0.backlog().await
     }

@@ -67,6 +67,8 @@ impl Fixture for Embedded {
     }
 
     async fn settle(&self) {
+        // A write that is done at once would not let anybody else begin to wait.
+        tokio::task::yield_now().await;
         // Every transaction serves who waits there; what it makes ready for others is served in
         // their next one.
         for _ in 0..2 {

@@ -168,6 +168,10 @@ impl Broker for Counted<dyn Broker> {
         self.inner.read(topic, key, after, max).await
     }
 
+    async fn mark(&self, topic: &Topic) -> Result<i64, BrokerError> {
+        self.inner.mark(topic).await
+    }
+
     async fn backlog(&self) -> Result<Vec<(String, u64)>, BrokerError> {
         self.inner.backlog().await
     }

@@ -41,20 +41,45 @@ pub fn calls(session: &SessionId, step_number: u32) -> String {
     format!("{}calls/", step(session, step_number))
 }
 
-/// How the keys of [`attempt_over`] end.
-pub const ATTEMPT_OVER: &str = "-over";
-
 /// Written when an attempt gave up by itself, so that the next need not wait for its lease.
 pub fn attempt_over(session: &SessionId, step_number: u32, number: u32) -> String {
-    format!("{}{ATTEMPT_OVER}", attempt(session, step_number, number))
+    format!("{}-over", attempt(session, step_number, number))
 }
-
-/// How the keys of [`attempt_put_off`] end.
-pub const ATTEMPT_PUT_OFF: &str = "-off";
 
 /// Written instead when a part of the fleet was away: such an attempt does not count.
 pub fn attempt_put_off(session: &SessionId, step_number: u32, number: u32) -> String {
-    format!("{}{ATTEMPT_PUT_OFF}", attempt(session, step_number, number))
+    format!("{}-off", attempt(session, step_number, number))
+}
+
+/// Written while an attempt is at work for longer than it said before, the first with `times` 1.
+pub fn attempt_kept(session: &SessionId, step_number: u32, number: u32, times: u32) -> String {
+    format!("{}-kept-{times}", attempt(session, step_number, number))
+}
+
+/// What a key says of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptNote {
+    /// [`attempt`]
+    Begun,
+    /// [`attempt_over`]
+    Over,
+    /// [`attempt_put_off`]
+    PutOff,
+    /// [`attempt_kept`], with how often.
+    Kept(u32),
+}
+
+/// Number of the attempt that a key tells of, and what it says.
+pub fn attempt_note(key: &str) -> Option<(u32, AttemptNote)> {
+    let (_, name) = key.rsplit_once("/attempts/")?;
+    let (number, note) = name.split_once('-').unwrap_or((name, ""));
+    let note = match note {
+        "" => AttemptNote::Begun,
+        "over" => AttemptNote::Over,
+        "off" => AttemptNote::PutOff,
+        note => AttemptNote::Kept(note.strip_prefix("kept-")?.parse().ok()?),
+    };
+    Some((number.parse().ok()?, note))
 }
 
 /// What a side-effecting call is about to do.
@@ -65,12 +90,6 @@ pub fn intent(session: &SessionId, step_number: u32, call: u32) -> String {
 /// What a side-effecting call came to.
 pub fn result(session: &SessionId, step_number: u32, call: u32) -> String {
     format!("{}{call}/result", calls(session, step_number))
-}
-
-/// What one attempt wants to put in place once its record is the one that counts.
-pub fn staged(record_key: &str, nonce: &str) -> String {
-    let folder = record_key.rsplit_once('/').map_or("", |(folder, _)| folder);
-    format!("{folder}/staged/{nonce}")
 }
 
 /// The fan-out committed at a step, as the aggregator reads it.

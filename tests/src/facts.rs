@@ -523,7 +523,9 @@ impl World {
             }
         }
         let deadline = request.control.hard_deadline;
-        if deadline != 0 && now >= deadline && keys.len() > 1 {
+        // Later reads are orders of its work, each of which looks at the time by itself.
+        let looks_up = keys.iter().any(|key| key.ends_with("/tombstone"));
+        if deadline != 0 && now >= deadline && looks_up {
             stop = Some("its time was used up");
         }
         if let Some(stop) = stop {

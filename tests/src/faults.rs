@@ -22,6 +22,8 @@ pub struct Faults {
     pub early: u32,
     pub drain: u32,
     pub time: u32,
+    /// What one call publishes becomes visible in order within each topic only.
+    pub scattered: bool,
     /// Forced by a directed test: the next call that matches fails like this.
     pub forced: Vec<(Verb, String, Fault)>,
 }
@@ -62,6 +64,7 @@ impl Faults {
             early: rate(25),
             drain: scale(rate(4)),
             time: rate(30),
+            scattered: rng.per_mille(750),
             forced: Vec::new(),
         }
     }

@@ -14,7 +14,7 @@ use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, Millis};
 use oxigraph::store::Store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// When every simulated run begins.
@@ -248,6 +248,31 @@ impl World {
     }
 
     /// Puts a message on its topic.
+    /// The order in which the messages of one call become visible: kept within each topic, chance
+    /// between them.
+    pub fn scatter(&mut self, messages: Vec<Outgoing>) -> Vec<Outgoing> {
+        if !self.faults.scattered {
+            return messages;
+        }
+        let mut topics: Vec<VecDeque<Outgoing>> = Vec::new();
+        for message in messages {
+            let same = |of: &&mut VecDeque<Outgoing>| of[0].topic == message.topic;
+            match topics.iter_mut().find(same) {
+                Some(of) => of.push_back(message),
+                None => topics.push(VecDeque::from([message])),
+            }
+        }
+        let mut order = Vec::new();
+        while !topics.is_empty() {
+            let at = self.rng.below(topics.len());
+            order.extend(topics[at].pop_front());
+            if topics[at].is_empty() {
+                topics.remove(at);
+            }
+        }
+        order
+    }
+
     pub fn publish(&mut self, message: &Outgoing) {
         self.on_publish(message);
         let payload: Arc<[u8]> = message.payload.clone().into();

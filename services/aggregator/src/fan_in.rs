@@ -138,7 +138,7 @@ impl FanIn {
         if let Some(body) = verdict {
             let verdict: FanInRecord = decode(&verdict_key, body)?;
             if !published {
-                let adoption = adoption(&fan_out, verdict_key, &verdict, marker);
+                let adoption = adoption(&fan_out, verdict_key, marker);
                 self.parts.committer.adopt(adoption, delivery).await?;
             }
             return self.mark_late(&fan_out, &verdict).await;
@@ -175,7 +175,7 @@ impl FanIn {
             // publishes too; the marker and the synthesis step's record keep that harmless.
             let done = self.parts.documents.get(&lost_marker).await?.is_some();
             if !done {
-                let adoption = adoption(&fan_out, verdict_key.clone(), &verdict, lost_marker);
+                let adoption = adoption(&fan_out, verdict_key.clone(), lost_marker);
                 self.parts.committer.adopt(adoption, delivery).await?;
             }
         }
@@ -296,15 +296,9 @@ impl FanIn {
 }
 
 /// A verdict has no objects, so whose verdict it is does not matter for its publication.
-fn adoption(
-    fan_out: &FanOutRecord,
-    record_key: String,
-    verdict: &FanInRecord,
-    marker: String,
-) -> Adoption {
+fn adoption(fan_out: &FanOutRecord, record_key: String, marker: String) -> Adoption {
     Adoption {
         record_key,
-        nonce: verdict.nonce.clone(),
         publications: vec![fan_out.synthesis.clone()],
         marker,
     }

@@ -3,9 +3,10 @@
 //! # Contract (the suite in `contract.rs` checks every implementation)
 //! - `publish` returns after the messages are durable. What can be refused beforehand, for its size,
 //!   is refused before anything is visible. The embedded broker makes all of one call visible or
-//!   none. Pulsar cannot (its transactions are a thousand times slower): there they become visible
-//!   in order, and after an error the first few may be visible, the one that failed included. All
-//!   of them may then be published again: who consumes can take repeats anyway.
+//!   none. Pulsar cannot (its transactions are a thousand times slower): there those of one topic
+//!   become visible in order, those of different topics in any, and after an error any of them may
+//!   be visible, the one that failed included. All of them may then be published again: who consumes
+//!   can take repeats anyway.
 //! - A subscription exists from `subscribe` on and receives everything published to its topic
 //!   since, whether or not a consumer is connected. It is never removed by closing a consumer.
 //! - Consumers of one subscription compete: a message is with one of them at a time, until it is
@@ -95,7 +96,7 @@ pub struct Delivery {
 }
 
 /// What a broker needs to settle a delivery; opaque to everyone else.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub delivery: i64,
     pub lease: i64,

@@ -282,7 +282,6 @@ impl Intake {
             if found.get(2).is_none_or(Option::is_none) {
                 let adoption = Adoption {
                     record_key: wanted[1].clone(),
-                    nonce: record.nonce,
                     publications: vec![record.publication],
                     marker: wanted[2].clone(),
                 };

@@ -26,6 +26,14 @@ impl Stop {
             },
         }
     }
+
+    /// A record that is damaged, or of a later version.
+    pub(crate) fn unreadable(key: &str, error: &serde_json::Error) -> Self {
+        Self::Retry {
+            reason: format!("record `{key}` cannot be read: {error}"),
+            after: Duration::from_secs(30),
+        }
+    }
 }
 
 macro_rules! fault_from {

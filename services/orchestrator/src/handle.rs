@@ -1,25 +1,24 @@
 //! The step protocol: look up, check, work, commit, publish, acknowledge.
 
+use crate::attempts::{Attempts, Begun};
 use crate::drive::Driver;
 use crate::error::Stop;
 use crate::intake::{self, Intake};
 use crate::{Options, Parts, calls};
-use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing};
+use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing, Receipt};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
 use agentfleet_core::{Finish, Rejection, Situation, Turn, error, say};
-use agentfleet_documents::Created;
 use agentfleet_runtime::{
     Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects, metrics, telemetry,
 };
 use agentfleet_schema::records::{ClosedRecord, FanInRecord, Publication, StepRecord, Termination};
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, ErrorBody, Millis, SessionId, keys};
+use agentfleet_schema::{AgentRequest, ErrorBody, Millis, keys};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -39,9 +38,12 @@ const MOST_PROPERTIES: usize = 100;
 pub struct Orchestrator {
     parts: Parts,
     options: Options,
+    /// Attempts at work, by the receipt of their delivery.
+    working: Arc<Mutex<HashMap<Receipt, Arc<Begun>>>>,
 }
 
 /// What the store knows of a step before it is worked.
+#[derive(Default)]
 struct Found {
     tombstone: bool,
     outcome: Option<Arc<[u8]>>,
@@ -52,21 +54,43 @@ struct Found {
     fan_in: Option<FanInRecord>,
     /// An attempt before this one began to call something, or not to.
     called: bool,
+    /// The keys of the step, if they were listed.
+    listed: Vec<String>,
 }
 
-/// `.../attempts/{k}`, where the broker cannot count deliveries.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct AttemptRecord {
-    nonce: String,
-    lease_until: Millis,
+/// What is asked about everything above a step.
+fn above(request: &AgentRequest) -> Vec<String> {
+    let root = request.root();
+    let own = request.control.fan_in_step;
+    let own = own.map(|fan_out| keys::fan_in(&request.session_id, fan_out));
+    let ancestors = request.control.ancestors.iter();
+    let ancestors = ancestors.map(|above| keys::fan_in(&above.session, above.step));
+    [keys::tombstone(root), keys::closed(root)]
+        .into_iter()
+        .chain(ancestors)
+        .chain(own)
+        .collect()
 }
 
-/// An attempt that was noted.
-struct Begun {
-    session: SessionId,
-    step: u32,
-    number: u32,
+impl Found {
+    /// Reads what was found for [`above`].
+    fn above(request: &AgentRequest, bodies: &[Option<Arc<[u8]>>]) -> Result<Self, Stop> {
+        let body = |at: usize| bodies.get(at).and_then(Option::as_ref);
+        let ancestors = 2..2 + request.control.ancestors.len();
+        let closed = keys::closed(request.root());
+        let fan_in = request.control.fan_in_step;
+        let fan_in = fan_in.map(|fan_out| keys::fan_in(&request.session_id, fan_out));
+        Ok(Self {
+            tombstone: body(0).is_some(),
+            closed: body(1).map(|body| decode(&closed, body)).transpose()?,
+            decided_above: ancestors.clone().any(|at| body(at).is_some()),
+            fan_in: match (fan_in, body(ancestors.end)) {
+                (Some(key), Some(body)) => Some(decode(&key, body)?),
+                _ => None,
+            },
+            ..Self::default()
+        })
+    }
 }
 
 #[async_trait]
@@ -76,47 +100,61 @@ impl Handler for Orchestrator {
         let span = tracing::error_span!("step", session = Empty, step = Empty, trace = Empty);
         self.work(delivery).instrument(span).await
     }
+
+    async fn keep(&self, delivery: &Delivery) {
+        let begun = self.working().get(&delivery.receipt).cloned();
+        if let Some(begun) = begun {
+            self.attempts().keep(&begun).await;
+        }
+    }
 }
 
 impl Orchestrator {
     pub fn new(parts: Parts, options: Options) -> Self {
-        Self { parts, options }
+        Self {
+            parts,
+            options,
+            working: Arc::default(),
+        }
+    }
+
+    fn attempts(&self) -> Attempts<'_> {
+        Attempts {
+            documents: &*self.parts.documents,
+            host: &*self.parts.host,
+            lease: self.options.lease,
+        }
+    }
+
+    fn working(&self) -> MutexGuard<'_, HashMap<Receipt, Arc<Begun>>> {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn work(&self, delivery: &Delivery) -> Disposition {
-        let mut begun = None;
-        match self.step(delivery, &mut begun).await {
+        let stepped = self.step(delivery).await;
+        let begun = self.working().remove(&delivery.receipt);
+        match stepped {
             Ok(disposition) => disposition,
             Err(Stop::Retry { reason, after }) => {
-                self.give_up(begun, keys::attempt_over).await;
+                self.give_up(begun, true).await;
                 tracing::warn!(message = %delivery.message_id, %reason, ?after, "will try again");
                 Disposition::RetryAfter(after)
             }
             Err(Stop::Postpone { reason, after }) => {
-                self.give_up(begun, keys::attempt_put_off).await;
+                self.give_up(begun, false).await;
                 tracing::info!(message = %delivery.message_id, %reason, ?after, "put back");
                 self.postpone(delivery, after).await
             }
         }
     }
 
-    /// Says that an attempt is over, so that the next need not wait for its lease.
-    async fn give_up(&self, begun: Option<Begun>, over: fn(&SessionId, u32, u32) -> String) {
-        let Some(begun) = begun else {
-            return;
-        };
-        let over = over(&begun.session, begun.step, begun.number);
-        if let Err(error) = self.parts.documents.create(&over, Vec::new()).await {
-            tracing::debug!(%error, "the next try waits for this one's lease");
+    async fn give_up(&self, begun: Option<Arc<Begun>>, counts: bool) {
+        if let Some(begun) = begun {
+            self.attempts().give_up(&begun, counts).await;
         }
     }
 
-    /// `begun` is set once an attempt is noted.
-    async fn step(
-        &self,
-        delivery: &Delivery,
-        begun: &mut Option<Begun>,
-    ) -> Result<Disposition, Stop> {
+    async fn step(&self, delivery: &Delivery) -> Result<Disposition, Stop> {
         let Intake {
             mut request,
             digest,
@@ -132,7 +170,11 @@ impl Orchestrator {
                 telemetry::trace_id(request.root(), &delivery.properties),
             );
         let began = Instant::now();
-        let found = self.look_up(&request).await?;
+        let counted = delivery.deliveries;
+        let found = match counted {
+            Some(_) => self.look_up(&request).await?,
+            None => self.list(&request).await?,
+        };
         if found.outcome.is_some() {
             metrics::redelivery();
         }
@@ -150,15 +192,13 @@ impl Orchestrator {
         let came_at = intake::came_at(delivery).unwrap_or(now);
         intake::accept(&mut request, &snapshot, &self.options.limits, came_at);
         let nonce = self.parts.host.nonce();
-        let attempt = match delivery.deliveries {
+        let attempt = match counted {
             Some(count) => count,
             None => {
-                let (number, counted) = self.record_attempt(&request, &nonce).await?;
-                *begun = Some(Begun {
-                    session: request.session_id.clone(),
-                    step: request.step,
-                    number,
-                });
+                let step = (&request.session_id, request.step);
+                let begun = self.attempts().begin(step, &found.listed, &nonce).await?;
+                let counted = begun.counted;
+                self.working().insert(delivery.receipt, Arc::new(begun));
                 counted
             }
         };
@@ -260,40 +300,43 @@ impl Orchestrator {
 
     /// One round trip for everything the protocol asks about a step before work.
     async fn look_up(&self, request: &AgentRequest) -> Result<Found, Stop> {
-        let (session, step, root) = (&request.session_id, request.step, request.root());
+        let (session, step) = (&request.session_id, request.step);
         let mut wanted = vec![
-            keys::tombstone(root),
             keys::outcome(session, step),
             keys::published(session, step),
-            keys::closed(root),
             keys::intent(session, step, 0),
         ];
-        let fan_in = request
-            .control
-            .fan_in_step
-            .map(|fan_out| keys::fan_in(session, fan_out));
-        let above = wanted.len() + usize::from(fan_in.is_some());
-        wanted.extend(fan_in.clone());
-        wanted.extend(
-            request
-                .control
-                .ancestors
-                .iter()
-                .map(|above| keys::fan_in(&above.session, above.step)),
-        );
+        let own = wanted.len();
+        wanted.extend(above(request));
         let bodies = self.parts.documents.get_many(&wanted).await?;
-        let body = |at: usize| bodies.get(at).and_then(Option::as_ref);
+        let (of_step, of_tree) = bodies.split_at(own.min(bodies.len()));
         Ok(Found {
-            tombstone: body(0).is_some(),
-            outcome: body(1).cloned(),
-            published: body(2).is_some(),
-            closed: body(3).map(|body| decode(&wanted[3], body)).transpose()?,
-            called: body(4).is_some(),
-            fan_in: match (&fan_in, body(5)) {
-                (Some(key), Some(body)) => Some(decode(key, body)?),
-                _ => None,
+            outcome: of_step.first().cloned().flatten(),
+            published: of_step.get(1).is_some_and(Option::is_some),
+            called: of_step.get(2).is_some_and(Option::is_some),
+            ..Found::above(request, of_tree)?
+        })
+    }
+
+    /// The same where attempts must be known too: what there is of the step is listed, and a store
+    /// that is far away is asked for nothing that is not there.
+    async fn list(&self, request: &AgentRequest) -> Result<Found, Stop> {
+        let documents = &*self.parts.documents;
+        let (session, step) = (&request.session_id, request.step);
+        let (folder, wanted) = (keys::step(session, step), above(request));
+        let (listed, of_tree) =
+            tokio::try_join!(documents.list(&folder), documents.get_many(&wanted))?;
+        let outcome = keys::outcome(session, step);
+        Ok(Found {
+            outcome: if listed.contains(&outcome) {
+                documents.get(&outcome).await?
+            } else {
+                None
             },
-            decided_above: bodies.iter().skip(above).any(Option::is_some),
+            published: listed.contains(&keys::published(session, step)),
+            called: listed.contains(&keys::intent(session, step, 0)),
+            listed,
+            ..Found::above(request, &of_tree)?
         })
     }
 
@@ -338,51 +381,6 @@ impl Orchestrator {
                 0,
             )
         })
-    }
-
-    /// Notes the attempt before work, and keeps out of another's way. Answers its number, and how
-    /// many there were that count, this one included.
-    async fn record_attempt(
-        &self,
-        request: &AgentRequest,
-        nonce: &str,
-    ) -> Result<(u32, u32), Stop> {
-        let documents = &*self.parts.documents;
-        let (session, step) = (&request.session_id, request.step);
-        let prefix = format!("{}attempts/", keys::step(session, step));
-        let earlier = documents.list(&prefix).await?;
-        let ended = |number: u32| {
-            earlier.contains(&keys::attempt_over(session, step, number))
-                || earlier.contains(&keys::attempt_put_off(session, step, number))
-        };
-        let ending = |end: &str| earlier.iter().filter(|key| key.ends_with(end)).count();
-        let put_off = ending(keys::ATTEMPT_PUT_OFF);
-        let mut count = (earlier.len() - ending(keys::ATTEMPT_OVER) - put_off) as u32;
-        if count > 0 && !ended(count) {
-            let key = keys::attempt(session, step, count);
-            if let Some(body) = documents.get(&key).await? {
-                let live: AttemptRecord = decode(&key, &body)?;
-                let left = live.lease_until - self.parts.host.now();
-                if left > 0 {
-                    return Err(Stop::Postpone {
-                        reason: "another attempt is at work".into(),
-                        after: Duration::from_millis(left.unsigned_abs()),
-                    });
-                }
-            }
-        }
-        let record = AttemptRecord {
-            nonce: nonce.to_owned(),
-            lease_until: self.parts.host.now() + self.options.lease.as_millis() as Millis,
-        };
-        let body = serde_json::to_vec(&record).unwrap_or_default();
-        loop {
-            count += 1;
-            let key = keys::attempt(session, step, count);
-            if documents.create(&key, body.clone()).await? == Created::New {
-                return Ok((count, count - put_off as u32));
-            }
-        }
     }
 
     async fn commit(
@@ -553,8 +551,5 @@ fn oversized(assembled: &Assembled) -> Option<usize> {
 }
 
 fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Stop> {
-    serde_json::from_slice(body).map_err(|error| Stop::Retry {
-        reason: format!("record `{key}` cannot be read: {error}"),
-        after: Duration::from_secs(30),
-    })
+    serde_json::from_slice(body).map_err(|error| Stop::unreadable(key, &error))
 }

@@ -5,6 +5,7 @@
 //! look the step up before working (OR-2), commit once, publish from the record, adopt what
 //! somebody else committed.
 
+mod attempts;
 mod calls;
 mod drive;
 mod error;

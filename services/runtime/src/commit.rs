@@ -1,13 +1,13 @@
 //! Committing: the record is created if absent, and whoever creates it publishes from it.
 //!
 //! On the embedded engine record, documents, publications, marker and acknowledgement are one
-//! transaction. Elsewhere they are a sequence in which every prefix is safe: staged objects, record,
-//! objects, publications, marker, acknowledgement. A crash in between leaves a record without its
-//! marker, and the redelivered message finds it, and goes on from there.
+//! transaction. Elsewhere they are a sequence in which every prefix is safe: record, objects,
+//! publications, marker, acknowledgement. A crash in between leaves a record without its marker, and
+//! the redelivered message finds it, and goes on from there.
 //!
-//! Objects lie under keys that every attempt shares. So an attempt stages its own beside the record,
-//! under its nonce, and only what the record's nonce names is put in place (OR-2): what a losing
-//! attempt wrote is never taken for what was committed.
+//! Objects lie under keys that every attempt shares. So an attempt stages its own in the record, and
+//! only what the record that counts has staged is put in place (OR-2): what a losing attempt wrote is
+//! never taken for what was committed.
 
 use crate::Error;
 use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing, Parcel};
@@ -18,7 +18,8 @@ use agentfleet_schema::topics::{self, Topic};
 use agentfleet_storage::{Database, Packed};
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Objects of one step that are put at the same time.
@@ -27,7 +28,7 @@ const AT_ONCE: usize = 8;
 /// What is committed as one.
 #[derive(Clone, Debug)]
 pub struct StepCommit {
-    /// The commit point: created if absent.
+    /// The commit point: created if absent. A JSON object.
     pub record: (String, Vec<u8>),
     /// The attempt's nonce, as it stands in the record.
     pub nonce: String,
@@ -51,8 +52,6 @@ pub enum Committed {
 #[derive(Clone, Debug)]
 pub struct Adoption {
     pub record_key: String,
-    /// As it stands in the record.
-    pub nonce: String,
     pub publications: Vec<Publication>,
     pub marker: String,
 }
@@ -63,7 +62,6 @@ impl Adoption {
         Self {
             record_key: keys::outcome(&record.session, record.step),
             marker: keys::published(&record.session, record.step),
-            nonce: record.nonce,
             publications: record.publications,
         }
     }
@@ -242,11 +240,7 @@ impl Committer for SequentialCommitter {
             publications,
             marker,
         } = commit;
-        if !objects.is_empty() {
-            let staged = serde_json::to_vec(&Staged::of(&objects)).unwrap_or_default();
-            let key = keys::staged(&record_key, &nonce);
-            self.documents.ensure(&key, staged).await?;
-        }
+        let record = with_staged(record, &objects);
         if !self.create_record(&record_key, &record, &nonce).await? {
             return Ok(Committed::Lost);
         }
@@ -256,14 +250,20 @@ impl Committer for SequentialCommitter {
     }
 
     async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
-        let key = keys::staged(&adoption.record_key, &adoption.nonce);
-        if let Some(staged) = self.documents.get(&key).await? {
-            let staged: Staged =
-                serde_json::from_slice(&staged).map_err(|error| Error::Unreadable {
+        let key = adoption.record_key;
+        if let Some(record) = self.documents.get(&key).await? {
+            let record: WithStaged =
+                serde_json::from_slice(&record).map_err(|error| Error::Unreadable {
                     key,
                     reason: error.to_string(),
                 })?;
-            self.put_in_place(staged.objects()).await?;
+            let objects = record.staged.into_iter();
+            self.put_in_place(
+                objects
+                    .map(|(key, text)| (key, text.into_bytes()))
+                    .collect(),
+            )
+            .await?;
         }
         self.publish(adoption.publications, adoption.marker, delivery)
             .await
@@ -289,8 +289,6 @@ impl SequentialCommitter {
         marker: String,
         delivery: Option<&Delivery>,
     ) -> Result<(), Error> {
-        // In order: triples and deadlines are there before any child. A broker that cannot make all of
-        // them visible at once makes them so one after the other.
         let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
         if let Err(error) = self.broker.publish(messages.clone()).await {
             // A topic that a caller named may not be there, or not be ours to write to. The run must
@@ -316,22 +314,31 @@ impl SequentialCommitter {
     }
 }
 
-/// An attempt's objects in one: key and text of each. Every object of a step is text.
-#[derive(Debug, Serialize, Deserialize)]
-struct Staged(Vec<(String, String)>);
+/// What a record says beside what it is: key and text of each object that comes with it. Every object
+/// of a step is text.
+#[derive(Deserialize)]
+struct WithStaged {
+    #[serde(default)]
+    staged: Vec<(String, String)>,
+}
 
-impl Staged {
-    fn of(objects: &[(String, Vec<u8>)]) -> Self {
-        let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
-        Self(objects.iter().map(|(k, b)| (k.clone(), text(b))).collect())
+/// Adds the objects to a record, which is a JSON object, without reading it again.
+fn with_staged(mut record: Vec<u8>, objects: &[(String, Vec<u8>)]) -> Vec<u8> {
+    if objects.is_empty() {
+        return record;
     }
-
-    fn objects(self) -> Vec<(String, Vec<u8>)> {
-        self.0
-            .into_iter()
-            .map(|(key, text)| (key, text.into_bytes()))
-            .collect()
-    }
+    let staged: Vec<(&str, Cow<'_, str>)> = objects
+        .iter()
+        .map(|(key, body)| (key.as_str(), String::from_utf8_lossy(body)))
+        .collect();
+    // Plain data: writing it as JSON cannot fail.
+    let staged = serde_json::to_string(&staged).unwrap_or_default();
+    let end = record.iter().rposition(|byte| *byte == b'}');
+    record.truncate(end.unwrap_or_default());
+    let first = record.last().is_none_or(|byte| *byte == b'{');
+    record.extend_from_slice(if first { b"" } else { b"," });
+    record.extend_from_slice(format!("\"staged\":{staged}}}").as_bytes());
+    record
 }
 
 #[cfg(test)]
@@ -389,6 +396,20 @@ mod tests {
         }
         async fn backlog(&self) -> Result<Vec<(String, u64)>, BrokerError> {
             Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_record_carries_what_it_staged_and_is_otherwise_the_same() {
+        let objects = [("documents/a".to_owned(), "say \"}\" 4".as_bytes().to_vec())];
+        for record in ["{}", r#"{"nonce":"n","a":{"b":"}"}}"#, "{\"a\":1}\n"] {
+            let plain: serde_json::Value = serde_json::from_str(record).unwrap();
+            assert_eq!(with_staged(record.into(), &[]), record.as_bytes());
+            let with = with_staged(record.into(), &objects);
+            let mut read: serde_json::Value = serde_json::from_slice(&with).unwrap();
+            let staged = read.as_object_mut().unwrap().remove("staged").unwrap();
+            assert_eq!(staged, serde_json::json!([["documents/a", "say \"}\" 4"]]));
+            assert_eq!(read, plain);
         }
     }
 

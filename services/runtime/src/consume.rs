@@ -28,6 +28,9 @@ pub enum Disposition {
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     async fn handle(&self, delivery: &Delivery) -> Disposition;
+
+    /// Called three times within a lease while a delivery is being handled.
+    async fn keep(&self, _delivery: &Delivery) {}
 }
 
 /// Works deliveries together; all of them share the fate of the batch, unless it names others.
@@ -165,19 +168,18 @@ async fn work(
     delivery: &Delivery,
     lease: Duration,
 ) -> Disposition {
-    let disposition = {
-        let working = handler.handle(delivery);
-        tokio::pin!(working);
+    let keeping = async {
         loop {
-            tokio::select! {
-                disposition = &mut working => break disposition,
-                () = tokio::time::sleep(lease / 3) => {
-                    if let Err(error) = broker.extend(delivery).await {
-                        tracing::warn!(message = %delivery.message_id, %error, "cannot keep the lease");
-                    }
-                }
+            tokio::time::sleep(lease / 3).await;
+            if let Err(error) = broker.extend(delivery).await {
+                tracing::warn!(message = %delivery.message_id, %error, "cannot keep the lease");
             }
+            handler.keep(delivery).await;
         }
+    };
+    let disposition = tokio::select! {
+        disposition = handler.handle(delivery) => disposition,
+        never = keeping => never,
     };
     settle(broker, delivery, &disposition).await;
     disposition

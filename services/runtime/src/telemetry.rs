@@ -191,8 +191,8 @@ fn derived(name: &str) -> [u8; 16] {
 }
 
 fn span_id(name: &str) -> SpanId {
-    let [a, b, c, d, e, f, g, h, ..] = derived(name);
-    SpanId::from_bytes([a, b, c, d, e, f, g, h])
+    let id = u128::from_be_bytes(derived(name)) >> 64;
+    SpanId::from_bytes((id as u64).to_be_bytes())
 }
 
 fn session_span(session: &SessionId) -> SpanId {

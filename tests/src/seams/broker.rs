@@ -69,11 +69,14 @@ impl Broker for Seam {
                 limit: MAX_PAYLOAD,
             });
         }
-        // One effect each: a crash may leave the first few of a call.
+        // One effect each: a crash may leave some of a call, and so may an error.
+        let messages = self.shared.with(|world| world.scatter(messages));
+        let mut outcome = Ok(());
         for message in messages {
-            self.publish_one(message).await?;
+            let published = self.publish_one(message).await;
+            outcome = outcome.and(published);
         }
-        Ok(())
+        outcome
     }
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error> {

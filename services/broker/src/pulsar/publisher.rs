@@ -1,9 +1,9 @@
-//! Publishing: checks, order, and a producer for each topic.
+//! Publishing: checks, and a producer for each topic.
 //!
 //! Pulsar's client protocol knows transactions, but at 42 of them a second on one machine they are
-//! of no use here. So the messages of one publish become visible in their order: what goes to
-//! another topic than the one before is sent when that one is confirmed. If a publish fails, some
-//! of its first messages are there; publishing all of it again repeats them and harms nobody.
+//! of no use here. So the messages of one publish are sent to all their topics at the same time, and
+//! keep their order within each. If a publish fails, any of its messages may be there; publishing all
+//! of it again repeats them and harms nobody.
 
 use super::cluster::Cluster;
 use super::names::Names;
@@ -69,14 +69,14 @@ impl Publisher {
         }
     }
 
-    /// Publishes in order. What can be refused beforehand is refused before anything is sent.
+    /// Publishes, in order within each topic. What can be refused beforehand is refused before
+    /// anything is sent.
     pub(super) async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error> {
         for message in &messages {
             check(message)?;
         }
         let now = now();
         let mut waiting: Vec<oneshot::Receiver<Result<(), Error>>> = Vec::new();
-        let mut last = String::new();
         for message in messages {
             let later = message.deliver_at.is_some_and(|at| at > now);
             let topic = if later {
@@ -84,19 +84,15 @@ impl Publisher {
             } else {
                 self.names.full(&message.topic)
             };
-            if topic != last {
-                all(&mut waiting).await?;
-            }
             waiting.push(self.send(&topic, message, now).await?);
-            last = topic;
         }
-        all(&mut waiting).await
+        all(waiting).await
     }
 
     /// Publishes a copy of a message to a topic of our own.
     pub(super) async fn copy(&self, topic: &str, message: Outgoing) -> Result<(), Error> {
         let sent = self.send(topic, message, now()).await?;
-        all(&mut vec![sent]).await
+        all(vec![sent]).await
     }
 
     /// Moves a message to the dead-letter topic, with everything that is known of it.
@@ -218,8 +214,8 @@ impl Publisher {
 }
 
 /// Waits for all of them, and returns the first failure.
-async fn all(waiting: &mut Vec<oneshot::Receiver<Result<(), Error>>>) -> Result<(), Error> {
-    for receipt in waiting.drain(..) {
+async fn all(waiting: Vec<oneshot::Receiver<Result<(), Error>>>) -> Result<(), Error> {
+    for receipt in waiting {
         receipt.await.unwrap_or(Err(Error::Closed))?;
     }
     Ok(())

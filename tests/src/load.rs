@@ -70,7 +70,8 @@ pub fn ends_once(command: &mut Command) {
         .lines()
         .filter(|line| line.contains("\"event\":\"end\""))
         .count();
-    assert_eq!(ends, 1, "OR-3: {command:?} saw {ends} ends\n{text}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(ends, 1, "OR-3: {command:?} saw {ends} ends\n{text}\n{said}");
 }
 
 /// Fails if a side-effecting call was started twice; returns how many there were.

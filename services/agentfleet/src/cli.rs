@@ -122,10 +122,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  agentfleet purge --older-than 30d --dry-run\n  agentfleet purge --session 7c9fa540"
     )]
     Purge(Purge),
-    /// Copy the whole data directory, consistently, while it is in use
+    /// Copy the whole fleet into one file, consistently, while it works
     #[command(after_help = "Example:\n  agentfleet backup fleet.backup")]
     Backup(Backup),
-    /// Put a backup into a new data directory
+    /// Put a backup into a new data directory, or onto the servers of the settings
     #[command(after_help = "Example:\n  agentfleet restore fleet.backup --data /srv/fleet")]
     Restore(Restore),
     /// Move a data directory to servers, with its runs in progress

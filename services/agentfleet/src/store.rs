@@ -161,12 +161,15 @@ fn retained(settings: &Settings) -> BTreeMap<Topic, Duration> {
     .into()
 }
 
-fn embedded_broker(database: &Database, settings: &Settings) -> Result<EmbeddedBroker, Failure> {
+pub(crate) fn embedded_broker(
+    database: &Database,
+    settings: &Settings,
+) -> Result<EmbeddedBroker, Failure> {
     let retain = retained(settings);
     Ok(EmbeddedBroker::open(database, BrokerOptions { retain })?)
 }
 
-fn subscriptions(settings: &Settings) -> [Subscription; 5] {
+pub(crate) fn subscriptions(settings: &Settings) -> [Subscription; 5] {
     let mut orchestrator = OrchestratorOptions::new(Arc::default()).subscription();
     orchestrator.lease = settings.lease;
     orchestrator.max_deliveries = Some(settings.max_attempts + 3);

@@ -139,6 +139,17 @@ pub trait Graph: Send + Sync + 'static {
         self.erase_all(vec![by]).await
     }
 
+    /// The names of all batches that are stored, for [`Graph::export`].
+    async fn batches(&self) -> Result<Vec<String>, Error> {
+        Err(Error::Unsupported("list its batches"))
+    }
+
+    /// Some batches with their owners, to be inserted into another graph.
+    async fn export(&self, names: &[String]) -> Result<Vec<Batch>, Error> {
+        let _ = names;
+        Err(Error::Unsupported("export its batches"))
+    }
+
     /// Counts what is stored. Reads all of it: for `doctor`, not for every request.
     async fn statistics(&self) -> Result<Statistics, Error> {
         Err(Error::Unsupported("count what it holds"))

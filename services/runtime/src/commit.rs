@@ -252,18 +252,7 @@ impl Committer for SequentialCommitter {
     async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
         let key = adoption.record_key;
         if let Some(record) = self.documents.get(&key).await? {
-            let record: WithStaged =
-                serde_json::from_slice(&record).map_err(|error| Error::Unreadable {
-                    key,
-                    reason: error.to_string(),
-                })?;
-            let objects = record.staged.into_iter();
-            self.put_in_place(
-                objects
-                    .map(|(key, text)| (key, text.into_bytes()))
-                    .collect(),
-            )
-            .await?;
+            self.put_in_place(staged(&key, &record)?).await?;
         }
         self.publish(adoption.publications, adoption.marker, delivery)
             .await
@@ -320,6 +309,18 @@ impl SequentialCommitter {
 struct WithStaged {
     #[serde(default)]
     staged: Vec<(String, String)>,
+}
+
+/// The objects that come with the record at a key, with their own keys.
+pub fn staged(key: &str, record: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let record: WithStaged = serde_json::from_slice(record).map_err(|error| Error::Unreadable {
+        key: key.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let objects = record.staged.into_iter();
+    Ok(objects
+        .map(|(key, text)| (key, text.into_bytes()))
+        .collect())
 }
 
 /// Adds the objects to a record, which is a JSON object, without reading it again.

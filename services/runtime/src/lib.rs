@@ -16,6 +16,7 @@ mod watchdog;
 
 pub use commit::{
     Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
+    staged,
 };
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;

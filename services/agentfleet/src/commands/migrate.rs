@@ -11,7 +11,7 @@ use crate::lock::FleetLock;
 use crate::moved::Moved;
 use crate::settings::{Place, Settings};
 use crate::store::Store;
-use agentfleet_broker::{EmbeddedBroker, Options as BrokerOptions};
+use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
 use agentfleet_config::{DocumentsConfig, EmbeddedConfig};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_graph::Graph;
@@ -47,6 +47,7 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         )
         .hint("`--data DIR` names the data directory that is moved"));
     }
+    let database = Database::open(&settings.data)?;
     let Some(_lock) = FleetLock::try_take(settings)? else {
         let pid = FleetLock::holder(settings)?.map_or(0, |holder| holder.pid);
         return Err(Failure::new(
@@ -57,7 +58,6 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
             ),
         ));
     };
-    let database = Database::open(&settings.data)?;
     let store = Store::open(settings).await?;
     if target.documents.is_some() {
         let config = EmbeddedConfig::open(&database)?;
@@ -77,7 +77,7 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     if target.broker.is_some() {
         store.prepare(settings).await?;
         let own = EmbeddedBroker::open(&database, BrokerOptions::default())?;
-        let messages = copy_messages(&own, &store).await?;
+        let messages = copy_messages(&own, &*store.broker).await?;
         outln!("broker     {messages} messages");
         moved.broker.clone_from(&target.broker);
     }
@@ -150,7 +150,7 @@ async fn copy_graph(database: &Database, to: &dyn Graph) -> Result<u64, Failure>
     Ok(count)
 }
 
-async fn copy_messages(from: &EmbeddedBroker, to: &Store) -> Result<u64, Failure> {
+pub(super) async fn copy_messages(from: &EmbeddedBroker, to: &dyn Broker) -> Result<u64, Failure> {
     let bar = bar("messages");
     let mut after = 0;
     let mut count = 0;
@@ -166,14 +166,14 @@ async fn copy_messages(from: &EmbeddedBroker, to: &Store) -> Result<u64, Failure
             .filter(|message| message.topic != CONFIG_CHANGES)
             .collect();
         count += messages.len() as u64;
-        to.broker.publish(messages).await?;
+        to.publish(messages).await?;
         bar.set_position(count);
     }
     bar.finish_and_clear();
     Ok(count)
 }
 
-fn bar(what: &'static str) -> ProgressBar {
+pub(super) fn bar(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} {elapsed}");
     let bar = ProgressBar::new_spinner().with_message(what);
     match style {

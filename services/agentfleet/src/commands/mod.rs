@@ -4,6 +4,7 @@ pub(crate) mod ask;
 pub(crate) mod config;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
+mod gather;
 pub(crate) mod library;
 pub(crate) mod migrate;
 pub(crate) mod purge;

@@ -1,25 +1,60 @@
-//! `backup` and `restore`: a data directory as one file, and back.
+//! `backup` and `restore`: a fleet as one file, and back. A fleet on servers is brought home first, and
+//! moved there again when it was restored.
 
+use super::gather::gather;
+use super::migrate::migrate;
 use crate::cli::{Backup, Restore};
-use crate::error::Failure;
-use crate::settings::Settings;
+use crate::error::{Exit, Failure};
+use crate::settings::{Place, Settings};
 use agentfleet_storage::{Database, Progress};
 use indicatif::ProgressBar;
+use std::path::Path;
 
-pub(crate) fn backup(backup: &Backup, settings: &Settings) -> Result<(), Failure> {
-    let database = Database::open(&settings.data)?;
-    let bar = ProgressBar::new(0);
-    database.backup(&backup.file, |progress| show(&bar, progress))?;
-    bar.finish_and_clear();
+/// Whether a part of the fleet lies on a server.
+fn on_servers(settings: &Settings) -> bool {
+    [&settings.broker, &settings.documents, &settings.graph]
+        .iter()
+        .any(|place| **place != Place::Embedded)
+}
+
+pub(crate) async fn backup(backup: &Backup, settings: &Settings) -> Result<(), Failure> {
+    let file = &backup.file;
+    if !on_servers(settings) {
+        copy(&Database::open(&settings.data)?, file)?;
+        let data = settings.data.display();
+        outln!("{} holds a consistent copy of {data}.", file.display());
+        return Ok(());
+    }
+    if file.exists() {
+        let says = format!("`{}` is there already", file.display());
+        return Err(Failure::usage(says).hint("name a file that does not exist"));
+    }
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let here = tempfile::Builder::new()
+        .prefix(".agentfleet-backup-")
+        .tempdir_in(folder.unwrap_or(Path::new(".")))
+        .map_err(|error| {
+            let says = format!("cannot write beside `{}`: {error}", file.display());
+            Failure::new(Exit::Unavailable, says)
+        })?;
+    copy(&gather(settings, here.path()).await?, file)?;
     outln!(
-        "{} holds a consistent copy of {}.",
-        backup.file.display(),
-        settings.data.display()
+        "\n{} holds a consistent copy of the fleet. It can be restored to servers, or into a data directory.",
+        file.display()
     );
     Ok(())
 }
 
-pub(crate) fn restore(restore: &Restore, settings: &Settings) -> Result<(), Failure> {
+fn copy(database: &Database, file: &Path) -> Result<(), Failure> {
+    let bar = ProgressBar::new(0);
+    database.backup(file, |progress| show(&bar, progress))?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+pub(crate) async fn restore(restore: &Restore, settings: &Settings) -> Result<(), Failure> {
     let bar = ProgressBar::new(0);
     Database::restore(&restore.file, &settings.data, |progress| {
         show(&bar, progress);
@@ -30,6 +65,9 @@ pub(crate) fn restore(restore: &Restore, settings: &Settings) -> Result<(), Fail
         restore.file.display(),
         settings.data.display()
     );
+    if on_servers(settings) {
+        migrate(settings).await?;
+    }
     Ok(())
 }
 

@@ -12,7 +12,9 @@ use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
 use crate::seed::{self, SeedReport};
 use crate::{ConfigStore, Item, ItemVersion, validate};
+use agentfleet_documents::Documents;
 use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::keys;
 use agentfleet_storage::{Database, Durability, Error as StorageError, Unit};
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -61,6 +63,29 @@ impl EmbeddedConfig {
             books.push(book.clone());
         }
         Ok(books)
+    }
+
+    /// Takes over the versions that lie at some keys of another store, for one that is new. Answers how
+    /// many there were.
+    pub async fn take_over(
+        &self,
+        documents: &dyn Documents,
+        versions: &[String],
+    ) -> Result<u64, Error> {
+        let mut versions: Vec<&String> = versions.iter().collect();
+        versions.sort();
+        for key in &versions {
+            let body = documents.get(key).await?.unwrap_or_default();
+            let book: Book = serde_json::from_slice(&body).map_err(|error| Error::Damaged {
+                version: keys::config_version(key).unwrap_or_default(),
+                reason: error.to_string(),
+            })?;
+            let written = self.inner.database.write(Durability::Durable, move |unit| {
+                rows::take_over(unit, &book)
+            });
+            written.await?;
+        }
+        Ok(versions.len() as u64)
     }
 
     pub fn open(database: &Database) -> Result<Self, Error> {

@@ -108,6 +108,21 @@ pub(super) fn new_version(unit: &Unit<'_>, before: u64, author: &str) -> Result<
     Ok(version)
 }
 
+/// Writes a version as another store has it.
+pub(super) fn take_over(unit: &Unit<'_>, book: &Book) -> Result<(), Error> {
+    let mut of_it = book.items.iter().filter(|it| it.version == book.version);
+    let (at, author) = of_it
+        .next()
+        .map_or((unit.now(), ""), |it| (it.at, it.author.as_str()));
+    unit.tx()
+        .prepare_cached("INSERT INTO config_versions(version, at, author) VALUES (?1, ?2, ?3)")?
+        .execute((book.version as i64, at, author))?;
+    for it in book.items.iter().filter(|it| it.version == book.version) {
+        write(unit.tx(), &it.item, it.version, it.deleted)?;
+    }
+    Ok(())
+}
+
 pub(super) fn write(
     connection: &Connection,
     item: &Item,

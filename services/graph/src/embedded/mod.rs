@@ -42,6 +42,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// Name of its tables among those of the database.
+const PART: &str = "graph";
 /// Between two looks at the log in the background; queries do not wait for them.
 const FOLLOW_EVERY: Duration = Duration::from_millis(50);
 /// After a look that failed.
@@ -96,7 +98,7 @@ impl EmbeddedGraph {
         options: GraphOptions,
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Self, Error> {
-        database.migrate("graph", log::TABLES)?;
+        database.migrate(PART, log::TABLES)?;
         let limits = Limits::new(options);
         let (generation, rate) = Generation::load(&database, limits.max_quads, progress).await?;
         let inner = Arc::new(Inner {

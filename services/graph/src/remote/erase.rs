@@ -177,12 +177,21 @@ impl Remote {
     }
 
     pub(super) async fn rows(&self, sparql: String, columns: &[&str]) -> Result<Solutions, Error> {
+        self.rows_within(sparql, columns, OPTIONS).await
+    }
+
+    pub(super) async fn rows_within(
+        &self,
+        sparql: String,
+        columns: &[&str],
+        options: QueryOptions,
+    ) -> Result<Solutions, Error> {
         let columns = columns.iter().map(|name| Variable::new_unchecked(*name));
         let plan = Plan {
             text: sparql,
             form: Form::Rows(columns.collect()),
         };
-        match self.answer(plan, OPTIONS).await? {
+        match self.answer(plan, options).await? {
             Answer::Solutions(found) => Ok(found),
             Answer::Boolean(_) | Answer::Triples(_) => Ok(Solutions::default()),
         }

@@ -25,6 +25,7 @@
 mod answer;
 mod connect;
 mod erase;
+mod export;
 mod fault;
 mod http;
 mod options;
@@ -173,6 +174,14 @@ impl Graph for RemoteGraph {
             erased.quads += more.quads;
         }
         Ok(erased)
+    }
+
+    async fn batches(&self) -> Result<Vec<String>, Error> {
+        self.remote.batches().await
+    }
+
+    async fn export(&self, names: &[String]) -> Result<Vec<Batch>, Error> {
+        self.remote.export(names).await
     }
 
     async fn statistics(&self) -> Result<Statistics, Error> {

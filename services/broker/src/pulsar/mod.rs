@@ -194,6 +194,20 @@ impl PulsarBroker {
             .map_err(|fault| failed(topic, &link, fault))
     }
 
+    /// Returns when the cluster has taken everything that was sent to it.
+    async fn flush(&self) -> Result<(), Error> {
+        let cluster = &self.inner.cluster;
+        // Also without a connection so far it must be true that one broker answers.
+        cluster.any().await?;
+        let links = cluster.links().await;
+        let each = links.iter().map(async |link| {
+            let flushed = link.flush().await;
+            flushed.map_err(|fault| failed("", link, fault))
+        });
+        try_join_all(each).await?;
+        Ok(())
+    }
+
     /// Opens a stream on each topic that a subscription reads.
     async fn open(&self, topic: &Topic, name: &str) -> Result<Vec<(Lane, Stream)>, Error> {
         let inner = &*self.inner;
@@ -395,15 +409,7 @@ impl Broker for PulsarBroker {
     }
 
     async fn ready(&self) -> Result<(), Error> {
-        let cluster = &self.inner.cluster;
-        // One answers, and so do all others that this process is connected with.
-        cluster.any().await?;
-        let links = cluster.links().await;
-        let each = links.iter().map(async |link| {
-            let flushed = link.flush().await;
-            flushed.map_err(|fault| failed("", link, fault))
-        });
-        try_join_all(each).await?;
+        self.flush().await?;
         self.inner.streams.check(Instant::now())
     }
 
@@ -416,9 +422,8 @@ impl Broker for PulsarBroker {
     }
 
     async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
-        // What was acknowledged before is not to be counted. Also without any subscription it must
-        // be true that the cluster answers.
-        self.ready().await?;
+        // What was acknowledged before is not to be counted.
+        self.flush().await?;
         self.inner.tally.count().await
     }
 

@@ -146,7 +146,7 @@ def test_every_metric_that_is_told_is_one_of_the_source_with_its_labels(roles, t
         assert told_kinds[metric] == kind, metric
         assert set(labels) - {"le"} <= has, metric
         seen.setdefault(metric, set()).update(labels)
-    did = {"steps_total", "deliveries_total", "model_call_seconds", "graph_messages_total", "fan_ins_total", "backlog"}
+    did = {"steps_total", "deliveries_total", "model_call_seconds", "graph_messages_total", "fan_ins_total", "backlog", "backlog_age_seconds"}
     assert {f"agentfleet_{name}" for name in did} <= set(seen)
     # Values of labels that rules compare with are those the fleet writes.
     pairs = {(base(name), label, value) for name, labels, _ in series(text) for label, value in labels.items()}
@@ -154,6 +154,9 @@ def test_every_metric_that_is_told_is_one_of_the_source_with_its_labels(roles, t
         ("agentfleet_backlog", "queue", "agent-request/orchestrator"),
         ("agentfleet_backlog", "queue", "explainability/aggregator"),
         ("agentfleet_backlog", "queue", "explainability/graph-writer"),
+        ("agentfleet_backlog_by_state", "queue", "agent-request/orchestrator"),
+        ("agentfleet_backlog_by_state", "state", "ready"),
+        ("agentfleet_backlog_by_state", "state", "delayed"),
         ("agentfleet_deliveries_total", "subscription", "orchestrator"),
         ("agentfleet_deliveries_total", "subscription", "aggregator"),
         ("agentfleet_in_flight", "subscription", "orchestrator"),
@@ -186,6 +189,7 @@ def the_dashboard_shows(scrapes, folder):
     # And no alert of a fleet that works asks for a series that no role tells at all.
     unheard = {name for rule in RULES for name in used(rule["expr"])} - names
     assert {base(name) for name in unheard} <= {
+        "agentfleet_model_errors_total",
         "agentfleet_receive_failures_total",
         "agentfleet_attempts_lost_total",
         "agentfleet_redeliveries_answered_total",
@@ -204,6 +208,11 @@ def test_what_is_put_off_is_no_work_for_the_scaler(servers, roles):
     assert told(servers)["active"] is False
     assert told(servers, trigger=1)["active"] is True
     assert told(servers, trigger=2)["value"] == 0
+    # The roles tell it apart, too.
+    queue = 'queue="agent-request/orchestrator"'
+    off = f'agentfleet_backlog_by_state{{{queue},state="delayed"}} 1\n'
+    until("no role tells what is put off", 30, lambda: off in scraped(orchestrator))
+    assert f'agentfleet_backlog_by_state{{{queue},state="ready"}} 0\n' in scraped(orchestrator)
     assert orchestrator.child.poll() is None
 
 

@@ -1,7 +1,7 @@
 //! Config changes as messages: every process reads a retained topic, and looks at the config when
 //! something comes. A lost notice costs a moment, because the config is looked at now and then anyway.
 
-use agentfleet_broker::{Broker, Durability, Outgoing};
+use agentfleet_broker::{Broker, Durability, Error, Outgoing};
 use agentfleet_config::Notices;
 use agentfleet_schema::topics::{self, property};
 use async_trait::async_trait;
@@ -44,6 +44,8 @@ async fn listen(broker: Arc<dyn Broker>, told: watch::Sender<u64>) {
                     told.send_replace(version.parse().unwrap_or_default());
                 }
             }
+            // The process is about to end.
+            Err(Error::Closed) => return,
             Err(error) => {
                 tracing::warn!(%error, "cannot hear of config changes; looking now and then");
                 tokio::time::sleep(PAUSE).await;

@@ -236,7 +236,7 @@ settings! {
     data: PathBuf = default_data();
     /// Queue: `embedded`, or Apache Pulsar's address such as `pulsar://HOST:6650` or `pulsar+ssl://HOST:6651`.
     broker: Place = Place::Embedded;
-    /// URL of Pulsar's admin API, for backlogs and retention, such as `http://HOST:8080`.
+    /// URL of Pulsar's admin API, which sets how long responses are kept, such as `http://HOST:8080`.
     broker_admin: Option<String> = None;
     /// Tenant of the fleet's topics.
     broker_tenant: String = "public".to_owned();

@@ -9,7 +9,7 @@ use agentfleet_broker::{
     Broker, EmbeddedBroker, Options as BrokerOptions, PulsarBroker, PulsarOptions, Subscription,
     Token,
 };
-use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig};
+use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig, seed};
 use agentfleet_core::ReplyTopics;
 use agentfleet_documents::{Documents, EmbeddedDocuments, S3Documents, S3Options};
 use agentfleet_gateway::Intake;
@@ -109,11 +109,21 @@ impl Store {
 
     /// Creates every subscription, so that nothing published early is missed, and seeds the config.
     pub async fn prepare(&self, settings: &Settings) -> Result<(), Failure> {
-        self.config
-            .seed(agentfleet_config::seed::embedded()?)
-            .await?;
-        for subscription in subscriptions(settings) {
-            drop(self.broker.subscribe(subscription).await?);
+        self.seed().await?;
+        Ok(self.broker.establish(&subscriptions(settings)).await?)
+    }
+
+    /// Seeds the config: enough for what publishes no work.
+    pub async fn seed(&self) -> Result<(), Failure> {
+        let items = seed::embedded()?;
+        let report = seed::seed(&*self.config, items).await?;
+        if let Some(newest) = &report.newest {
+            tracing::warn!(
+                newest,
+                this = env!("CARGO_PKG_VERSION"),
+                items = report.newer,
+                "config items that come with this program were written by a newer version of it, and stay"
+            );
         }
         Ok(())
     }

@@ -63,7 +63,8 @@ macro_rules! broker_contract {
             a_retained_topic_can_be_read_by_key_without_consuming_it,
             reading_waits_until_something_is_retained,
             from_a_mark_everything_later_can_be_read,
-            the_backlog_counts_what_waits_and_what_is_delayed
+            the_backlog_counts_what_waits_and_what_is_delayed,
+            a_subscription_that_is_established_receives_although_nobody_ever_consumed_it
         );
     };
     (@each $fixture:expr, $($check:ident),+) => {
@@ -821,20 +822,37 @@ pub async fn the_backlog_counts_what_waits_and_what_is_delayed(fixture: &dyn Fix
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     let name = format!("{topic}/workers");
     let waiting = async || {
+        broker.ready().await.unwrap();
         let backlog = broker.backlog().await.unwrap();
-        backlog
-            .iter()
-            .find(|(found, _)| *found == name)
-            .map(|(_, count)| *count)
+        let waiting = broker.waiting().await.unwrap();
+        let found = backlog.iter().find(|(found, _)| *found == name).unwrap();
+        let apart = waiting.iter().find(|one| one.queue == name).unwrap();
+        assert_eq!(found.1, apart.ready + apart.delayed);
+        (apart.ready, apart.delayed)
     };
-    assert_eq!(waiting().await, Some(0));
+    assert_eq!(waiting().await, (0, 0));
     publish(fixture, &topic, &["a", "b"]).await;
     let mut delayed = message(&topic, "c");
     delayed.deliver_at = Some(i64::MAX / 2);
     broker.publish(vec![delayed]).await.unwrap();
-    assert_eq!(waiting().await, Some(3));
+    assert_eq!(waiting().await, (2, 1));
     for delivery in receive(&mut consumer, 2).await {
         consumer.broker.ack(&delivery).await.unwrap();
     }
-    assert_eq!(waiting().await, Some(1));
+    assert_eq!(waiting().await, (0, 1));
+}
+
+pub async fn a_subscription_that_is_established_receives_although_nobody_ever_consumed_it(
+    fixture: &dyn Fixture,
+) {
+    let topic = topic(fixture, "established");
+    let broker = fixture.broker();
+    // Again and again is the same as once.
+    for _ in 0..2 {
+        broker.establish(&[subscription(&topic)]).await.unwrap();
+    }
+    publish(fixture, &topic, &["early"]).await;
+    let mut consumer = subscribe(fixture, subscription(&topic)).await;
+    let came = receive(&mut consumer, 1).await;
+    assert_eq!(&*came[0].payload, b"early");
 }

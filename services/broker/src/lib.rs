@@ -111,6 +111,18 @@ pub struct Retained {
     pub properties: Properties,
 }
 
+/// What waits in a subscription.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// `topic/name`.
+    pub queue: String,
+    /// What a free consumer would get now. On Pulsar what consumers have in their hands counts too.
+    pub ready: u64,
+    /// What is not to be worked before some time to come. On Pulsar this is all that was ever
+    /// delayed or handed back and is not acknowledged, also if its time has come.
+    pub delayed: u64,
+}
+
 /// A queue.
 #[async_trait]
 pub trait Broker: Send + Sync + 'static {
@@ -118,6 +130,15 @@ pub trait Broker: Send + Sync + 'static {
 
     /// Opens a consumer, creating the subscription if it is new.
     async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error>;
+
+    /// Makes subscriptions that are new, and consumes nothing: what is published from then on waits
+    /// for their consumers.
+    async fn establish(&self, subscriptions: &[Subscription]) -> Result<(), Error> {
+        for subscription in subscriptions {
+            drop(self.subscribe(subscription.clone()).await?);
+        }
+        Ok(())
+    }
 
     async fn ack(&self, delivery: &Delivery) -> Result<(), Error>;
 
@@ -144,9 +165,32 @@ pub trait Broker: Send + Sync + 'static {
     /// reading costs the same from everywhere this is 0, the beginning.
     async fn mark(&self, topic: &Topic) -> Result<i64, Error>;
 
+    /// Whether the broker answers, and the consumers of this process can receive. Cheap: it may be
+    /// asked every second.
+    async fn ready(&self) -> Result<(), Error> {
+        self.backlog().await.map(drop)
+    }
+
     /// Messages waiting, delayed ones included, by subscription (`topic/name`). Pulsar tells it for
     /// the subscriptions that this process knows.
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error>;
+
+    /// The backlog, with what is delayed apart. A broker that cannot tell them apart calls all of it
+    /// ready.
+    async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
+        let backlog = self.backlog().await?.into_iter();
+        let waiting = backlog.map(|(queue, ready)| Waiting {
+            queue,
+            ready,
+            delayed: 0,
+        });
+        Ok(waiting.collect())
+    }
+
+    /// Stops everything: returns when the broker has taken every acknowledgement, and has given what
+    /// consumers of this process still hold to others; or after a few seconds without an answer.
+    /// Nothing can be published or received afterwards. Clones of a broker are closed together.
+    async fn close(&self) {}
 }
 
 /// The receiving end of a subscription. Dropping it hands back what it did not settle.

@@ -2,7 +2,7 @@
 //! asks it for the change, and writes the change down if nobody else was faster.
 
 use crate::error::Problem;
-use crate::seed::{self, SeedReport};
+use crate::seed::{self, Release, SeedReport};
 use crate::{Item, ItemVersion, sets, validate};
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::Snapshot;
@@ -68,7 +68,7 @@ impl Book {
         put.retain(|item| {
             // Seeding takes an item back from whoever put the same.
             let same = |known: &ItemVersion| {
-                let taken_back = author == seed::AUTHOR && known.author != author;
+                let taken_back = seed::is_product(author) && !seed::is_product(&known.author);
                 !known.deleted && known.item.value == item.value && !taken_back
             };
             !self.newest(&item.item_type, &item.key).is_some_and(same)
@@ -93,7 +93,7 @@ impl Book {
     }
 
     /// What seeding is to store. The report has the version before.
-    pub(crate) fn seed(&self, items: Vec<Item>) -> (SeedReport, Change) {
+    pub(crate) fn seed(&self, items: Vec<Item>, by: &Release) -> (SeedReport, Change) {
         let mut report = SeedReport {
             version: self.version,
             ..SeedReport::default()
@@ -101,7 +101,7 @@ impl Book {
         let mut wanted = Vec::new();
         for item in items {
             let newest = self.newest(&item.item_type, &item.key);
-            wanted.extend(report.sort(newest, item));
+            wanted.extend(report.sort(newest, item, by));
         }
         let before = self.set();
         let known = validate::together(&before);

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::{ConfigStore, Error, Item, seed};
+use crate::{ConfigStore, Error, Item, Release, seed};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ macro_rules! config_contract {
             puts_at_the_same_time_get_a_version_each
             seeding_twice_changes_nothing
             seeding_updates_only_what_nobody_edited
+            an_older_release_leaves_what_a_newer_one_wrote
+            a_release_that_starts_after_a_newer_one_changes_nothing
             what_a_person_deleted_stays_deleted
             seeding_leaves_out_what_lost_its_reference
             items_of_a_type_that_nothing_reads_are_refused
@@ -53,6 +55,10 @@ fn item(item_type: &str, key: &str, value: Value) -> Item {
         key: key.to_owned(),
         value,
     }
+}
+
+fn release(text: &str) -> Release {
+    Release::parse(text).unwrap()
 }
 
 fn pattern(key: &str, description: &str) -> Item {
@@ -241,12 +247,13 @@ pub async fn what_is_there_already_is_not_stored_again(fixture: &dyn Fixture) {
     let shipped = vec![pattern("a", "A")];
     let owner = store.put(shipped.clone(), "one").await.unwrap();
     assert_eq!(owner, 2);
-    store.put(shipped, crate::seed::AUTHOR).await.unwrap();
+    let product = Release::this().author();
+    store.put(shipped.clone(), &product).await.unwrap();
     let newest = store.get("agent-pattern", "a").await.unwrap().unwrap();
-    assert_eq!(
-        (newest.version, newest.author.as_str()),
-        (3, crate::seed::AUTHOR)
-    );
+    assert_eq!((newest.version, &newest.author), (3, &product));
+    // It has no need to take it back from itself, in whichever version.
+    let other = release("999.0.0").author();
+    assert_eq!(store.put(shipped, &other).await.unwrap(), 3);
     store.delete("agent-pattern", "b", "two").await.unwrap();
     assert_eq!(store.put(vec![pattern("b", "B")], "two").await.unwrap(), 5);
 }
@@ -319,11 +326,11 @@ pub async fn puts_at_the_same_time_get_a_version_each(fixture: &dyn Fixture) {
 pub async fn seeding_twice_changes_nothing(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     let items = seed::embedded().unwrap();
-    let report = store.seed(items.clone()).await.unwrap();
+    let report = seed::seed(&*store, items.clone()).await.unwrap();
     assert_eq!((report.version, report.added), (1, items.len()));
     let before = store.snapshot().await.unwrap();
     for store in [&store, &other] {
-        let report = store.seed(items.clone()).await.unwrap();
+        let report = seed::seed(&**store, items.clone()).await.unwrap();
         assert_eq!((report.version, report.unchanged), (1, items.len()));
         assert!(!report.changed());
         heard(&**store, 1).await;
@@ -335,7 +342,7 @@ pub async fn seeding_twice_changes_nothing(fixture: &dyn Fixture) {
             .await
             .unwrap()
             .iter()
-            .all(|version| version.author == "seed")
+            .all(|version| version.author == Release::this().author())
     );
 }
 
@@ -346,7 +353,7 @@ pub async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
         pattern("theirs", "old"),
         pattern("same", "old"),
     ];
-    store.seed(old).await.unwrap();
+    seed::seed(&*store, old).await.unwrap();
     store
         .put(vec![pattern("theirs", "edited")], "a person")
         .await
@@ -357,7 +364,7 @@ pub async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
         pattern("same", "old"),
         pattern("more", "new"),
     ];
-    let report = store.seed(new.clone()).await.unwrap();
+    let report = seed::seed(&*store, new.clone()).await.unwrap();
     let counts = (
         report.added,
         report.updated,
@@ -371,28 +378,97 @@ pub async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
         description(&*store, "theirs").await.as_deref(),
         Some("edited")
     );
-    assert!(!store.seed(new).await.unwrap().changed());
+    assert!(!seed::seed(&*store, new).await.unwrap().changed());
     // One that is wrong refuses all.
     let wrong = vec![
         pattern("fine", "x"),
         item("agent-pattern", "wrong", json!({})),
     ];
-    assert!(matches!(store.seed(wrong).await, Err(Error::Invalid(_))));
+    assert!(matches!(
+        seed::seed(&*store, wrong).await,
+        Err(Error::Invalid(_))
+    ));
     assert_eq!(description(&*store, "fine").await, None);
+}
+
+pub async fn an_older_release_leaves_what_a_newer_one_wrote(fixture: &dyn Fixture) {
+    let (store, other) = fixture.pair().await;
+    let (old, new) = (release("1.9.0"), release("1.10.0"));
+    let of_old = vec![
+        pattern("both", "old"),
+        pattern("theirs", "old"),
+        pattern("dropped", "old"),
+        pattern("same", "x"),
+    ];
+    let of_new = vec![
+        pattern("both", "new"),
+        pattern("theirs", "new"),
+        pattern("same", "x"),
+        pattern("added", "new"),
+    ];
+    // What was written before releases signed it belongs to every release.
+    store.put(of_old.clone(), "seed").await.unwrap();
+    let report = store.seed(of_old.clone(), &old).await.unwrap();
+    assert_eq!((report.version, report.unchanged), (1, 4));
+    store
+        .put(vec![pattern("theirs", "edited")], "a person")
+        .await
+        .unwrap();
+    let report = store.seed(of_new.clone(), &new).await.unwrap();
+    let counts = (report.version, report.added, report.updated, report.edited);
+    assert_eq!(counts, (3, 1, 1, 1));
+    assert_eq!((report.newer, report.newest), (0, None));
+    // The older one comes again, in this process and in another.
+    for store in [&store, &other] {
+        let report = store.seed(of_old.clone(), &old).await.unwrap();
+        let counts = (report.version, report.updated, report.newer, report.edited);
+        assert_eq!(counts, (3, 0, 1, 1));
+        assert_eq!(report.newest.as_deref(), Some("1.10.0"));
+        assert!(!report.changed());
+        let told = report.to_string();
+        assert!(
+            told.contains("1 left as version 1.10.0 wrote them"),
+            "{told}"
+        );
+    }
+    let both = store.get("agent-pattern", "both").await.unwrap().unwrap();
+    assert_eq!(
+        (both.item, both.author),
+        (pattern("both", "new"), new.author())
+    );
+    // The newer one has nothing to mend, and a still newer one goes on from there.
+    assert!(!store.seed(of_new, &new).await.unwrap().changed());
+    let newest = vec![pattern("both", "newest")];
+    let report = store.seed(newest, &release("2.0.0-rc.1")).await.unwrap();
+    assert_eq!((report.version, report.updated), (4, 1));
+    // An older one that has what is missing adds it.
+    let more = vec![pattern("older-only", "old")];
+    assert_eq!(store.seed(more, &old).await.unwrap().added, 1);
+}
+
+pub async fn a_release_that_starts_after_a_newer_one_changes_nothing(fixture: &dyn Fixture) {
+    let (store, _) = fixture.pair().await;
+    let (old, new) = (release("0.1.0"), release("0.2.0"));
+    store.seed(vec![pattern("a", "new")], &new).await.unwrap();
+    let report = store.seed(vec![pattern("a", "old")], &old).await.unwrap();
+    assert_eq!((report.version, report.newer), (1, 1));
+    assert_eq!(description(&*store, "a").await.as_deref(), Some("new"));
+    // A person of the older one may take it back, and then it is the older one's.
+    let taken = vec![pattern("a", "old")];
+    store.put(taken.clone(), &old.author()).await.unwrap();
+    assert_eq!(store.seed(taken, &old).await.unwrap().unchanged, 1);
 }
 
 pub async fn what_a_person_deleted_stays_deleted(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    store
-        .seed(vec![pattern("a", "x"), pattern("b", "x")])
+    seed::seed(&*store, vec![pattern("a", "x"), pattern("b", "x")])
         .await
         .unwrap();
     store
         .delete("agent-pattern", "a", "a person")
         .await
         .unwrap();
-    let report = store
-        .seed(vec![pattern("a", "new"), pattern("b", "x")])
+    let report = seed::seed(&*store, vec![pattern("a", "new"), pattern("b", "x")])
         .await
         .unwrap();
     assert_eq!(
@@ -410,8 +486,7 @@ pub async fn what_a_person_deleted_stays_deleted(fixture: &dyn Fixture) {
 
 pub async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
-    store
-        .seed(vec![pattern("gone", "x"), pattern("here", "x")])
+    seed::seed(&*store, vec![pattern("gone", "x"), pattern("here", "x")])
         .await
         .unwrap();
     store
@@ -423,7 +498,7 @@ pub async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
         task_type("needs-it", &["here", "gone"]),
         task_type("does-not", &["here"]),
     ];
-    let report = store.seed(items).await.unwrap();
+    let report = seed::seed(&*store, items).await.unwrap();
     assert_eq!(
         (report.added, report.updated, report.left_out.len()),
         (1, 0, 1)

@@ -7,7 +7,7 @@
 
 use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
-use crate::seed::{self, SeedReport};
+use crate::seed::{Release, SeedReport};
 use crate::{ConfigStore, EmbeddedConfig, Item, ItemVersion, validate};
 use agentfleet_documents::{Created, Documents};
 use agentfleet_schema::Millis;
@@ -293,10 +293,10 @@ impl ConfigStore for DocumentsConfig {
         Ok(version)
     }
 
-    async fn seed(&self, items: Vec<Item>) -> Result<SeedReport, Error> {
+    async fn seed(&self, items: Vec<Item>, by: &Release) -> Result<SeedReport, Error> {
         valid(&items)?;
-        let decide = |book: &Book| Ok(book.seed(items.clone()));
-        let (mut report, _, version) = self.change(seed::AUTHOR, decide).await?;
+        let decide = |book: &Book| Ok(book.seed(items.clone(), by));
+        let (mut report, _, version) = self.change(&by.author(), decide).await?;
         report.version = version;
         Ok(report)
     }
@@ -314,6 +314,7 @@ mod tests {
 
     use super::*;
     use crate::contract::Fixture;
+    use crate::seed;
     use agentfleet_documents::EmbeddedDocuments;
     use agentfleet_storage::Database;
     use serde_json::json;
@@ -390,7 +391,7 @@ mod tests {
     #[tokio::test]
     async fn an_unchanged_set_is_shared() {
         let (one, _, _directory) = pair(false);
-        one.seed(seed::embedded().unwrap()).await.unwrap();
+        seed::seed(&one, seed::embedded().unwrap()).await.unwrap();
         let first = one.snapshot().await.unwrap();
         assert!(Arc::ptr_eq(&first, &one.snapshot().await.unwrap()));
     }

@@ -9,7 +9,7 @@
 //! - What refers to another item (a task type to its patterns, a tool to its prompt) finds it: a
 //!   `put` or `delete` that would leave a reference without its end is refused.
 //! - Seeding twice changes nothing, and never overwrites what a person edited, nor brings back what
-//!   a person deleted.
+//!   a person deleted. What one version of the product wrote, no older one overwrites.
 
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::Snapshot;
@@ -31,7 +31,7 @@ pub mod validate;
 pub use documents::{DocumentsConfig, Notices};
 pub use embedded::EmbeddedConfig;
 pub use error::{Error, Problem};
-pub use seed::SeedReport;
+pub use seed::{Release, SeedReport};
 
 /// One config item.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -50,7 +50,7 @@ pub struct ItemVersion {
     /// The store's version at which it came into force.
     pub version: u64,
     pub at: Millis,
-    /// Who: `seed`, or the person or program that put it.
+    /// Who: `seed` with the version of the product, or the person or program that put it.
     pub author: String,
     /// Set on the version that removed the item.
     pub deleted: bool,
@@ -77,9 +77,9 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// nothing to store makes no version.
     async fn put(&self, items: Vec<Item>, author: &str) -> Result<u64, Error>;
 
-    /// Stores items of the product as author [`seed::AUTHOR`], all or none, as one new version or
-    /// none: those that never were there, and those that only seeding ever wrote.
-    async fn seed(&self, items: Vec<Item>) -> Result<SeedReport, Error>;
+    /// Stores items of the product as its release, all or none, as one new version or none: those
+    /// that never were there, and those that the same release wrote last, or an older one.
+    async fn seed(&self, items: Vec<Item>, by: &Release) -> Result<SeedReport, Error>;
 
     /// Removes an item; `None` if there was none.
     async fn delete(&self, item_type: &str, key: &str, author: &str) -> Result<Option<u64>, Error>;

@@ -14,17 +14,76 @@
 //! ```
 //!
 //! The same files are in the binary ([`embedded`]).
+//!
+//! Versions of the product run beside each other while it is upgraded, and each of them seeds. So
+//! what is seeded is signed with the [`Release`] that did it, and an older one leaves it alone.
 
 use crate::error::Problem;
 use crate::{ConfigStore, Error, Item, ItemVersion, sets};
 use agentfleet_schema::config::{Snapshot, item_type};
+use semver::Version;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The author of what seeding writes.
-pub const AUTHOR: &str = "seed";
+/// The author of what seeding writes, before the version.
+const AUTHOR: &str = "seed";
+
+/// A version of the product that seeds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release(Version);
+
+impl Release {
+    /// That of this program.
+    pub fn this() -> Self {
+        let built = Version::parse(env!("CARGO_PKG_VERSION"));
+        Self(built.unwrap_or(Version::new(0, 0, 0)))
+    }
+
+    /// `None` if it is not written as `MAJOR.MINOR.PATCH`, perhaps with a `-PRERELEASE`.
+    pub fn parse(text: &str) -> Option<Self> {
+        Version::parse(text).ok().map(Self)
+    }
+
+    /// The author of what it seeds.
+    pub fn author(&self) -> String {
+        format!("{AUTHOR} {}", self.0)
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Who wrote a version of an item.
+#[derive(Debug, PartialEq, Eq)]
+enum Writer {
+    /// `None`: one of before releases signed what they wrote.
+    Product(Option<Release>),
+    Person,
+}
+
+impl Writer {
+    fn of(author: &str) -> Self {
+        if author == AUTHOR {
+            return Self::Product(None);
+        }
+        let signed = author.strip_prefix(AUTHOR);
+        let signed = signed.and_then(|rest| rest.strip_prefix(' '));
+        match signed.and_then(Release::parse) {
+            Some(release) => Self::Product(Some(release)),
+            None => Self::Person,
+        }
+    }
+}
+
+/// Whether an author is the product, in any version.
+pub fn is_product(author: &str) -> bool {
+    Writer::of(author) != Writer::Person
+}
 
 /// Type, file name and text of every seed file.
 const FILES: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/seeds.rs"));
@@ -85,9 +144,9 @@ pub fn directory(root: &Path) -> Result<Vec<Item>, Error> {
     Ok(items)
 }
 
-/// Seeds a store: see [`ConfigStore::seed`].
+/// Seeds a store as this program: see [`ConfigStore::seed`].
 pub async fn seed(store: &dyn ConfigStore, items: Vec<Item>) -> Result<SeedReport, Error> {
-    store.seed(items).await
+    store.seed(items, &Release::this()).await
 }
 
 /// What seeding did.
@@ -100,6 +159,10 @@ pub struct SeedReport {
     /// Items that only seeding ever wrote, and that have changed.
     pub updated: usize,
     pub unchanged: usize,
+    /// Items that a newer version of the product wrote, left alone.
+    pub newer: usize,
+    /// The newest version that wrote one of them.
+    pub newest: Option<String>,
     /// Items a person edited, left alone.
     pub edited: usize,
     /// Items a person deleted, left alone.
@@ -122,6 +185,9 @@ impl fmt::Display for SeedReport {
             ", {} updated, {} unchanged",
             self.updated, self.unchanged
         )?;
+        if let Some(newest) = &self.newest {
+            write!(f, ", {} left as version {newest} wrote them", self.newer)?;
+        }
         for (count, what) in [(self.edited, "edited"), (self.deleted, "deleted")] {
             if count > 0 {
                 write!(f, ", {count} left as {what} by people")?;
@@ -142,17 +208,35 @@ pub(crate) struct Wanted {
 }
 
 impl SeedReport {
-    /// Sorts an item by its newest version; `None` if it is to be left as it is.
-    pub(crate) fn sort(&mut self, newest: Option<&ItemVersion>, item: Item) -> Option<Wanted> {
+    /// Sorts an item of a release by its newest version; `None` if it is to be left as it is.
+    pub(crate) fn sort(
+        &mut self,
+        newest: Option<&ItemVersion>,
+        item: Item,
+        by: &Release,
+    ) -> Option<Wanted> {
         let (count, is_new) = match newest {
             None => (&mut self.added, Some(true)),
             Some(newest) if newest.deleted => (&mut self.deleted, None),
             Some(newest) if newest.item.value == item.value => (&mut self.unchanged, None),
-            Some(newest) if newest.author == AUTHOR => (&mut self.updated, Some(false)),
-            Some(_) => (&mut self.edited, None),
+            Some(newest) => match Writer::of(&newest.author) {
+                Writer::Product(Some(writer)) if writer > *by => {
+                    self.saw(&writer);
+                    (&mut self.newer, None)
+                }
+                Writer::Product(_) => (&mut self.updated, Some(false)),
+                Writer::Person => (&mut self.edited, None),
+            },
         };
         *count += 1;
         is_new.map(|is_new| Wanted { item, is_new })
+    }
+
+    fn saw(&mut self, release: &Release) {
+        let known = self.newest.as_deref().and_then(Release::parse);
+        if known.is_none_or(|known| known < *release) {
+            self.newest = Some(release.to_string());
+        }
     }
 
     /// Takes an item back if one of these problems is with it; `false` if it stays.
@@ -242,6 +326,26 @@ mod tests {
     use super::*;
     use agentfleet_schema::config::ModelProfile;
     use std::fs;
+
+    #[test]
+    fn releases_are_ordered_and_known_by_what_they_sign() {
+        let table = [
+            ("0.1.0", "0.1.1"),
+            ("0.9.0", "0.10.0"),
+            ("1.0.0-rc.2", "1.0.0-rc.10"),
+            ("1.0.0-rc.10", "1.0.0"),
+        ];
+        for (older, newer) in table {
+            let [older, newer] = [older, newer].map(|text| Release::parse(text).unwrap());
+            assert!(older < newer, "{older} {newer}");
+            assert_eq!(Writer::of(&older.author()), Writer::Product(Some(older)));
+        }
+        assert_eq!(Release::this().to_string(), env!("CARGO_PKG_VERSION"));
+        assert_eq!(Writer::of("seed"), Writer::Product(None));
+        for person in ["", "ann", "seed of doubt", "seeder", "seed 1"] {
+            assert_eq!(Writer::of(person), Writer::Person, "{person}");
+        }
+    }
 
     #[test]
     fn a_prompt_file_has_front_matter_system_and_user_text() {

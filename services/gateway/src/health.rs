@@ -46,7 +46,7 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness
         max_rows: 1,
     };
     let (queue, documents, graph, config, others) = futures::join!(
-        check("queue", parts.broker.backlog()),
+        check("queue", parts.broker.ready()),
         check("documents", parts.documents.get("health")),
         check("graph", parts.graph.query("ASK {}", &[], ask)),
         check("config", parts.config.snapshot()),

@@ -37,6 +37,45 @@ impl Phase {
     }
 }
 
+/// What kind of failure a call ran into; for counting, so there are few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// No answer, or not the whole of it, in time.
+    Timeout,
+    /// Too many calls for the provider's liking.
+    RateLimited,
+    /// The provider is overloaded or broken.
+    Unavailable,
+    /// No connection, or one that broke off.
+    Unreachable,
+    /// A key, an account or its credit.
+    NotAllowed,
+    /// The provider does not take the request as it is: a model's name, parameters, tools.
+    Refused,
+    /// The model will not answer this.
+    Declined,
+    /// What came is no reply.
+    InvalidReply,
+    /// The model was never set up rightly.
+    Misconfigured,
+}
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::RateLimited => "rate-limited",
+            Self::Unavailable => "unavailable",
+            Self::Unreachable => "unreachable",
+            Self::NotAllowed => "not-allowed",
+            Self::Refused => "refused",
+            Self::Declined => "declined",
+            Self::InvalidReply => "invalid-reply",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
+}
+
 /// A model that could not be chosen, or a call that failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -224,6 +263,39 @@ impl Error {
             | Self::Unsupported { .. }
             | Self::BadScript { .. }
             | Self::Unscripted { .. } => Retry::No,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Timeout { .. } => Kind::Timeout,
+            Self::RateLimited { .. } => Kind::RateLimited,
+            Self::Unavailable { .. } => Kind::Unavailable,
+            Self::Connection { .. } | Self::Interrupted { .. } | Self::Unreachable { .. } => {
+                Kind::Unreachable
+            }
+            Self::Unauthorized { .. } | Self::Forbidden { .. } | Self::QuotaExhausted { .. } => {
+                Kind::NotAllowed
+            }
+            Self::NotFound { .. }
+            | Self::BadRequest { .. }
+            | Self::ToolsRefused { .. }
+            | Self::Unsupported { .. } => Kind::Refused,
+            Self::Declined { .. } => Kind::Declined,
+            Self::Malformed { .. } | Self::Empty { .. } => Kind::InvalidReply,
+            // A script plays a provider that fails: one that may be asked again cannot answer now.
+            Self::Scripted { retry_after, .. } => match retry_after {
+                Some(_) => Kind::Unavailable,
+                None => Kind::Refused,
+            },
+            Self::UnknownModelOption { .. }
+            | Self::MissingKey { .. }
+            | Self::BadBaseUrl { .. }
+            | Self::NoModelThere { .. }
+            | Self::NoListing { .. }
+            | Self::HttpClient { .. }
+            | Self::BadScript { .. }
+            | Self::Unscripted { .. } => Kind::Misconfigured,
         }
     }
 }

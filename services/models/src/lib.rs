@@ -18,7 +18,7 @@ mod providers;
 mod scripted;
 mod select;
 
-pub use error::{Error, Phase, Retry};
+pub use error::{Error, Kind, Phase, Retry};
 pub use offline::Offline;
 pub use providers::{
     ApiKey, Provider, ProviderKind, ProviderOptions, Timeouts, default_model, http_client,

@@ -10,7 +10,8 @@ use agentfleet_core::{
     say,
 };
 use agentfleet_graph::QueryOptions;
-use agentfleet_models::{Discard, Retry};
+use agentfleet_models::{Discard, Error as ModelError, Retry};
+use agentfleet_runtime::metrics;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Call, Source, Usage};
 use agentfleet_schema::topics::Topic;
@@ -108,20 +109,28 @@ impl Driver<'_> {
                 });
                 Ok(Input::ModelReplied(model::reply(&reply, usage, ms)))
             }
-            Err(error) => match error.retry() {
-                Retry::After(after) if !self.last_attempt => Err(Stop::Retry {
-                    reason: error.to_string(),
-                    after,
-                }),
-                Retry::After(_) => Ok(Input::ModelFailed(ModelFailure {
-                    message: format!("gave up after {} tries: {error}", self.options.max_attempts),
-                    hint: "ask again when the model can be reached".into(),
-                })),
-                Retry::No => Ok(Input::ModelFailed(ModelFailure {
-                    message: error.to_string(),
-                    hint: String::new(),
-                })),
-            },
+            Err(error) => {
+                metrics::model_failed(ask.operation.as_str(), error.kind().as_str());
+                self.model_failed(&error)
+            }
+        }
+    }
+
+    /// What becomes of a call that failed: another try, or what the turn is told.
+    fn model_failed(&self, error: &ModelError) -> Result<Input, Stop> {
+        match error.retry() {
+            Retry::After(after) if !self.last_attempt => Err(Stop::Retry {
+                reason: error.to_string(),
+                after,
+            }),
+            Retry::After(_) => Ok(Input::ModelFailed(ModelFailure {
+                message: format!("gave up after {} tries: {error}", self.options.max_attempts),
+                hint: "ask again when the model can be reached".into(),
+            })),
+            Retry::No => Ok(Input::ModelFailed(ModelFailure {
+                message: error.to_string(),
+                hint: String::new(),
+            })),
         }
     }
 

@@ -18,6 +18,7 @@ const ATTEMPTS_LOST: &str = "agentfleet_attempts_lost_total";
 const MODEL_CALLS: &str = "agentfleet_model_call_seconds";
 const MODEL_TOKENS: &str = "agentfleet_model_tokens_total";
 const MODEL_COST: &str = "agentfleet_model_cost_total";
+const MODEL_ERRORS: &str = "agentfleet_model_errors_total";
 const TOOL_CALLS: &str = "agentfleet_tool_call_seconds";
 const IN_FLIGHT: &str = "agentfleet_in_flight";
 const DELIVERIES: &str = "agentfleet_deliveries_total";
@@ -28,6 +29,8 @@ const FAN_OUT_OLDEST: &str = "agentfleet_fan_out_oldest_seconds";
 const GRAPH_LAG: &str = "agentfleet_graph_lag_seconds";
 const GRAPH_MESSAGES: &str = "agentfleet_graph_messages_total";
 const BACKLOG: &str = "agentfleet_backlog";
+const BACKLOG_BY_STATE: &str = "agentfleet_backlog_by_state";
+const BACKLOG_AGE: &str = "agentfleet_backlog_age_seconds";
 
 /// Upper bounds of the histograms, in seconds.
 pub const BUCKETS: [f64; 14] = [
@@ -56,6 +59,10 @@ pub fn describe() {
     describe_gauge!(
         MODEL_COST,
         "cost of committed steps in the currency of the model profiles, by model"
+    );
+    describe_counter!(
+        MODEL_ERRORS,
+        "model calls that failed, each try by itself, by operation and kind of failure"
     );
     describe_histogram!(
         TOOL_CALLS,
@@ -88,6 +95,15 @@ pub fn describe() {
         "explainability messages written to the graph"
     );
     describe_gauge!(BACKLOG, "messages waiting, delayed ones included, by queue");
+    describe_gauge!(
+        BACKLOG_BY_STATE,
+        "the backlog by queue and state: ready to be worked, or delayed until some time"
+    );
+    describe_gauge!(
+        BACKLOG_AGE,
+        Unit::Seconds,
+        "how old the numbers of the backlog are: the queue tells no others"
+    );
 }
 
 /// A step was committed after `took` in all.
@@ -133,6 +149,11 @@ pub(crate) fn pattern_of(pattern: &str) -> &str {
     }
 }
 
+/// A model call failed, whatever becomes of the step.
+pub fn model_failed(operation: &'static str, kind: &'static str) {
+    counter!(MODEL_ERRORS, "operation" => operation, "kind" => kind).increment(1);
+}
+
 /// A delivery of what was committed already.
 pub fn redelivery() {
     counter!(REDELIVERIES).increment(1);
@@ -159,8 +180,17 @@ pub fn written(published_at: Millis, now: Millis) {
     histogram!(GRAPH_LAG).record(seconds((now - published_at).max(0).unsigned_abs()));
 }
 
-pub fn backlog(queue: String, waiting: u64) {
-    gauge!(BACKLOG, "queue" => queue).set(waiting as f64);
+/// What waits in a queue.
+pub fn backlog(queue: &str, ready: u64, delayed: u64) {
+    let queue = queue.to_owned();
+    gauge!(BACKLOG, "queue" => queue.clone()).set((ready + delayed) as f64);
+    gauge!(BACKLOG_BY_STATE, "queue" => queue.clone(), "state" => "ready").set(ready as f64);
+    gauge!(BACKLOG_BY_STATE, "queue" => queue, "state" => "delayed").set(delayed as f64);
+}
+
+/// How long ago the queue told what waits.
+pub fn backlog_age(age: Duration) {
+    gauge!(BACKLOG_AGE).set(age.as_secs_f64());
 }
 
 pub(crate) fn in_flight(subscription: &str, change: f64) {

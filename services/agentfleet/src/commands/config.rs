@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
-    store.prepare(settings).await?;
+    store.seed().await?;
     let config = &*store.config;
     match command {
         Config::List { item_type, output } => {
@@ -88,7 +88,16 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             put(config, item_type, key, value, &author()).await
         }
         Config::Reset { item_type, key } => match shipped(&item_type, &key)? {
-            Some(item) => put(config, item_type, key, item.value, seed::AUTHOR).await,
+            Some(item) => {
+                put(
+                    config,
+                    item_type,
+                    key,
+                    item.value,
+                    &seed::Release::this().author(),
+                )
+                .await
+            }
             None => Err(Failure::not_found(format!(
                 "no `{item_type}` item `{key}` comes with the program"
             ))
@@ -118,6 +127,12 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             };
             let report = seed::seed(config, items).await?;
             outln!("{report}");
+            if report.newer > 0 {
+                errln!(
+                    "`{} config reset TYPE KEY` puts one of them back to what comes with this version.",
+                    settings.program()
+                );
+            }
             Ok(())
         }
     }

@@ -5,7 +5,7 @@ use crate::engine::{choose_model, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
-use crate::store::Store;
+use crate::store::{Store, reply_topics};
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
@@ -40,6 +40,7 @@ impl Findings {
 pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Failure> {
     let mut findings = Findings::default();
     findings.add("settings", Ok(given(settings)));
+    findings.add("reply topics", replies(settings));
     match Store::open(settings).await {
         Err(failure) => findings.add("data directory", Err(failure)),
         Ok(store) => look_at(&store, settings, &mut findings).await,
@@ -116,6 +117,21 @@ fn given(settings: &Settings) -> String {
     parts.join(", ")
 }
 
+/// The topics that callers may name for their responses.
+fn replies(settings: &Settings) -> Result<String, Failure> {
+    // A pattern that is no name would stop every role.
+    reply_topics(settings)?;
+    let named = settings.reply_to.as_deref().unwrap_or_default();
+    let names: Vec<&str> = named.split(',').map(str::trim).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    let default = topics::AGENT_RESPONSE;
+    Ok(if names.is_empty() {
+        format!("{default} alone; `reply_to` allows callers to name others")
+    } else {
+        format!("{default}, and what callers name of {}", names.join(", "))
+    })
+}
+
 async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
     findings.add("data directory", size(store, settings).await);
     findings.add("database", soundness(store));
@@ -185,11 +201,10 @@ async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
 async fn queue(store: &Store) -> Result<String, Failure> {
     let mut says = Vec::new();
     let Some(broker) = &store.embedded else {
-        let backlog = store.broker.backlog().await?;
-        let waiting = backlog.into_iter().filter(|(_, count)| *count > 0);
-        says.extend(
-            waiting.map(|(queue, count)| format!("{queue}: {} waiting", text::count(count))),
-        );
+        for queue in store.broker.waiting().await? {
+            let counts = [(queue.ready, "waiting"), (queue.delayed, "put off")];
+            says.extend(counted(&counts).map(|counts| format!("{}: {counts}", queue.queue)));
+        }
         return Ok(nothing_or(says));
     };
     for queue in broker.stats().await? {
@@ -198,21 +213,25 @@ async fn queue(store: &Store) -> Result<String, Failure> {
             (queue.in_flight, "in work"),
             (queue.delayed, "due later"),
         ];
-        let counts: Vec<String> = counts
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{} {what}", text::count(count)))
-            .collect();
-        if counts.is_empty() {
+        let Some(counts) = counted(&counts) else {
             continue;
-        }
-        let mut line = format!("{}: {}", queue.topic, counts.join(", "));
+        };
+        let mut line = format!("{}: {counts}", queue.topic);
         if queue.topic == topics::DEADLINE.as_str() {
             line.push_str(" (time limits; those of runs that have ended do nothing)");
         }
         says.push(line);
     }
     Ok(nothing_or(says))
+}
+
+/// Those that are not 0.
+fn counted(counts: &[(u64, &str)]) -> Option<String> {
+    let some = counts.iter().filter(|(count, _)| *count > 0);
+    let told: Vec<String> = some
+        .map(|(count, what)| format!("{} {what}", text::count(*count)))
+        .collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 fn nothing_or(says: Vec<String>) -> String {

@@ -21,7 +21,7 @@ const LISTED: usize = 20;
 
 pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
-    store.prepare(settings).await?;
+    store.seed().await?;
     let library = open(&store, settings).await?;
     let bar = bar();
     let progress = |progress: &Progress| {

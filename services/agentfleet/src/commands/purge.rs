@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
-    store.prepare(settings).await?;
+    store.seed().await?;
     // Settled, so that nothing of an erased run comes after.
     let graph = settled_graph(&store, settings).await?;
     if let Some(uri) = &purge.document {

@@ -13,22 +13,26 @@ use crate::signals::Signals;
 use crate::store::Store;
 use crate::token;
 use agentfleet_aggregator::{Ended, Endings};
+use agentfleet_broker::Waiting;
 use agentfleet_gateway::{
     Cancel, Cancelled, Check, Doors, Failure as Lent, Gateway, Options, Parts, Status,
 };
+use agentfleet_runtime::metrics;
 use agentfleet_schema::records::Termination;
 use agentfleet_schema::{Digest, SessionId};
 use async_trait::async_trait;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 /// How long a scrape waits for the broker to say what waits.
 const BACKLOG: Duration = Duration::from_secs(2);
+/// How old what it said may be before it is asked again, however many scrape.
+const FRESH: Duration = Duration::from_secs(5);
 /// How often what is too old is looked for.
 const UPKEEP: Duration = Duration::from_secs(600);
 
@@ -71,6 +75,7 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         }
         outln!("Ask with `{program} ask \"...\"`, or POST to /requests. Ctrl-C drains and stops.");
     }
+    let broker = engine.broker();
     let upkeep = tokio::spawn(upkeep(
         engine,
         settings.clone(),
@@ -87,6 +92,8 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
                 tracing::error!(%error, "a task was lost");
             }
         }
+        // Now, not when it notices: what is left is for others.
+        broker.close().await;
     };
     drained_or_left(drained, signals).await;
     failed
@@ -138,6 +145,7 @@ pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failur
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
+    let broker = engine.broker();
     let fleet = Fleet::start(&engine, settings, roles)?;
     outln!("Working on {}", works_on(settings));
     let stop = CancellationToken::new();
@@ -169,6 +177,8 @@ pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failur
         {
             tracing::error!(%error, "the health door was lost");
         }
+        // Now, not when it notices: what is left is for others.
+        broker.close().await;
     };
     drained_or_left(drained, signals).await;
     Ok(())
@@ -246,6 +256,10 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
         status: Arc::new(FleetStatus {
             engine: engine.clone(),
             numbers,
+            counted: tokio::sync::Mutex::new(Counted {
+                told: Instant::now(),
+                asked: None,
+            }),
         }),
         traces: Some(Arc::new(traces)),
     }
@@ -271,6 +285,44 @@ impl Cancel for Canceller {
 struct FleetStatus {
     engine: Engine,
     numbers: Numbers,
+    /// Locked while the broker is asked: who comes meanwhile gets the same numbers.
+    counted: tokio::sync::Mutex<Counted>,
+}
+
+/// The numbers of the backlog.
+struct Counted {
+    /// When the broker last told them; when this began, if it never did.
+    told: Instant,
+    asked: Option<Instant>,
+}
+
+impl FleetStatus {
+    /// Asks what waits, unless that was done just now. A broker that cannot tell leaves the last it
+    /// told, and their age.
+    async fn count(&self) {
+        let mut counted = self.counted.lock().await;
+        if counted.asked.is_none_or(|asked| asked.elapsed() >= FRESH) {
+            let asked = Instant::now();
+            counted.asked = Some(asked);
+            let waiting = self.engine.store.broker.waiting();
+            match tokio::time::timeout(BACKLOG, waiting).await {
+                Ok(Ok(waiting)) => {
+                    counted.told = asked;
+                    for Waiting {
+                        queue,
+                        ready,
+                        delayed,
+                    } in waiting
+                    {
+                        metrics::backlog(&queue, ready, delayed);
+                    }
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "the queue does not tell its backlog"),
+                Err(_) => tracing::warn!("the queue does not tell its backlog in time"),
+            }
+        }
+        metrics::backlog_age(counted.told.elapsed());
+    }
 }
 
 #[async_trait]
@@ -292,11 +344,7 @@ impl Status for FleetStatus {
         checks
     }
     async fn metrics(&self) -> String {
-        // A broker that cannot tell leaves the last it told.
-        let asked = tokio::time::timeout(BACKLOG, self.engine.store.broker.backlog()).await;
-        for (queue, waiting) in asked.ok().and_then(Result::ok).unwrap_or_default() {
-            agentfleet_runtime::metrics::backlog(queue, waiting);
-        }
+        self.count().await;
         self.numbers.render()
     }
 }
@@ -309,10 +357,10 @@ impl Numbers {
     fn install() -> Result<Self, Failure> {
         let failed = |error: BuildError| Failure::new(Exit::Unavailable, error.to_string());
         let recorder = PrometheusBuilder::new()
-            .set_buckets(&agentfleet_runtime::metrics::BUCKETS)
+            .set_buckets(&metrics::BUCKETS)
             .map_err(failed)?;
         let handle = recorder.install_recorder().map_err(failed)?;
-        agentfleet_runtime::metrics::describe();
+        metrics::describe();
         Ok(Self(handle))
     }
 

@@ -2,6 +2,7 @@
 
 use agentfleet::settings::{Flags, Settings};
 use agentfleet::store::Store;
+use agentfleet_config::{Item, Release};
 use agentfleet_schema::keys;
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::topics::AGENT_REQUEST;
@@ -95,12 +96,32 @@ impl Place {
         Ran::of(child.wait_with_output().unwrap())
     }
 
-    /// Puts a request among the messages that nobody could work.
-    pub(crate) fn park(&self, id: &str, body: &str) {
+    fn settings(&self) -> Settings {
         let flags = Flags {
             data: Some(self.path("data").display().to_string()),
             ..Flags::default()
         };
+        Settings::load(&flags).unwrap()
+    }
+
+    /// Seeds an item of the config as another version of the program.
+    pub(crate) fn seed_as(&self, version: &str, item_type: &str, key: &str, value: &Value) {
+        let item = Item {
+            item_type: item_type.to_owned(),
+            key: key.to_owned(),
+            value: value.clone(),
+        };
+        let release = Release::parse(version).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&self.settings()).await.unwrap();
+            let report = store.config.seed(vec![item], &release).await.unwrap();
+            assert!(report.changed(), "{report}");
+        });
+    }
+
+    /// Puts a request among the messages that nobody could work.
+    pub(crate) fn park(&self, id: &str, body: &str) {
         let parked = ParkedRecord {
             id: id.to_owned(),
             topic: AGENT_REQUEST.as_str().to_owned(),
@@ -109,7 +130,7 @@ impl Place {
         };
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let store = Store::open(&Settings::load(&flags).unwrap()).await.unwrap();
+            let store = Store::open(&self.settings()).await.unwrap();
             let body = serde_json::to_vec(&parked).unwrap();
             let documents = &*store.documents;
             documents.create(&keys::parked(id), body).await.unwrap();

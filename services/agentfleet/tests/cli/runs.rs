@@ -337,6 +337,59 @@ fn get(address: &str, path: &str) -> String {
 }
 
 #[test]
+fn metrics_tell_failed_model_calls_by_kind_and_what_waits_apart_from_what_is_delayed() {
+    let place = Place::new();
+    // Two tries of the only step are in vain, and a call of another operation is refused.
+    let script = place.write(
+        "busy.json",
+        r#"{"rules": [
+            {"operation": "agent-react", "fail": "overloaded", "retry-after-ms": 1, "times": 2},
+            {"operation": "agent-react", "contains": "What is Y?", "fail": "no such model"},
+            {"operation": "agent-react", "contains": "What is Z?", "fail": "overloaded", "retry-after-ms": 600000},
+            {"text": "Thought: enough.\nFinal Answer: 42"}
+        ]}"#,
+    );
+    let (_up, address) = place.up(&["--model", &format!("scripted:{script}")]);
+    let ask = |question| place.run(&["ask", question, "--pattern", "react", "--model", "auto"]);
+    let ran = ask("What is X?").well();
+    assert!(ran.out.contains("42"), "{ran:?}");
+    assert_ne!(ask("What is Y?").code, 0);
+    let later = [
+        "ask",
+        "What is Z?",
+        "--pattern",
+        "react",
+        "--model",
+        "auto",
+        "--detach",
+    ];
+    place.run(&later).well();
+    // Until it was tried once and is put off.
+    let mut metrics = String::new();
+    let put_off =
+        r#"agentfleet_backlog_by_state{queue="agent-request/orchestrator",state="delayed"} 1"#;
+    while !metrics.contains(put_off) {
+        metrics = get(&address, "/metrics");
+    }
+    for line in [
+        r#"agentfleet_model_errors_total{operation="agent-react",kind="unavailable"} 3"#,
+        r#"agentfleet_model_errors_total{operation="agent-react",kind="refused"} 1"#,
+        r#"agentfleet_backlog{queue="agent-request/orchestrator"} 1"#,
+        r#"agentfleet_backlog_by_state{queue="agent-request/orchestrator",state="ready"} 0"#,
+    ] {
+        assert!(
+            metrics.lines().any(|told| told == line),
+            "{line}: {metrics}"
+        );
+    }
+    let age = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("agentfleet_backlog_age_seconds "));
+    let age: f64 = age.unwrap().parse().unwrap();
+    assert!((0.0..60.0).contains(&age), "{age}");
+}
+
+#[test]
 fn who_leaves_is_told_how_to_come_back_and_the_run_is_still_there() {
     let place = Place::new();
     // Routed at once; then a model that would talk for minutes.

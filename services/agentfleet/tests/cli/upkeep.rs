@@ -346,3 +346,33 @@ fn what_people_changed_stays_and_is_told() {
         .well();
     assert!(history.out.contains("deleted"), "{}", history.out);
 }
+
+#[test]
+fn an_older_program_leaves_the_config_of_a_newer_one_and_says_so() {
+    let place = Place::new();
+    let question = |args: &[&str]| place.run(&[&["config"], args].concat()).well();
+    let shipped = question(&["get", "prompt", "question"]).json();
+    let newer = serde_json::json!({ "prompt": "Be newer. {{ question }}" });
+    place.seed_as("999.0.0", "prompt", "question", &newer);
+    let got = question(&["get", "prompt", "question"]);
+    assert_eq!(got.json(), newer);
+    assert_eq!(got.err.matches("newer version").count(), 1, "{}", got.err);
+    let seeded = question(&["seed"]);
+    let told = "1 left as version 999.0.0 wrote them";
+    assert!(seeded.out.contains(told), "{}", seeded.out);
+    assert!(
+        seeded.err.contains("config reset TYPE KEY"),
+        "{}",
+        seeded.err
+    );
+    assert_eq!(question(&["get", "prompt", "question"]).json(), newer);
+    let history = question(&["history", "prompt", "question"]).out;
+    assert!(history.contains("seed 999.0.0"), "{history}");
+    // A person may put it back, and then it is this version's again.
+    question(&["reset", "prompt", "question"]);
+    let back = question(&["get", "prompt", "question"]);
+    assert_eq!((back.json(), back.err.as_str()), (shipped, ""));
+    let history = question(&["history", "prompt", "question"]).out;
+    let this = format!("seed {}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(history.matches(&this).count(), 2, "{history}");
+}

@@ -99,6 +99,21 @@ fn doctor_says_which_model_and_why_and_what_is_wrong() {
         "{}",
         well.out
     );
+    let alone = "reply topics    agent-response alone";
+    assert!(well.out.contains(alone), "{}", well.out);
+    let named = ["doctor", "--reply-to", "replies-*, partners"];
+    let named = place.run(&named).well().out;
+    let told = "agent-response, and what callers name of replies-*, partners";
+    assert!(named.contains(told), "{named}");
+    let no_name = place.run(&["doctor", "--reply-to", "my replies"]);
+    assert_eq!(no_name.code, 4, "{no_name:?}");
+    assert!(
+        no_name
+            .out
+            .contains("BAD  reply topics    setting `reply_to` has `my replies`"),
+        "{}",
+        no_name.out
+    );
     // Nobody listens on port 1.
     let args = [
         "doctor",

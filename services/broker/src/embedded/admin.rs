@@ -132,19 +132,6 @@ impl EmbeddedBroker {
     }
 }
 
-pub(super) fn backlog(
-    connection: &Connection,
-    now: Millis,
-) -> Result<Vec<(String, u64)>, storage::Error> {
-    let named = |stats: SubscriptionStats| {
-        (
-            format!("{}/{}", stats.topic, stats.subscription),
-            stats.waiting + stats.delayed,
-        )
-    };
-    Ok(stats(connection, now)?.into_iter().map(named).collect())
-}
-
 fn stats(connection: &Connection, now: Millis) -> Result<Vec<SubscriptionStats>, storage::Error> {
     let mut statement = connection.prepare_cached(
         "SELECT topics.name, subscriptions.name,

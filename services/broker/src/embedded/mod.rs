@@ -22,7 +22,9 @@ pub use export::Kept;
 
 use crate::error::Error;
 use crate::listeners::Listeners;
-use crate::{Broker, Consumer, Delivery, Durability, Outgoing, Receipt, Retained, Subscription};
+use crate::{
+    Broker, Consumer, Delivery, Durability, Outgoing, Receipt, Retained, Subscription, Waiting,
+};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{AGENT_RESPONSE, Topic};
 use agentfleet_storage::{self as storage, Database, Instances, Poker, Unit};
@@ -369,12 +371,32 @@ impl Broker for EmbeddedBroker {
         }
     }
 
+    async fn ready(&self) -> Result<(), Error> {
+        let found = self.database.read(|connection| {
+            let any = "SELECT EXISTS (SELECT 1 FROM subscriptions)";
+            Ok(connection
+                .prepare_cached(any)?
+                .query_row([], |row| row.get::<_, bool>(0))?)
+        });
+        found.await?;
+        Ok(())
+    }
+
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
-        let now = self.database.clock().now();
-        Ok(self
-            .database
-            .read(move |connection| admin::backlog(connection, now))
-            .await?)
+        let waiting = self.waiting().await?.into_iter();
+        Ok(waiting
+            .map(|one| (one.queue, one.ready + one.delayed))
+            .collect())
+    }
+
+    async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
+        let stats = self.stats().await?.into_iter();
+        let waiting = stats.map(|stats| Waiting {
+            queue: format!("{}/{}", stats.topic, stats.subscription),
+            ready: stats.waiting,
+            delayed: stats.delayed,
+        });
+        Ok(waiting.collect())
     }
 }
 

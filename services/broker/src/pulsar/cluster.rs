@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// A lookup passes from broker to broker at most so often.
 const MAX_REDIRECTS: usize = 20;
@@ -39,6 +40,7 @@ pub(super) struct Cluster {
     /// The endpoint that answered last.
     favourite: AtomicUsize,
     ids: AtomicU64,
+    tasks: TaskTracker,
     stop: CancellationToken,
 }
 
@@ -62,6 +64,7 @@ impl Cluster {
             slots: Mutex::default(),
             favourite: AtomicUsize::new(0),
             ids: AtomicU64::new(1),
+            tasks: TaskTracker::new(),
             stop,
         })
     }
@@ -69,6 +72,11 @@ impl Cluster {
     /// An id for a producer or a consumer.
     pub(super) fn id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The producers and feeds at work: each has a token of it.
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
     }
 
     pub(super) fn backoff(&self) -> Backoff {

@@ -5,19 +5,21 @@
 //! was not acknowledged comes again by itself. A stream that may receive and stays silent although
 //! the broker says that something waits is opened again too.
 
-use super::cluster::{Cluster, failed};
+use super::cluster::Cluster;
 use super::commands;
 use super::consumer::Intake;
 use super::holdings::{Holdings, Terms};
-use super::link::{Arrival, Link};
+use super::link::Arrival;
 use super::parcel::{self, Unreadable};
 use super::publisher::Publisher;
+use super::stream::Stream;
+use super::streams::Streams;
 use crate::Error;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// What a feed works with.
 pub(super) struct Feed {
@@ -34,51 +36,32 @@ pub(super) struct Feed {
     /// After so long without a message the broker is asked whether there is one; a topic of
     /// delayed messages always has some.
     pub(super) silence: Option<Duration>,
+    /// Where it tells what becomes of its stream.
+    pub(super) streams: Arc<Streams>,
     pub(super) stop: CancellationToken,
-}
-
-/// An open stream.
-pub(super) struct Stream {
-    link: Arc<Link>,
-    id: u64,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
-    /// How many messages the broker may still send.
-    permits: usize,
+    /// Who closes the broker waits for its end.
+    pub(super) _task: TaskTrackerToken,
 }
 
 impl Feed {
-    /// Opens the stream, which creates the topic and the subscription if they are new.
     pub(super) async fn open(&self) -> Result<Stream, Error> {
-        let link = self.cluster.serving(&self.topic).await?;
-        let id = self.cluster.id();
-        let lost = |fault| failed(&self.topic, &link, fault);
-        let arrivals = link.add_consumer(id).map_err(lost)?;
-        let subscribe = |request| commands::subscribe(request, id, &self.topic, &self.subscription);
-        match link.ask(subscribe).await {
-            Ok(_) => Ok(Stream {
-                link,
-                id,
-                arrivals,
-                permits: 0,
-            }),
-            Err(fault) => {
-                link.close_consumer(id);
-                Err(lost(fault))
-            }
-        }
+        Stream::open(&self.cluster, &self.topic, &self.subscription).await
     }
 
-    /// Feeds until the consumer is dropped.
+    /// Feeds until the consumer is dropped, or the broker is closed.
     pub(super) async fn run(self, mut stream: Stream) {
+        let listed = self.streams.list(&self.topic, &self.subscription, &stream);
         loop {
             if self.serve(&mut stream).await {
-                stream.link.close_consumer(stream.id);
+                // Without an answer the connection is gone, and others have everything as well.
+                let _ = stream.close().await;
                 return;
             }
             // Everything that came this way and is not settled is with others soon.
             self.holdings.lost(stream.id);
             self.intake.lost(stream.id);
-            stream.link.close_consumer(stream.id);
+            listed.missing("its stream ended");
+            drop(stream);
             let mut backoff = self.cluster.backoff();
             stream = loop {
                 tokio::select! {
@@ -86,6 +69,7 @@ impl Feed {
                         Ok(stream) => break stream,
                         Err(error) => {
                             tracing::warn!(topic = self.topic, %error, "cannot receive from Pulsar; trying again");
+                            listed.missing(&error.to_string());
                         }
                     },
                     () = self.stop.cancelled() => return,
@@ -95,6 +79,7 @@ impl Feed {
                     () = self.stop.cancelled() => return,
                 }
             };
+            listed.opened(&stream);
             tracing::info!(
                 topic = self.topic,
                 subscription = self.subscription,
@@ -203,32 +188,13 @@ impl Feed {
         });
     }
 
-    /// Messages of the topic that this subscription has not acknowledged.
-    pub(super) async fn backlog(&self, stream: &Stream) -> Result<u64, Error> {
-        let answer = stream
-            .link
-            .ask(|id| commands::consumer_stats(id, stream.id))
-            .await;
-        let answer = answer.map_err(|fault| failed(&self.topic, &stream.link, fault))?;
-        Ok(answer
-            .consumer_stats_response
-            .unwrap_or_default()
-            .msg_backlog())
-    }
-
     /// Whether the broker says that something waits for this stream.
     async fn starves(&self, stream: &Stream) -> bool {
-        let answer = stream
-            .link
-            .ask(|id| commands::consumer_stats(id, stream.id))
-            .await;
-        let Ok(answer) = answer else {
-            return true;
-        };
-        let stats = answer.consumer_stats_response.unwrap_or_default();
-        // An error means that the broker does not know the consumer.
-        stats.error_code.is_some()
-            || stats.msg_backlog.unwrap_or_default() > stats.unacked_messages.unwrap_or_default()
+        match stream.link.consumer_stats(stream.id).await {
+            Ok(stats) => stats.waiting > stats.in_hands,
+            // It does not answer, or does not know the consumer.
+            Err(_) => true,
+        }
     }
 }
 
@@ -236,12 +202,5 @@ async fn quiet(since: Instant, silence: Option<Duration>) {
     match silence {
         Some(silence) => sleep_until(since + silence).await,
         None => std::future::pending().await,
-    }
-}
-
-impl Stream {
-    /// Closes the stream; the subscription stays.
-    pub(super) fn close(self) {
-        self.link.close_consumer(self.id);
     }
 }

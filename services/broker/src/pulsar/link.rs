@@ -47,6 +47,15 @@ impl fmt::Display for Fault {
     }
 }
 
+/// What a broker tells a consumer of its subscription.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stats {
+    /// Messages of the topic that the subscription has not acknowledged.
+    pub(super) waiting: u64,
+    /// Of them, those that this consumer has.
+    pub(super) in_hands: u64,
+}
+
 /// What a consumer is told; the end of its channel means that it must be opened again.
 #[derive(Debug)]
 pub(super) struct Arrival {
@@ -193,6 +202,48 @@ impl Link {
             None => return Err(Fault::Lost),
         };
         Ok(receipts)
+    }
+
+    /// Closes a consumer, and returns when the broker has: what it did not acknowledge is with
+    /// others.
+    pub(super) async fn end_consumer(&self, id: u64) -> Result<(), Fault> {
+        if let Some(waiting) = &mut *self.waiting() {
+            waiting.consumers.remove(&id);
+        }
+        let closed = self
+            .ask(|request| commands::close_consumer(request, id))
+            .await;
+        closed.map(drop)
+    }
+
+    /// Closes a producer, and returns when the broker has.
+    pub(super) async fn end_producer(&self, id: u64) -> Result<(), Fault> {
+        if let Some(waiting) = &mut *self.waiting() {
+            waiting.producers.remove(&id);
+        }
+        let closed = self
+            .ask(|request| commands::close_producer(request, id))
+            .await;
+        closed.map(drop)
+    }
+
+    /// What the broker knows of the subscription of an open consumer.
+    pub(super) async fn consumer_stats(&self, id: u64) -> Result<Stats, Fault> {
+        let answer = self
+            .ask(|request| commands::consumer_stats(request, id))
+            .await?;
+        let stats = answer.consumer_stats_response.unwrap_or_default();
+        // Mostly: the broker does not know the consumer, because the topic has moved.
+        if let Some(error) = stats.error_code {
+            return Err(Fault::Server(
+                ServerError::try_from(error).unwrap_or(ServerError::UnknownError),
+                stats.error_message.unwrap_or_default(),
+            ));
+        }
+        Ok(Stats {
+            waiting: stats.msg_backlog.unwrap_or_default(),
+            in_hands: stats.unacked_messages.unwrap_or_default(),
+        })
     }
 
     /// Closes a consumer without waiting: what it did not acknowledge goes to others.

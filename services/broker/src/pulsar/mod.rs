@@ -2,8 +2,9 @@
 //!
 //! - `options`: what an operator says. `names`: our topics on Pulsar. `dial`, `link`, `commands`:
 //!   connections, over the codec of the `pulsar` crate. `cluster`: who serves what.
-//! - `publisher`, `producer`: publishing. `feed`, `consumer`, `parcel`: receiving. `holdings`:
-//!   leases. `retained`, `reader`: reading by key. `admin`: retention.
+//! - `publisher`, `producer`: publishing. `stream`, `feed`, `consumer`, `parcel`: receiving.
+//!   `holdings`: leases. `retained`, `reader`: reading by key. `admin`: retention. `streams`,
+//!   `tally`: whether messages come, and how many wait.
 //! - A delivery is settled by the broker object (or a clone of it) whose consumer received it.
 //! - Subscriptions are shared, durable, begin with the first message, and are never removed.
 //! - What is handed back goes to a retry topic as a copy that counts its attempts; then the
@@ -25,24 +26,32 @@ mod producer;
 mod publisher;
 mod reader;
 mod retained;
+mod stream;
+mod streams;
+mod tally;
 
 pub use options::{PulsarOptions, Token};
 pub use publisher::MAX_PROPERTIES;
 
-use crate::{Broker, Consumer, Delivery, Durability, Error, Outgoing, Retained, Subscription};
+use crate::{
+    Broker, Consumer, Delivery, Durability, Error, Outgoing, Retained, Subscription, Waiting,
+};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{DEAD_LETTER, Topic, subscription};
 use async_trait::async_trait;
 use cluster::{Cluster, failed};
 use consumer::{Intake, PulsarConsumer};
-use feed::{Feed, Stream};
+use feed::Feed;
+use futures::future::{join_all, try_join_all};
 use holdings::{Held, Holdings, Terms};
-use names::Names;
+use names::{Carries, Lane, Names};
 use publisher::Publisher;
 use retained::Shelves;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+use stream::Stream;
+use streams::Streams;
+use tally::Tally;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -60,8 +69,10 @@ struct Inner {
     publisher: Arc<Publisher>,
     holdings: Arc<Holdings>,
     shelves: Shelves,
-    /// The subscriptions that this process knows.
-    known: Mutex<BTreeSet<(Topic, String)>>,
+    streams: Arc<Streams>,
+    tally: Tally,
+    /// Cancelled first when the broker is closed: feeds and producers end, connections stay.
+    working: CancellationToken,
     stop: CancellationToken,
 }
 
@@ -85,11 +96,12 @@ impl PulsarBroker {
         let stop = CancellationToken::new();
         let cluster = Arc::new(Cluster::new(&options, stop.clone())?);
         let names = Arc::new(Names::new(&options));
+        let working = stop.child_token();
         let publisher = Arc::new(Publisher::new(
             &options,
             Arc::clone(&cluster),
             Arc::clone(&names),
-            stop.clone(),
+            working.clone(),
         ));
         let holdings = Arc::new(Holdings::default());
         let shelves = Shelves::new(
@@ -97,6 +109,12 @@ impl PulsarBroker {
             Arc::clone(&cluster),
             Arc::clone(&names),
             stop.clone(),
+        );
+        let streams = Arc::new(Streams::default());
+        let tally = Tally::new(
+            Arc::clone(&cluster),
+            Arc::clone(&names),
+            Arc::clone(&streams),
         );
         let guard = stop.clone().drop_guard();
         cluster.any().await?;
@@ -114,7 +132,9 @@ impl PulsarBroker {
                 publisher,
                 holdings,
                 shelves,
-                known: Mutex::default(),
+                streams,
+                tally,
+                working,
                 stop,
             }),
         };
@@ -132,11 +152,13 @@ impl PulsarBroker {
         subscriptions: &[(Topic, &str)],
     ) -> Result<(), Error> {
         let inner = &*self.inner;
+        let each = subscriptions
+            .iter()
+            .map(|(topic, name)| self.patiently(|| self.open(topic, name)));
+        // One that is opened brings nothing; it is closed again at once, and the subscription stays.
+        drop(try_join_all(each).await?);
         for (topic, name) in subscriptions {
-            for (_, feed) in self.patiently(|| self.streams(topic, name)).await? {
-                feed.close();
-            }
-            self.know(topic, name);
+            inner.tally.know(topic, name);
         }
         for topic in topics {
             let full = inner.names.full(topic);
@@ -148,17 +170,6 @@ impl PulsarBroker {
             }
         }
         Ok(())
-    }
-
-    /// Stops everything: returns when the broker has taken every acknowledgement. What consumers
-    /// still hold goes to others.
-    pub async fn close(&self) {
-        for link in self.inner.cluster.links().await {
-            if let Err(fault) = link.flush().await {
-                tracing::warn!(url = link.url, %fault, "closing before Pulsar had taken everything");
-            }
-        }
-        self.inner.stop.cancel();
     }
 
     async fn patiently<T, F: Future<Output = Result<T, Error>>>(
@@ -183,85 +194,39 @@ impl PulsarBroker {
             .map_err(|fault| failed(topic, &link, fault))
     }
 
-    fn know(&self, topic: &Topic, name: &str) {
-        let mut known = self
-            .inner
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        known.insert((topic.clone(), name.to_owned()));
+    /// Returns when the cluster has taken everything that was sent to it.
+    async fn flush(&self) -> Result<(), Error> {
+        let cluster = &self.inner.cluster;
+        // Also without a connection so far it must be true that one broker answers.
+        cluster.any().await?;
+        let links = cluster.links().await;
+        let each = links.iter().map(async |link| {
+            let flushed = link.flush().await;
+            flushed.map_err(|fault| failed("", link, fault))
+        });
+        try_join_all(each).await?;
+        Ok(())
     }
 
     /// Opens a stream on each topic that a subscription reads.
-    async fn streams(&self, topic: &Topic, name: &str) -> Result<Vec<(Feed, Stream)>, Error> {
-        let subscription = Subscription {
-            topic: topic.clone(),
-            name: name.to_owned(),
-            only: None,
-            lease: Duration::ZERO,
-            max_deliveries: None,
-        };
-        let intake = Arc::new(Intake::new());
-        self.open(&subscription, &intake, &CancellationToken::new())
-            .await
-    }
-
-    async fn open(
-        &self,
-        subscription: &Subscription,
-        intake: &Arc<Intake>,
-        stop: &CancellationToken,
-    ) -> Result<Vec<(Feed, Stream)>, Error> {
+    async fn open(&self, topic: &Topic, name: &str) -> Result<Vec<(Lane, Stream)>, Error> {
         let inner = &*self.inner;
-        let Subscription { topic, name, .. } = subscription;
-        let (full, delayed) = (inner.names.full(topic), inner.names.delayed(topic));
-        let retry = inner.names.retry(topic, name);
-        let terms = Arc::new(Terms {
-            topic: topic.clone(),
-            retry: retry.clone(),
-            lease: subscription.lease,
-            max_deliveries: subscription.max_deliveries,
-        });
-        let mut feeds = Vec::new();
-        let mut add = |topic: String, delays: bool, copies: bool| {
-            feeds.push(Feed {
-                cluster: Arc::clone(&inner.cluster),
-                publisher: Arc::clone(&inner.publisher),
-                holdings: Arc::clone(&inner.holdings),
-                intake: Arc::clone(intake),
-                terms: Arc::clone(&terms),
-                topic,
-                subscription: name.clone(),
-                only: subscription.only.clone(),
-                copies,
-                silence: (!delays).then_some(inner.options.silence),
-                stop: stop.clone(),
+        let cluster = &inner.cluster;
+        let each = inner
+            .names
+            .lanes(topic, name)
+            .into_iter()
+            .map(async |lane| {
+                let parts = cluster.parts(&lane.topic).await?;
+                let each = parts.into_iter().map(async |topic| {
+                    let stream = Stream::open(cluster, &topic, name).await?;
+                    let carries = lane.carries;
+                    Ok::<_, Error>((Lane { topic, carries }, stream))
+                });
+                try_join_all(each).await
             });
-        };
-        for part in inner.cluster.parts(&full).await? {
-            add(part, full == delayed, false);
-        }
-        if delayed != full {
-            for part in inner.cluster.parts(&delayed).await? {
-                add(part, true, false);
-            }
-        }
-        for part in inner.cluster.parts(&retry).await? {
-            add(part, true, true);
-        }
-        let mut streams: Vec<(Feed, Stream)> = Vec::new();
-        for feed in feeds {
-            match feed.open().await {
-                Ok(stream) => streams.push((feed, stream)),
-                Err(error) => {
-                    for (_, stream) in streams {
-                        stream.close();
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(streams)
+        let opened = try_join_all(each).await?;
+        Ok(opened.into_iter().flatten().collect())
     }
 }
 
@@ -335,20 +300,37 @@ impl Broker for PulsarBroker {
     async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error> {
         let inner = &*self.inner;
         let intake = Arc::new(Intake::new());
-        let stop = inner.stop.child_token();
-        let streams = self
-            .patiently(|| self.open(&subscription, &intake, &stop))
-            .await?;
+        let Subscription { topic, name, .. } = &subscription;
         let terms = Arc::new(Terms {
-            retry: inner.names.retry(&subscription.topic, &subscription.name),
-            topic: subscription.topic.clone(),
+            topic: topic.clone(),
+            retry: inner.names.retry(topic, name),
             lease: subscription.lease,
             max_deliveries: subscription.max_deliveries,
         });
-        for (feed, stream) in streams {
+        if inner.working.is_cancelled() {
+            return Err(Error::Closed);
+        }
+        let stop = inner.working.child_token();
+        let opened = self.patiently(|| self.open(topic, name)).await?;
+        for (Lane { topic, carries }, stream) in opened {
+            let feed = Feed {
+                cluster: Arc::clone(&inner.cluster),
+                publisher: Arc::clone(&inner.publisher),
+                holdings: Arc::clone(&inner.holdings),
+                intake: Arc::clone(&intake),
+                terms: Arc::clone(&terms),
+                topic,
+                subscription: name.clone(),
+                only: subscription.only.clone(),
+                copies: carries == Carries::Copies,
+                silence: (carries == Carries::Work).then_some(inner.options.silence),
+                streams: Arc::clone(&inner.streams),
+                stop: stop.clone(),
+                _task: inner.cluster.tasks().token(),
+            };
             tokio::spawn(feed.run(stream));
         }
-        self.know(&subscription.topic, &subscription.name);
+        inner.tally.know(topic, name);
         Ok(Box::new(PulsarConsumer {
             intake,
             holdings: Arc::clone(&inner.holdings),
@@ -418,27 +400,62 @@ impl Broker for PulsarBroker {
         self.inner.shelves.mark(topic).await
     }
 
+    async fn establish(&self, subscriptions: &[Subscription]) -> Result<(), Error> {
+        let named = subscriptions.iter();
+        let named: Vec<_> = named
+            .map(|one| (one.topic.clone(), one.name.as_str()))
+            .collect();
+        self.ensure(&[], &named).await
+    }
+
+    async fn ready(&self) -> Result<(), Error> {
+        self.flush().await?;
+        self.inner.streams.check(Instant::now())
+    }
+
     /// Of the subscriptions that this process knows: those it consumes, and those of `ensure`.
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
-        // Also without any subscription it must be true that the cluster answers.
-        let any = self.inner.cluster.any().await?;
-        any.flush().await.map_err(|fault| failed("", &any, fault))?;
-        let known = self
-            .inner
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let mut backlog = Vec::new();
-        for (topic, name) in known {
-            let mut count = 0;
-            for (feed, stream) in self.streams(&topic, &name).await? {
-                let waiting = feed.backlog(&stream).await;
-                stream.close();
-                count += waiting?;
+        let waiting = self.waiting().await?.into_iter();
+        Ok(waiting
+            .map(|one| (one.queue, one.ready + one.delayed))
+            .collect())
+    }
+
+    async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
+        // What was acknowledged before is not to be counted.
+        self.flush().await?;
+        self.inner.tally.count().await
+    }
+
+    async fn close(&self) {
+        let Inner {
+            cluster,
+            tally,
+            working,
+            stop,
+            options,
+            ..
+        } = &*self.inner;
+        working.cancel();
+        cluster.tasks().close();
+        let orderly = async {
+            tokio::join!(cluster.tasks().wait(), tally.close());
+            let links = cluster.links().await;
+            for (link, flushed) in
+                join_all(links.iter().map(async |link| (link, link.flush().await))).await
+            {
+                if let Err(fault) = flushed {
+                    tracing::warn!(url = link.url, %fault, "closing before Pulsar had taken everything");
+                }
             }
-            backlog.push((format!("{topic}/{name}"), count));
+        };
+        // Each answer has its own limit; twice that is more than enough for all of them.
+        if tokio::time::timeout(options.operation_timeout * 2, orderly)
+            .await
+            .is_err()
+        {
+            tracing::warn!("Pulsar did not confirm in time that all is closed; it will notice");
         }
-        Ok(backlog)
+        stop.cancel();
     }
 }

@@ -10,6 +10,24 @@ use super::options::PulsarOptions;
 use agentfleet_schema::topics::{DEADLINE, Topic};
 use std::collections::BTreeMap;
 
+/// What lies on a topic that a subscription reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carries {
+    /// What can be worked now.
+    Work,
+    /// What waits for its time, or came to it.
+    Delayed,
+    /// What the subscription handed back.
+    Copies,
+}
+
+/// A topic that a subscription reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lane {
+    pub(super) topic: String,
+    pub(super) carries: Carries,
+}
+
 #[derive(Debug)]
 pub(super) struct Names {
     tenant: String,
@@ -48,6 +66,19 @@ impl Names {
     /// Where messages go that a subscription handed back.
     pub(super) fn retry(&self, topic: &Topic, subscription: &str) -> String {
         format!("{}-{}-retry", self.full(topic), escaped(subscription))
+    }
+
+    /// Every topic that a subscription reads.
+    pub(super) fn lanes(&self, topic: &Topic, subscription: &str) -> Vec<Lane> {
+        let lane = |topic, carries| Lane { topic, carries };
+        let (full, delayed) = (self.full(topic), self.delayed(topic));
+        let mut lanes = Vec::new();
+        if delayed != full {
+            lanes.push(lane(full, Carries::Work));
+        }
+        lanes.push(lane(delayed, Carries::Delayed));
+        lanes.push(lane(self.retry(topic, subscription), Carries::Copies));
+        lanes
     }
 }
 
@@ -104,5 +135,34 @@ mod tests {
         for (named, expected) in table {
             assert_eq!(named, expected);
         }
+    }
+
+    #[test]
+    fn a_subscription_reads_its_topic_and_beside_it_what_was_delayed_and_handed_back() {
+        let names = Names::new(&PulsarOptions::new("pulsar://one"));
+        let told = |topic: &Topic| -> Vec<String> {
+            let lanes = names.lanes(topic, "workers").into_iter();
+            let told = |lane: Lane| {
+                let name = lane.topic.rsplit('/').next().unwrap_or_default().to_owned();
+                format!("{name}: {:?}", lane.carries)
+            };
+            lanes.map(told).collect()
+        };
+        assert_eq!(
+            told(&AGENT_REQUEST),
+            [
+                "agent-request: Work",
+                "agent-request-delayed: Delayed",
+                "agent-request-workers-retry: Copies"
+            ]
+        );
+        let deadline = DEADLINE.to_string();
+        assert_eq!(
+            told(&DEADLINE),
+            [
+                format!("{deadline}: Delayed"),
+                format!("{deadline}-workers-retry: Copies")
+            ]
+        );
     }
 }

@@ -13,7 +13,7 @@ pub struct PulsarOptions {
     /// `pulsar://host:6650` or `pulsar+ssl://host:6651`; several hosts by comma.
     pub url: String,
     /// The admin API, for example `http://host:8080`. Without it the broker cannot set how long
-    /// topics are retained, and knows the backlog of its own subscriptions only.
+    /// topics are retained.
     pub admin_url: Option<String>,
     pub tenant: String,
     pub namespace: String,

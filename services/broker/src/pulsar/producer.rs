@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// A producer that had nothing to do for so long is closed.
 const IDLE: Duration = Duration::from_secs(300);
@@ -67,12 +68,15 @@ pub(super) struct Producer {
     sequence: u64,
     backoff: Backoff,
     failure: Option<Error>,
+    /// Who closes the broker waits for its end.
+    _task: TaskTrackerToken,
 }
 
 impl Producer {
     pub(super) fn new(cluster: Arc<Cluster>, topic: String) -> Self {
         Self {
             backoff: cluster.backoff(),
+            _task: cluster.tasks().token(),
             cluster,
             topic,
             line: Line::Closed(Instant::now()),
@@ -82,10 +86,11 @@ impl Producer {
         }
     }
 
-    /// Works until nobody can send any more, nothing was sent for long, or `stop`.
+    /// Works until nobody can send any more, nothing was sent for long, or `stop`: then what was
+    /// taken is still confirmed, or fails.
     pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<Job>, stop: CancellationToken) {
         let mut idle_since = Instant::now();
-        let mut taking = true;
+        let (mut taking, mut stopping) = (true, false);
         while taking || !self.pending.is_empty() {
             let wake = self.wake().unwrap_or(idle_since + IDLE);
             tokio::select! {
@@ -95,7 +100,10 @@ impl Producer {
                 },
                 () = self.line.changed(&mut self.pending, &mut self.failure, &mut self.backoff) => {}
                 () = sleep_until(wake) => {}
-                () = stop.cancelled() => break,
+                () = stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    jobs.close();
+                }
             }
             self.advance();
             if !self.pending.is_empty() {
@@ -106,7 +114,8 @@ impl Producer {
             }
         }
         if let Line::Open(open) = &self.line {
-            open.link.close_producer(open.id);
+            // Without an answer the connection is gone, and the producer with it.
+            let _ = open.link.end_producer(open.id).await;
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::server::{Server, http};
 use agentfleet_broker::contract::Fixture;
 use agentfleet_broker::{
-    Broker, Consumer, Delivery, Error, Outgoing, PulsarBroker, Retained, Subscription,
+    Broker, Consumer, Delivery, Error, Outgoing, PulsarBroker, Retained, Subscription, Waiting,
 };
 use agentfleet_schema::topics::Topic;
 use async_trait::async_trait;
@@ -170,5 +170,17 @@ impl Broker for Hurried {
 
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
         self.0.backlog().await
+    }
+
+    async fn establish(&self, subscriptions: &[Subscription]) -> Result<(), Error> {
+        self.0.establish(subscriptions).await
+    }
+
+    async fn ready(&self) -> Result<(), Error> {
+        self.0.ready().await
+    }
+
+    async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
+        self.0.waiting().await
     }
 }

@@ -396,3 +396,97 @@ async fn a_stream_that_is_silent_although_messages_wait_is_opened_anew() {
     let (_second, came) = waiting.await.unwrap();
     assert_eq!(came[0].payload.as_ref(), b"new");
 }
+
+/// The names of a subscription's consumers, as the broker knows them.
+async fn consumers(topic: &str) -> Vec<String> {
+    let stats = stats(topic).await;
+    let all = stats["subscriptions"]["workers"]["consumers"].as_array();
+    let name = |one: &serde_json::Value| one["consumerName"].as_str().unwrap().to_owned();
+    all.into_iter().flatten().map(name).collect()
+}
+
+#[tokio::test]
+async fn counting_a_backlog_opens_no_consumer_where_there_is_one_and_else_one_for_good() {
+    let (worker, other) = (connect(|_| {}).await, connect(|_| {}).await);
+    let topic = Topic::named("observed");
+    let _consumer = worker.subscribe(subscription(&topic)).await.unwrap();
+    other.establish(&[subscription(&topic)]).await.unwrap();
+    let alone = consumers("observed").await;
+    assert_eq!(alone.len(), 1, "what was established consumes nothing");
+    worker.publish(vec![message(&topic, "a")]).await.unwrap();
+    let counted = async |broker: &PulsarBroker| {
+        let all = broker.waiting().await.unwrap().into_iter();
+        let mut found = all.filter(|one| one.queue == "observed/workers");
+        found.next().unwrap().ready
+    };
+    for _ in 0..3 {
+        assert_eq!(counted(&worker).await, 1);
+    }
+    assert_eq!(
+        consumers("observed").await,
+        alone,
+        "the worker asks through its own"
+    );
+    assert_eq!(counted(&other).await, 1);
+    let both = consumers("observed").await;
+    assert_eq!(both.len(), 2);
+    for _ in 0..3 {
+        assert_eq!(counted(&other).await, 1);
+    }
+    assert_eq!(consumers("observed").await, both, "and it stays the same");
+    // A topic that moves ends it, and it is opened anew.
+    let path = server().admin("persistent/public/default/observed/unload");
+    let unloaded = http().put(path).send().await.unwrap();
+    assert!(unloaded.status().is_success());
+    assert_eq!(counted(&other).await, 1);
+    // It takes nothing from who works.
+    let mut working = worker.subscribe(subscription(&topic)).await.unwrap();
+    assert_eq!(receive(&mut *working, 1).await[0].payload.as_ref(), b"a");
+    // It goes with its process, and with a consumer of its own there is no need of it.
+    other.close().await;
+    let left = consumers("observed").await;
+    assert!(
+        left.iter().all(|name| !both[1..].contains(name)),
+        "{left:?} {both:?}"
+    );
+}
+
+#[tokio::test]
+async fn closing_ends_what_is_open_and_others_have_at_once_what_was_not_worked() {
+    let (first, second) = (connect(|_| {}).await, connect(|_| {}).await);
+    let topic = Topic::named("closing");
+    let mut consumer = first.subscribe(subscription(&topic)).await.unwrap();
+    let names: Vec<String> = (0..10).map(|number| format!("m{number}")).collect();
+    let messages = names.iter().map(|name| message(&topic, name)).collect();
+    // The producer is of the one that is closed, too.
+    first.publish(messages).await.unwrap();
+    let held = receive(&mut *consumer, 6).await;
+    first.ack(&held[0]).await.unwrap();
+    assert_eq!(consumers("closing").await.len(), 1);
+    assert_eq!(
+        stats("closing").await["publishers"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    first.close().await;
+    // Nothing is waited for: the broker had confirmed it when closing returned.
+    let after = stats("closing").await;
+    assert_eq!(after["publishers"].as_array().unwrap().len(), 0, "{after}");
+    for lane in ["closing", "closing-delayed", "closing-workers-retry"] {
+        assert_eq!(consumers(lane).await, Vec::<String>::new(), "{lane}");
+    }
+    assert_eq!(after["subscriptions"]["workers"]["unackedMessages"], 0);
+    let mut other = second.subscribe(subscription(&topic)).await.unwrap();
+    let came = receive(&mut *other, 9).await;
+    let mut expected: BTreeSet<String> = names.into_iter().collect();
+    expected.remove(std::str::from_utf8(&held[0].payload).unwrap());
+    assert_eq!(bodies(&came), expected);
+    // What the first one still does with its messages has no effect.
+    first.ack(&held[1]).await.unwrap();
+    assert!(matches!(consumer.receive(1).await, Err(Error::Closed)));
+    assert!(matches!(first.ready().await, Err(Error::Closed)));
+    let late = first.subscribe(subscription(&topic)).await;
+    assert!(matches!(late.map(drop), Err(Error::Closed)));
+}

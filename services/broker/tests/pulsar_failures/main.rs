@@ -178,6 +178,7 @@ async fn a_frozen_broker_is_left_and_found_again() {
         .await
         .unwrap();
     assert_eq!(some(&mut seen, 1).await, ["before"]);
+    broker.ready().await.unwrap();
     let status = server.run("status");
     let pid = status
         .lines()
@@ -196,6 +197,9 @@ async fn a_frozen_broker_is_left_and_found_again() {
     while !is_frozen(&pid) {
         tokio::task::yield_now().await;
     }
+    // Who asks whether it is ready is told that it is not, and does not wait for it.
+    let silent = broker.ready().await.unwrap_err();
+    assert!(matches!(silent, Error::Unreachable { .. }), "{silent}");
     // It still has its port, but nobody answers: not for ever.
     let error = broker
         .publish(vec![message(&topic, "meanwhile")])
@@ -212,6 +216,7 @@ async fn a_frozen_broker_is_left_and_found_again() {
         assert!(error.retry().is_some(), "{error}");
     }
     while seen.recv().await.unwrap() != "after" {}
+    broker.ready().await.unwrap();
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod tests;
 
 use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
-use crate::seed::{self, SeedReport};
+use crate::seed::{Release, SeedReport};
 use crate::{ConfigStore, Item, ItemVersion, validate};
 use agentfleet_documents::Documents;
 use agentfleet_schema::config::Snapshot;
@@ -253,15 +253,16 @@ impl ConfigStore for EmbeddedConfig {
         .await
     }
 
-    async fn seed(&self, items: Vec<Item>) -> Result<SeedReport, Error> {
+    async fn seed(&self, items: Vec<Item>, by: &Release) -> Result<SeedReport, Error> {
         let problems = validate::items(&items);
         if !problems.is_empty() {
             return Err(Error::Invalid(problems));
         }
+        let by = by.clone();
         self.change(move |unit| {
             let book = rows::book(unit.tx())?;
-            let (mut report, change) = book.seed(items);
-            report.version = write(unit, book.version, &change, seed::AUTHOR)?;
+            let (mut report, change) = book.seed(items, &by);
+            report.version = write(unit, book.version, &change, &by.author())?;
             Ok(report)
         })
         .await

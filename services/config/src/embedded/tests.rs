@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::contract::Fixture;
+use crate::seed;
 use tempfile::TempDir;
 
 #[derive(Default)]
@@ -31,7 +32,9 @@ async fn an_unchanged_set_is_shared_even_while_others_write() {
     let directory = TempDir::new().unwrap();
     let database = Database::open(directory.path()).unwrap();
     let config = EmbeddedConfig::open(&database).unwrap();
-    config.seed(seed::embedded().unwrap()).await.unwrap();
+    seed::seed(&config, seed::embedded().unwrap())
+        .await
+        .unwrap();
     let first = config.snapshot().await.unwrap();
     assert!(Arc::ptr_eq(&first, &config.snapshot().await.unwrap()));
     // A commit that has nothing to do with the config.

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
-use crate::error::Retry;
+use crate::error::{Kind, Retry};
 use crate::providers::{ApiKey, ProviderKind, Timeouts};
 use reqwest::header::{HeaderName, HeaderValue};
 
@@ -222,4 +222,35 @@ fn the_request_never_shows_in_an_error() {
         told.contains("Internal") && !told.contains("secret prompt"),
         "{told}"
     );
+}
+
+#[test]
+fn a_status_is_of_one_of_few_kinds() {
+    let table = [
+        (401, "", Kind::NotAllowed),
+        (403, "", Kind::NotAllowed),
+        (404, "", Kind::Refused),
+        (400, "", Kind::Refused),
+        (429, "", Kind::RateLimited),
+        (500, "", Kind::Unavailable),
+        (503, "", Kind::Unavailable),
+    ];
+    for (status, body, kind) in table {
+        let failed = failure(status, &[], body);
+        assert_eq!(failed.kind(), kind, "{status}: {failed}");
+    }
+    // Each can be told from the others on a dashboard.
+    let all = [
+        Kind::Timeout,
+        Kind::RateLimited,
+        Kind::Unavailable,
+        Kind::Unreachable,
+        Kind::NotAllowed,
+        Kind::Refused,
+        Kind::Declined,
+        Kind::InvalidReply,
+        Kind::Misconfigured,
+    ];
+    let names: std::collections::BTreeSet<_> = all.map(Kind::as_str).into();
+    assert_eq!(names.len(), all.len());
 }

@@ -216,7 +216,7 @@ async fn upkeep(
         match engine.library.sweep().await {
             Ok(0) => {}
             Ok(versions) => {
-                tracing::info!(versions, "left-over versions of documents were deleted")
+                tracing::info!(versions, "left-over versions of documents were deleted");
             }
             Err(error) => tracing::warn!(%error, "left-over versions of documents stay for now"),
         }

@@ -201,7 +201,7 @@ impl Library {
             let scope = Scope::Collection(name.clone());
             shared.current_within(&scope, None).await?;
             let upload = Upload::new(Arc::clone(shared), collection).await?;
-            return Ok((Target::Store(upload), self.known(name).await?));
+            return Ok((Target::Store(Box::new(upload)), self.known(name).await?));
         }
         let (collection, known) = self
             .database
@@ -386,7 +386,7 @@ impl Writer<'_> {
 /// Where documents go.
 enum Target {
     Tables(Tables),
-    Store(Upload),
+    Store(Box<Upload>),
 }
 
 impl Target {

@@ -6,7 +6,7 @@ use agentfleet_documents::Documents as _;
 use agentfleet_tests::load::{Process, output, refused, said};
 use agentfleet_tests::place::{Place, ROLES};
 use serde_json::Value;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const PUMPS: &str = "urn:agentfleet:document:plant:pumps.md";
 
@@ -32,13 +32,18 @@ impl Machines {
         Process::start(role, &mut self.command(machine, &[role]), "Working on")
     }
 
-    fn load(&self, machine: &str, folder: &str) -> Value {
+    /// The command that loads a folder.
+    fn loading(&self, machine: &str, folder: &str, collection: &str) -> Command {
         let folder = self.place.path(folder);
         let folder = folder.to_str().unwrap();
-        self.cli(
+        self.command(
             machine,
-            &["load", folder, "--collection", "plant", "--json"],
+            &["load", folder, "--collection", collection, "--json"],
         )
+    }
+
+    fn load(&self, machine: &str, folder: &str) -> Value {
+        said(&mut self.loading(machine, folder, "plant"))
     }
 
     fn write(&self, path: &str, text: &str) {
@@ -47,9 +52,13 @@ impl Machines {
         std::fs::write(path, text).unwrap();
     }
 
-    /// What the fleet answers; asked by a machine that has loaded nothing and works nothing.
     fn ask(&self, question: &str) -> String {
-        let arguments = ["ask", question, "--collection", "plant", "--json"];
+        self.ask_of("plant", question)
+    }
+
+    /// What the fleet answers; asked by a machine that has loaded nothing and works nothing.
+    fn ask_of(&self, collection: &str, question: &str) -> String {
+        let arguments = ["ask", question, "--collection", collection, "--json"];
         let told = output(&mut self.command("client", &arguments));
         String::from_utf8(told).unwrap()
     }
@@ -76,7 +85,7 @@ async fn what_one_machine_loads_a_worker_elsewhere_answers_from() {
         (&report["loaded"], &report["triples"]),
         (&2.into(), &3.into())
     );
-    let fleet = ROLES.map(|role| machines.start(role, role));
+    let mut fleet = ROLES.map(|role| machines.start(role, role));
 
     let answer = machines.ask("Who services the circulation pump?");
     assert!(answer.contains("Hansen"), "{answer}");
@@ -110,9 +119,32 @@ async fn what_one_machine_loads_a_worker_elsewhere_answers_from() {
     assert!(!answer.contains("Hansen"), "{answer}");
     assert!(answer.contains(PUMPS), "{answer}");
 
+    // A load is killed, and done again elsewhere; the worker is replaced by one that has nothing.
+    for n in 0..400 {
+        let text = format!("# Valve {n}\n\nThe valve {n} closes at a pressure of {n} bar.\n");
+        machines.write(&format!("valves/{n}.md"), &text);
+    }
+    let documents = machines.place.documents().await;
+    let before = documents.list("library/log/").await.unwrap().len();
+    let mut load = machines.loading("killed loader", "valves", "valves");
+    let mut load = load.stdout(Stdio::null()).spawn().unwrap();
+    while documents.list("library/log/").await.unwrap().len() == before {
+        assert!(load.try_wait().unwrap().is_none(), "it loaded nothing");
+    }
+    load.kill().unwrap();
+    load.wait().unwrap();
+    let report = said(&mut machines.loading("loader", "valves", "valves"));
+    let count = |what: &str| report[what].as_u64().unwrap();
+    assert_eq!(count("loaded") + count("unchanged"), 400, "{report}");
+    assert!(count("unchanged") >= 200, "{report}");
+    fleet[0].kill();
+    fleet[0] = machines.start("fresh", ROLES[0]);
+    let answer = machines.ask_of("valves", "At which pressure does valve 317 close?");
+    assert!(answer.contains("317 bar"), "{answer}");
+
     // Erased from anywhere, it is gone everywhere: the store, the graph and the worker.
     output(&mut machines.command("client", &["purge", "--collection", "plant"]));
-    let documents = machines.place.documents().await;
+    machines.cli("client", &["purge", "--collection", "valves"]);
     let left = documents.list("library/versions/").await.unwrap();
     assert_eq!(left, Vec::<String>::new());
     let query = "ASK { GRAPH ?g { <urn:plant:orkan7> ?p ?o } }";

@@ -393,6 +393,15 @@ pub(crate) fn has_hidden(connection: &Connection) -> Result<bool, StorageError> 
     Ok(statement.exists([GONE])?)
 }
 
+/// Gives up what was begun and is not finished: whoever did that is gone.
+pub(crate) fn give_up(unit: &mut Unit<'_>) -> Result<(), StorageError> {
+    unit.tx().execute(
+        "UPDATE library_sources SET state = ?1 WHERE state <> 1 AND state = ?2",
+        [GONE, LOADING],
+    )?;
+    Ok(())
+}
+
 /// Drops the collections that hold nothing, not even what is hidden.
 pub(crate) fn drop_unused(unit: &mut Unit<'_>) -> Result<(), StorageError> {
     let unused: Vec<i64> = unit

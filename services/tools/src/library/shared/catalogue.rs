@@ -369,3 +369,119 @@ pub(crate) fn versions(
     }
     Ok((present, known))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use agentfleet_storage::{Database, Durability};
+
+    fn put(version: &str, document: &str, epoch: u64) -> Change {
+        Change::Put(Put {
+            collection: "c".into(),
+            epoch,
+            document: document.into(),
+            version: version.into(),
+            parts: 1,
+            statements: false,
+        })
+    }
+
+    fn removed(document: &str) -> Change {
+        Change::Drop {
+            collection: "c".into(),
+            document: document.into(),
+        }
+    }
+
+    fn cleared() -> Change {
+        Change::Clear {
+            collection: "c".into(),
+        }
+    }
+
+    /// The versions that are present after these entries, taken in so many at a time.
+    async fn present(entries: &[Vec<Change>], at_once: usize) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(folder.path()).unwrap();
+        database.migrate(store::PART, store::TABLES).unwrap();
+        database.migrate(PART, TABLES).unwrap();
+        let entries: Vec<Entry> = (1..)
+            .zip(entries)
+            .map(|(number, changes)| Entry {
+                id: format!("entry {number}"),
+                changes: changes.clone(),
+            })
+            .collect();
+        let mut first = 1;
+        for some in entries.chunks(at_once) {
+            let (some, count) = (some.to_vec(), some.len() as u64);
+            // Twice, as two processes on one data directory do.
+            for some in [some.clone(), some] {
+                database
+                    .write(Durability::Process, move |unit| advance(unit, first, some))
+                    .await
+                    .unwrap();
+            }
+            first += count;
+        }
+        let (at, versions) = database
+            .read(|connection| Ok((at(connection)?, missing(connection, &Scope::All, 100)?)))
+            .await
+            .unwrap();
+        assert_eq!(at.position, entries.len() as u64);
+        versions
+            .into_iter()
+            .map(|version| version.version)
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn the_log_alone_says_which_versions_are_present() {
+        for (name, entries, expected) in [
+            ("nothing", vec![], vec![]),
+            (
+                "each document once",
+                vec![vec![put("1", "a", 0), put("2", "b", 0)]],
+                vec!["1", "2"],
+            ),
+            (
+                "the later version counts",
+                vec![vec![put("1", "a", 0)], vec![put("2", "a", 0)]],
+                vec!["2"],
+            ),
+            (
+                "a version that was named before changes nothing",
+                vec![
+                    vec![put("1", "a", 0)],
+                    vec![put("2", "a", 0)],
+                    vec![put("1", "a", 0)],
+                ],
+                vec!["2"],
+            ),
+            (
+                "a removed document may come back",
+                vec![
+                    vec![put("1", "a", 0), put("2", "b", 0)],
+                    vec![removed("a"), removed("none")],
+                    vec![put("3", "a", 0)],
+                ],
+                vec!["2", "3"],
+            ),
+            (
+                "what was begun before the collection was cleared is void",
+                vec![
+                    vec![put("1", "a", 0)],
+                    vec![cleared()],
+                    vec![put("2", "b", 0)],
+                    vec![put("3", "c", 2)],
+                ],
+                vec!["3"],
+            ),
+        ] {
+            for at_once in [1, 2, 100] {
+                assert_eq!(present(&entries, at_once).await, expected, "{name}");
+            }
+        }
+    }
+}

@@ -196,7 +196,12 @@ impl Shared {
                 return Ok(());
             };
             if lock.is_none() {
-                if !self.lock(&mut lock)? {
+                if self.lock(&mut lock)? {
+                    // Left by a process that was killed while it had the lock.
+                    self.database
+                        .write(Durability::Process, store::give_up)
+                        .await?;
+                } else {
                     tokio::time::sleep(OTHER).await;
                     // Those who wait look for themselves.
                     self.builder.say(None);

@@ -1,8 +1,9 @@
 //! The log of the shared library: which version of which document is the present one, in the order in
 //! which everybody sees it.
 //!
-//! An entry names no document and says nothing of what is in one, so that erasing the versions erases
-//! all there is; what stays are the names of collections. Entries are created if absent, one after the
+//! An entry knows documents by fingerprints of their URIs and says nothing of what is in one, so that
+//! erasing the versions erases what they say; what stays are fingerprints and the names of collections.
+//! Entries are created if absent, one after the
 //! other, and never change, so all who follow the log come to the same library.
 
 use crate::Error;

@@ -4,7 +4,7 @@
 //! No key lies below another, as `a/b` lies below `a`: stores that keep objects as files cannot have
 //! both.
 
-use crate::id::SessionId;
+use crate::id::{Digest, SessionId};
 
 /// What a caller asked for, as a door took it in: one request for each session.
 pub fn accepted(session: &SessionId) -> String {
@@ -138,4 +138,38 @@ pub fn document(uri: &str) -> String {
 /// A message that people must look at.
 pub fn parked(id: &str) -> String {
     format!("parked/{id}")
+}
+
+/// An entry of the log of what was loaded, from 1 without gaps: what the shared library is.
+pub fn library_log(position: u64) -> String {
+    format!("library/log/{position:012}")
+}
+
+/// Every loaded version of a document lies below, where documents are shared.
+pub const LIBRARY_VERSIONS: &str = "library/versions/";
+
+/// What was loaded into a collection since it was last cleared, at the entry `epoch` of the log.
+pub fn library_epoch(collection: &str, epoch: u64) -> String {
+    let name = library_folder(collection);
+    format!("{LIBRARY_VERSIONS}{name}/{epoch:012}/")
+}
+
+/// A folder name for a collection, which may be called anything.
+pub fn library_folder(collection: &str) -> String {
+    Digest::of(collection.as_bytes()).as_str()[..32].to_owned()
+}
+
+/// The parts of a loaded version of a document lie below.
+pub fn library_version(collection: &str, epoch: u64, version: &str) -> String {
+    format!("{}{version}/", library_epoch(collection, epoch))
+}
+
+/// A part of a loaded version, from 0. The last one says what the document is.
+pub fn library_part(collection: &str, epoch: u64, version: &str, part: u32) -> String {
+    format!("{}{part:06}", library_version(collection, epoch, version))
+}
+
+/// Written before the first statement of a version goes to the graph.
+pub fn library_begun(collection: &str, epoch: u64, version: &str) -> String {
+    format!("{}begun", library_version(collection, epoch, version))
 }

@@ -103,6 +103,9 @@ fn runs_in_progress_move_and_end_once() {
     let tool = place.path("tool.json");
     std::fs::write(&tool, notify(port).to_string()).unwrap();
     place.cli(&["config", "put", "tool", "notify", tool.to_str().unwrap()]);
+    let note = place.path("note.md");
+    std::fs::write(&note, "# A note\n\nThe parcels go by rail.\n").unwrap();
+    place.cli(&["load", note.to_str().unwrap(), "--collection", "notes"]);
 
     let servers = [Server::pulsar(), Server::s3(), Server::fuseki(None)];
     let mut up = place.up();
@@ -142,6 +145,10 @@ fn runs_in_progress_move_and_end_once() {
     assert_eq!(place.trace(&over), told);
     started_once(&starts);
     drop(fleet);
+    // What was loaded is there for other machines too.
+    let mut elsewhere = place.command(&["document", "urn:agentfleet:document:notes:note.md"]);
+    let text = output(elsewhere.env("AGENTFLEET_DATA", place.path("elsewhere")));
+    assert!(String::from_utf8_lossy(&text).contains("by rail"));
 
     // The old place is not worked any more.
     place.servers = None;

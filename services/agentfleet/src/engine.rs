@@ -54,7 +54,7 @@ impl Engine {
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Self, Failure> {
         let (graph, embedded) = open_graph(&store, settings, progress).await?;
-        let library = Library::open(store.database.clone(), Arc::clone(&graph))?;
+        let library = store.library(Arc::clone(&graph), settings).await?;
         let model = choose_model(settings).await?;
         let tools = Toolbox::new(
             library.clone(),

@@ -172,6 +172,7 @@ impl Fleet {
         })?;
         if roles.includes(Roles::Orchestrator) {
             let mut stage = Stage::new(settings, &watchdog);
+            engine.library.keep_current();
             let (orchestrator, queue) = engine.orchestrator(settings)?;
             let orchestrator = Arc::new(orchestrator);
             stage.one(engine.broker(), queue, orchestrator, settings.concurrency);

@@ -13,12 +13,14 @@ use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig, seed};
 use agentfleet_core::ReplyTopics;
 use agentfleet_documents::{Documents, EmbeddedDocuments, S3Documents, S3Options};
 use agentfleet_gateway::Intake;
+use agentfleet_graph::Graph;
 use agentfleet_graph_writer as graph_writer;
 use agentfleet_orchestrator::Options as OrchestratorOptions;
 use agentfleet_runtime::{Committer, EmbeddedCommitter, Host, SequentialCommitter, SystemHost};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_storage::Database;
+use agentfleet_tools::library::Library;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +31,7 @@ const LAG: Duration = Duration::from_secs(5);
 /// The queue, the librarian and the config: enough to ask and to read answers.
 #[derive(Clone)]
 pub struct Store {
-    /// Of this machine: loaded documents lie here, and whatever is embedded.
+    /// Of this machine: whatever is embedded lies here.
     pub database: Database,
     pub broker: Arc<dyn Broker>,
     pub documents: Arc<dyn Documents>,
@@ -126,6 +128,22 @@ impl Store {
             );
         }
         Ok(())
+    }
+
+    /// The loaded documents: in the data directory, or in the documents store where other machines see
+    /// them too, with an index of them in a folder of the data directory that can be thrown away.
+    pub async fn library(
+        &self,
+        graph: Arc<dyn Graph>,
+        settings: &Settings,
+    ) -> Result<Library, Failure> {
+        match &settings.documents {
+            Place::Embedded => Ok(Library::open(self.database.clone(), graph)?),
+            Place::At(_) => {
+                let index = Database::open(&settings.data.join("library"))?;
+                Ok(Library::shared(index, graph, Arc::clone(&self.documents)).await?)
+            }
+        }
     }
 
     /// The door that commands bring requests through.

@@ -60,6 +60,12 @@ impl From<agentfleet_tools::Error> for Stop {
         match error {
             agentfleet_tools::Error::Storage(error) => Self::fault(&error, error.retry()),
             agentfleet_tools::Error::Graph(error) => error.into(),
+            agentfleet_tools::Error::Documents(error) => error.into(),
+            // Another worker may have it ready.
+            error @ agentfleet_tools::Error::Building { .. } => {
+                let after = error.retry();
+                Self::fault(&error, after)
+            }
             other => Self::fault(&other, None),
         }
     }

@@ -179,7 +179,7 @@ async fn emptiness(
     collection: &CollectionName,
     settings: &Settings,
 ) -> Result<Option<String>, Failure> {
-    let loaded = super::library::collections(store).await?;
+    let loaded = super::library::collections(store, settings).await?;
     if loaded.iter().any(|known| known == collection.as_str()) {
         return Ok(None);
     }

@@ -137,6 +137,7 @@ async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
     findings.add("database", soundness(store));
     findings.add("config", config(store, settings).await);
     findings.add("graph", graph(store, settings).await);
+    findings.add("documents", documents(store, settings).await);
     findings.add("queue", queue(store).await);
     findings.add("dead letters", dead_letters(store).await);
 }
@@ -196,6 +197,38 @@ async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
     } else {
         Err(Failure::new(Exit::Unavailable, health.advice))
     }
+}
+
+/// What was loaded, and how the index here stands to it where documents are shared.
+async fn documents(store: &Store, settings: &Settings) -> Result<String, Failure> {
+    let library = super::library::unlinked(store, settings).await?;
+    let standing = library.standing().await?;
+    let holdings = library.holdings().await?;
+    let documents = holdings.iter().map(|(_, documents)| documents).sum();
+    let mut says = format!(
+        "{} loaded in {}",
+        text::counted(documents, "document"),
+        text::counted(holdings.len() as u64, "collection"),
+    );
+    let Some(standing) = standing else {
+        return Ok(says);
+    };
+    if standing.lost > 0 {
+        let lost = text::counted(standing.lost, "document");
+        return Err(Failure::new(
+            Exit::Unavailable,
+            format!("the store has lost parts of {lost}"),
+        )
+        .hint("the log of a worker names the collections: purge and load them again"));
+    }
+    says.push_str(&match standing.missing {
+        0 => "; the index here is up to date".to_owned(),
+        missing => format!(
+            "; the index here lacks {} of them until somebody asks",
+            text::count(missing)
+        ),
+    });
+    Ok(says)
 }
 
 async fn queue(store: &Store) -> Result<String, Failure> {

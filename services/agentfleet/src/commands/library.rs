@@ -24,6 +24,11 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
     store.seed().await?;
     let library = open(&store, settings).await?;
     let bar = bar();
+    if let Some(standing) = library.standing().await?
+        && standing.missing > 0
+    {
+        bar.set_message("reading what was loaded before");
+    }
     let progress = |progress: &Progress| {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes_done);
@@ -54,13 +59,16 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
 
 pub(crate) async fn open(store: &Store, settings: &Settings) -> Result<Library, Failure> {
     let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
-    Ok(Library::open(store.database.clone(), graph)?)
+    store.library(graph, settings).await
 }
 
 /// Names of the collections something was loaded into.
-pub(crate) async fn collections(store: &Store) -> Result<Vec<String>, Failure> {
-    let known = unlinked(store)?.collections().await?;
-    Ok(known.into_iter().map(|known| known.name).collect())
+pub(crate) async fn collections(
+    store: &Store,
+    settings: &Settings,
+) -> Result<Vec<String>, Failure> {
+    let known = unlinked(store, settings).await?.holdings().await?;
+    Ok(known.into_iter().map(|(name, _)| name).collect())
 }
 
 fn bar() -> ProgressBar {
@@ -130,7 +138,7 @@ pub(crate) async fn document(document: Document, settings: &Settings) -> Result<
             return Ok(());
         }
     }
-    if let Some(text) = loaded(&store, uri).await? {
+    if let Some(text) = loaded(&store, uri, settings).await? {
         outln!("{text}");
         return Ok(());
     }
@@ -154,8 +162,8 @@ pub(crate) async fn document(document: Document, settings: &Settings) -> Result<
 }
 
 /// A library whose names and texts are read, and nothing else.
-fn unlinked(store: &Store) -> Result<Library, Failure> {
-    Ok(Library::open(store.database.clone(), Arc::new(NoGraph))?)
+pub(crate) async fn unlinked(store: &Store, settings: &Settings) -> Result<Library, Failure> {
+    store.library(Arc::new(NoGraph), settings).await
 }
 
 /// Stands where a graph is neither asked nor written, and takes time to open.
@@ -178,13 +186,11 @@ impl Graph for NoGraph {
 }
 
 /// The text of a loaded document, as the index has it.
-async fn loaded(store: &Store, uri: &str) -> Result<Option<String>, Failure> {
-    let library = unlinked(store)?;
-    for collection in library.collections().await? {
-        let name = CollectionName::from(collection.name);
-        if let Some(found) = library.fetch(&name, uri, 0, usize::MAX).await? {
-            return Ok(Some(found.text));
-        }
-    }
-    Ok(None)
+async fn loaded(store: &Store, uri: &str, settings: &Settings) -> Result<Option<String>, Failure> {
+    let library = unlinked(store, settings).await?;
+    let Some(collection) = library.holder(uri).await? else {
+        return Ok(None);
+    };
+    let found = library.fetch(&collection, uri, 0, usize::MAX).await?;
+    Ok(found.map(|found| found.text))
 }

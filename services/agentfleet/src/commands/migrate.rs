@@ -17,8 +17,10 @@ use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_graph::Graph;
 use agentfleet_schema::topics::CONFIG_CHANGES;
 use agentfleet_storage::Database;
+use agentfleet_tools::library::Library;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::Arc;
 
 /// Objects that are on their way at the same time.
 const AT_ONCE: usize = 16;
@@ -66,6 +68,8 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         let own = EmbeddedDocuments::open(&database)?;
         let objects = copy_documents(&own, &*store.documents).await?;
         outln!("documents  {objects} records and texts");
+        let loaded = take_over(&database, &store, settings).await?;
+        outln!("library    {loaded} loaded documents");
         moved.documents.clone_from(&target.documents);
     }
     if target.graph.is_some() {
@@ -84,7 +88,7 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     // Last: until then the old state is the one that counts.
     moved.write(settings)?;
     outln!(
-        "\nMoved. What was in `{}` is not worked there any more.\nLoaded documents stay indexed there: run orchestrators that use them beside it, or load again where they run.",
+        "\nMoved. What was in `{}` is not worked there any more.",
         settings.data.display()
     );
     Ok(())
@@ -130,6 +134,22 @@ async fn copy(from: &dyn Documents, to: &dyn Documents, key: &str) -> Result<(),
         )
         .hint("the target has runs of its own: move to an empty bucket or prefix")),
     }
+}
+
+/// Loaded documents go to the shared library; a document that it holds already stays as it is there.
+async fn take_over(
+    database: &Database,
+    store: &Store,
+    settings: &Settings,
+) -> Result<u64, Failure> {
+    let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
+    let own = Library::open(database.clone(), Arc::clone(&graph))?;
+    let library = store.library(graph, settings).await?;
+    let bar = bar("loaded documents");
+    let progress = |count| bar.set_position(count);
+    let moved = library.take_over(&own, &progress).await?;
+    bar.finish_and_clear();
+    Ok(moved)
 }
 
 async fn copy_graph(database: &Database, to: &dyn Graph) -> Result<u64, Failure> {

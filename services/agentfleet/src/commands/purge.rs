@@ -25,7 +25,8 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     // Settled, so that nothing of an erased run comes after.
     let graph = settled_graph(&store, settings).await?;
     if let Some(uri) = &purge.document {
-        return forget(&store, graph, uri, purge.dry_run).await;
+        let library = store.library(graph, settings).await?;
+        return forget(&library, uri, purge.dry_run).await;
     }
     let (running, ended) = apart(&store, wanted(&store, &*graph, &purge).await?).await?;
     let verb = if purge.dry_run {
@@ -55,34 +56,31 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     }
     if let Some(collection) = &purge.collection {
         let name = CollectionName::from(collection.as_str());
-        let library = Library::open(store.database.clone(), Arc::clone(&graph))?;
+        let library = store.library(Arc::clone(&graph), settings).await?;
         let documents = if purge.dry_run {
-            library.documents(&name, usize::MAX >> 1).await?.len()
+            library.count(&name).await?
         } else {
-            let removed = library.remove_collection(&name).await?;
+            // First: what is loaded into the collection from when it is empty is not erased.
             graph.erase(EraseBy::Collection(collection.clone())).await?;
-            removed
+            let removed = library.remove_collection(&name).await?;
+            library.sweep().await?;
+            removed as u64
         };
-        let documents = text::counted(documents as u64, "document");
+        let documents = text::counted(documents, "document");
         outln!("{documents} of collection `{collection}` {verb}.");
     }
     Ok(())
 }
 
 /// Takes one loaded document out of its collection.
-async fn forget(
-    store: &Store,
-    graph: Arc<dyn Graph>,
-    uri: &str,
-    dry_run: bool,
-) -> Result<(), Failure> {
-    let library = Library::open(store.database.clone(), graph)?;
+async fn forget(library: &Library, uri: &str, dry_run: bool) -> Result<(), Failure> {
     let found = if dry_run {
-        let opened = library.open_source(None, uri).await?;
-        opened.and_then(|opened| opened.documents.into_iter().next().map(|(name, _)| name))
+        library.holder(uri).await?
     } else {
         let forgotten = library.forget_document(uri).await?;
-        forgotten.map(|collection| collection.to_string())
+        // Also what an earlier try left, if it was cut off.
+        library.sweep().await?;
+        forgotten
     };
     let Some(collection) = found else {
         return Err(Failure::not_found(format!(

@@ -223,6 +223,13 @@ async fn upkeep(
             Ok(runs) => tracing::info!(runs, "old runs were deleted"),
             Err(failure) => tracing::warn!(%failure, "old runs could not be deleted"),
         }
+        match engine.library.sweep().await {
+            Ok(0) => {}
+            Ok(versions) => {
+                tracing::info!(versions, "left-over versions of documents were deleted");
+            }
+            Err(error) => tracing::warn!(%error, "left-over versions of documents stay for now"),
+        }
     }
 }
 

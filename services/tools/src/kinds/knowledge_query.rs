@@ -146,7 +146,7 @@ impl KnowledgeQuery {
                 .into_iter()
                 .map(|s| (names.weight(&words, &s), s))
                 .collect();
-            weighed.sort_by_key(|(weight, _)| *weight);
+            weighed.sort_by_key(|(weight, _)| weight.rank);
             ranked.push(weighed);
         }
         let mut lines = names.lines(ranked, call.limit(LIMIT));
@@ -233,9 +233,19 @@ struct Line {
     source: Option<Source>,
 }
 
+/// What a statement says to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Weight {
+    rank: Rank,
+    /// The question names its relation.
+    is_asked_for: bool,
+    /// It has words of the question that the name of its subject has not.
+    adds: bool,
+}
+
 /// Where a statement stands among those of its entity; less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Weight {
+struct Rank {
     /// Words of the question that it lacks, its relation counted as one more.
     lacking: usize,
     /// It says nothing that can be read, such as a node without a name.
@@ -358,15 +368,18 @@ struct Names {
 }
 
 impl Names {
-    /// Statements as lines with their subject, the best of each entity before the rest of any.
+    /// Statements as lines with their subject: those that say most in the relation asked for, then one
+    /// of each entity, then the best of each before the rest of any.
     fn lines(&self, found: Vec<Vec<(Weight, Statement)>>, limit: usize) -> Vec<Line> {
         let share = (limit / 3).max(6);
         let least = found
             .iter()
             .flatten()
-            .map(|(weight, _)| weight.lacking)
+            .map(|(weight, _)| weight.rank.lacking)
             .min();
         let mut seen = HashSet::new();
+        let mut answers = Vec::new();
+        let mut leads = Vec::new();
         let mut first = Vec::new();
         let mut rest = Vec::new();
         for statements in found {
@@ -384,18 +397,25 @@ impl Names {
                     text,
                     source: None,
                 };
-                // What answers best is shown whole: all subclasses, and not the first ten.
-                if taken <= share || Some(weight.lacking) == least {
+                // What answers best is shown whole: all subclasses, and not the first ten. That a thing
+                // is called as the question says makes none of its statements an answer.
+                let is_best = Some(weight.rank.lacking) == least;
+                if is_best && weight.is_asked_for {
+                    answers.push(line);
+                } else if taken == 1 {
+                    leads.push(line);
+                } else if taken <= share || (is_best && weight.adds) {
                     first.push(line);
                 } else {
                     rest.push(line);
                 }
             }
         }
-        first.truncate(limit);
-        let room = limit - first.len();
-        first.extend(rest.into_iter().take(room));
-        first
+        answers.extend(leads);
+        answers.extend(first);
+        answers.extend(rest);
+        answers.truncate(limit);
+        answers
     }
 
     fn line(&self, statement: &Statement) -> String {
@@ -432,15 +452,25 @@ impl Names {
             // All but an ending of the word.
             same >= RELATION_CHARS && same + 2 >= long || *word == relation
         };
-        let lacking = words.len() - covered(words, &line);
+        let held = covered(words, &line);
+        let lacking = words.len() - held;
+        let named = covered(
+            words,
+            &self.subject(&statement.subject, &statement.predicate),
+        );
         let is_asked_for = words.iter().any(asks_for);
         let value = self.object(&statement.object);
         let is_describing = DESCRIBING.iter().any(|end| relation.ends_with(end));
-        Weight {
+        let rank = Rank {
             lacking: (lacking + 1).saturating_sub(usize::from(is_asked_for)),
             is_empty: value.contains("without a name") || value == "something",
             is_type: statement.predicate == RDF_TYPE,
             is_bare: !(is_describing && statement.object.kind == TermType::Literal),
+        };
+        Weight {
+            rank,
+            is_asked_for,
+            adds: is_asked_for || held > named,
         }
     }
 

@@ -73,16 +73,12 @@ async fn nothing(
     what: &str,
     asked: &str,
 ) -> Result<String, Error> {
-    let collections = library.collections().await?;
-    let own = collections
-        .iter()
-        .find(|known| known.name == collection.as_str());
-    Ok(match own.map(|known| known.documents) {
-        None => format!("No documents have been loaded into collection `{collection}`."),
-        Some(1) => {
+    Ok(match library.count(collection).await? {
+        0 => format!("No documents have been loaded into collection `{collection}`."),
+        1 => {
             format!("No {what} of collection `{collection}` match `{asked}`. It holds 1 document.")
         }
-        Some(count) => format!(
+        count => format!(
             "No {what} of collection `{collection}` match `{asked}`. It holds {count} documents."
         ),
     })

@@ -4,16 +4,23 @@
 //! before their document becomes visible; those of a replaced version are taken back at the end of
 //! the load. A load that is interrupted can be started again: what is finished is skipped, and what
 //! was half done is cleared away later.
+//!
+//! Into a shared library documents are stored, and become visible some at a time; the index here then
+//! learns of them as any other does.
 
+use super::passage::Passage;
 use super::reader::{Content, Event, Limits, Reader};
-use super::store::{self, Applied, Change, Open};
+use super::shared::Upload;
+use super::shared::catalogue::Scope;
+use super::store::{self, Applied, Change, Known, NewSource, Open};
 use super::walk::{self, Candidate};
 use super::{Library, graph_key};
 use crate::Error;
 use agentfleet_graph::Batch;
 use agentfleet_schema::{CollectionName, uris};
-use agentfleet_storage::Durability;
+use agentfleet_storage::{Database, Durability};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// Passages after which a batch is written.
@@ -117,7 +124,7 @@ impl Library {
         let mut report = self.load_all(files.collect(), options, progress).await?;
         report.skipped.splice(0..0, walked.skipped);
         self.look_for_missing(&roots, options, &mut report).await?;
-        self.clear().await?;
+        self.clear_local().await?;
         Ok(report)
     }
 
@@ -139,7 +146,7 @@ impl Library {
             (file, Content::Memory((*bytes).into()))
         });
         let report = self.load_all(files.collect(), options, progress).await?;
-        self.clear().await?;
+        self.clear_local().await?;
         Ok(report)
     }
 
@@ -153,14 +160,7 @@ impl Library {
         if name.trim().is_empty() {
             return Err(Error::NoCollection);
         }
-        let owned = name.to_owned();
-        let (collection, known) = self
-            .database
-            .write(Durability::Process, move |unit| {
-                let id = store::ensure_collection(unit, &owned)?;
-                Ok((id, store::known(unit.tx(), id)?))
-            })
-            .await?;
+        let (target, known) = self.target(name).await?;
         let limits = Limits {
             whole: options.max_document_bytes,
             streamed: options.max_stream_bytes,
@@ -169,11 +169,8 @@ impl Library {
         let reader = Reader::new(name, uris::collection_graph(name), limits, known, send);
         let mut writer = Writer {
             library: self,
-            collection,
-            collection_name: name,
-            changes: Vec::new(),
-            weight: 0,
-            open: None,
+            collection: name,
+            target,
             file: FileTotals::default(),
             report: LoadReport {
                 collection: name.to_owned(),
@@ -191,8 +188,48 @@ impl Library {
             progress(&writer.progress);
         }
         reading.await.map_err(|_| Error::Stopped)?;
-        writer.flush(Durability::Durable).await?;
+        let (loaded, replaced) = writer.target.end().await?;
+        writer.report.loaded = loaded;
+        writer.report.replaced = replaced;
         Ok(writer.report)
+    }
+
+    /// Where a load into a collection goes, and what is there.
+    async fn target(&self, collection: &str) -> Result<(Target, Vec<Known>), Error> {
+        let name = collection.to_owned();
+        if let Some(shared) = &self.shared {
+            let scope = Scope::Collection(name.clone());
+            shared.current_within(&scope, None).await?;
+            let upload = Upload::new(Arc::clone(shared), collection).await?;
+            return Ok((Target::Store(Box::new(upload)), self.known(name).await?));
+        }
+        let (collection, known) = self
+            .database
+            .write(Durability::Process, move |unit| {
+                let id = store::ensure_collection(unit, &name)?;
+                Ok((id, store::known(unit.tx(), id)?))
+            })
+            .await?;
+        let tables = Tables {
+            database: self.database.clone(),
+            collection,
+            changes: Vec::new(),
+            weight: 0,
+            open: None,
+            loaded: 0,
+            replaced: 0,
+        };
+        Ok((Target::Tables(tables), known))
+    }
+
+    async fn known(&self, collection: String) -> Result<Vec<Known>, Error> {
+        let known = self.database.read(move |connection| {
+            match store::collection(connection, &collection)? {
+                Some(id) => store::known(connection, id),
+                None => Ok(Vec::new()),
+            }
+        });
+        Ok(known.await?)
     }
 
     /// Finds documents of the loaded folders whose files are gone.
@@ -202,16 +239,8 @@ impl Library {
         options: &LoadOptions,
         report: &mut LoadReport,
     ) -> Result<(), Error> {
-        let name = options.collection.as_str().to_owned();
-        let known = self
-            .database
-            .read(
-                move |connection| match store::collection(connection, &name)? {
-                    Some(id) => store::known(connection, id),
-                    None => Ok(Vec::new()),
-                },
-            )
-            .await?;
+        let known = self.known(options.collection.as_str().to_owned()).await?;
+        let mut gone = Vec::new();
         for document in known {
             let origin = Path::new(&document.origin);
             let is_below = roots.iter().any(|root| origin.starts_with(root));
@@ -219,11 +248,18 @@ impl Library {
                 continue;
             }
             if options.prune {
-                self.hide(&options.collection, Some(document.uri)).await?;
-                report.removed += 1;
+                gone.push(document.uri);
             } else {
                 report.missing.push(document.origin);
             }
+        }
+        report.removed = gone.len();
+        if let Some(shared) = &self.shared {
+            shared.remove(options.collection.as_str(), &gone).await?;
+            return Ok(());
+        }
+        for uri in gone {
+            self.hide(&options.collection, Some(uri)).await?;
         }
         Ok(())
     }
@@ -244,11 +280,8 @@ struct FileTotals {
 
 struct Writer<'l> {
     library: &'l Library,
-    collection: i64,
-    collection_name: &'l str,
-    changes: Vec<Change>,
-    weight: usize,
-    open: Option<Open>,
+    collection: &'l str,
+    target: Target,
     file: FileTotals,
     report: LoadReport,
     progress: Progress,
@@ -270,12 +303,7 @@ impl Writer<'_> {
                 source,
                 has_triples,
             } => {
-                self.changes.push(Change::Begin(source));
-                if has_triples {
-                    // Statements are filed under the number the document gets.
-                    self.flush(Durability::Process).await?;
-                    self.file.graph_key = self.open.as_ref().map(|open| graph_key(open.id));
-                }
+                self.file.graph_key = self.target.begin(source, has_triples).await?;
             }
             Event::Passages(_) | Event::Triples { .. } if self.file.refused.is_some() => {}
             Event::Passages(passages) => self.passages(passages).await?,
@@ -285,7 +313,7 @@ impl Writer<'_> {
             } => self.triples(statements, triples).await?,
             Event::Finish => self.finish().await?,
             Event::Abort(skipped) => {
-                self.changes.push(Change::Abort);
+                self.target.abort().await?;
                 self.report.skipped.push(skipped);
             }
             Event::Done { bytes } => {
@@ -296,24 +324,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    async fn passages(&mut self, passages: Vec<super::passage::Passage>) -> Result<(), Error> {
+    async fn passages(&mut self, passages: Vec<Passage>) -> Result<(), Error> {
         let entities = passages.iter().filter(|p| p.entity.is_some()).count() as u64;
         let texts = passages.len() as u64 - entities;
         self.file.entities += entities;
         self.file.passages += texts;
         self.progress.entities += entities;
         self.progress.passages += texts;
-        let mut rest = passages;
-        while !rest.is_empty() {
-            let later = rest.split_off(rest.len().min(BATCH_PASSAGES));
-            self.weight += rest.len();
-            self.changes.push(Change::Passages(rest));
-            rest = later;
-            if self.weight >= BATCH_PASSAGES || self.changes.len() >= BATCH_CHANGES {
-                self.flush(Durability::Process).await?;
-            }
-        }
-        Ok(())
+        self.target.passages(passages).await
     }
 
     async fn triples(
@@ -326,7 +344,7 @@ impl Writer<'_> {
         let batch = Batch {
             key: format!("{key}/{}", self.file.batches),
             root: String::new(),
-            collection: self.collection_name.to_owned(),
+            collection: self.collection.to_owned(),
             conversation: key,
             triples,
         };
@@ -353,7 +371,7 @@ impl Writer<'_> {
 
     async fn finish(&mut self) -> Result<(), Error> {
         if let Some(reason) = self.file.refused.take() {
-            self.changes.push(Change::Abort);
+            self.target.abort().await?;
             let path = std::mem::take(&mut self.file.path);
             self.report.skipped.push(Skipped { path, reason });
             return Ok(());
@@ -361,9 +379,110 @@ impl Writer<'_> {
         self.report.passages += self.file.passages;
         self.report.entities += self.file.entities;
         self.report.triples += self.file.triples;
-        self.changes.push(Change::Finish {
-            triples: self.file.triples,
-        });
+        self.target.finish(self.file.triples).await
+    }
+}
+
+/// Where documents go.
+enum Target {
+    Tables(Tables),
+    Store(Box<Upload>),
+}
+
+impl Target {
+    /// Begins a document, and says what its statements are filed under.
+    async fn begin(
+        &mut self,
+        source: NewSource,
+        has_triples: bool,
+    ) -> Result<Option<String>, Error> {
+        match self {
+            Self::Tables(tables) => tables.begin(source, has_triples).await,
+            Self::Store(upload) => upload.begin(source, has_triples).await,
+        }
+    }
+
+    async fn passages(&mut self, passages: Vec<Passage>) -> Result<(), Error> {
+        match self {
+            Self::Tables(tables) => tables.passages(passages).await,
+            Self::Store(upload) => upload.passages(passages).await,
+        }
+    }
+
+    async fn finish(&mut self, triples: u64) -> Result<(), Error> {
+        match self {
+            Self::Tables(tables) => tables.finish(triples).await,
+            Self::Store(upload) => upload.finish(triples).await,
+        }
+    }
+
+    async fn abort(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Tables(tables) => {
+                tables.changes.push(Change::Abort);
+                Ok(())
+            }
+            Self::Store(upload) => upload.abort().await,
+        }
+    }
+
+    /// Makes visible what is not, and says how many documents were loaded and how many replaced.
+    async fn end(&mut self) -> Result<(usize, usize), Error> {
+        match self {
+            Self::Tables(tables) => {
+                tables.flush(Durability::Durable).await?;
+                Ok((tables.loaded, tables.replaced))
+            }
+            Self::Store(upload) => {
+                upload.commit().await?;
+                Ok((upload.loaded, upload.replaced))
+            }
+        }
+    }
+}
+
+/// The tables of a data directory, written in batches.
+struct Tables {
+    database: Database,
+    collection: i64,
+    changes: Vec<Change>,
+    weight: usize,
+    open: Option<Open>,
+    loaded: usize,
+    replaced: usize,
+}
+
+impl Tables {
+    async fn begin(
+        &mut self,
+        source: NewSource,
+        has_triples: bool,
+    ) -> Result<Option<String>, Error> {
+        self.changes.push(Change::Begin(source));
+        if !has_triples {
+            return Ok(None);
+        }
+        // Statements are filed under the number the document gets.
+        self.flush(Durability::Process).await?;
+        Ok(self.open.as_ref().map(|open| graph_key(open.id)))
+    }
+
+    async fn passages(&mut self, passages: Vec<Passage>) -> Result<(), Error> {
+        let mut rest = passages;
+        while !rest.is_empty() {
+            let later = rest.split_off(rest.len().min(BATCH_PASSAGES));
+            self.weight += rest.len();
+            self.changes.push(Change::Passages(rest));
+            rest = later;
+            if self.weight >= BATCH_PASSAGES || self.changes.len() >= BATCH_CHANGES {
+                self.flush(Durability::Process).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self, triples: u64) -> Result<(), Error> {
+        self.changes.push(Change::Finish { triples });
         if self.changes.len() >= BATCH_CHANGES {
             self.flush(Durability::Process).await?;
         }
@@ -380,15 +499,14 @@ impl Writer<'_> {
             loaded,
             replaced,
         } = self
-            .library
             .database
             .write(durability, move |unit| {
                 store::apply(unit, collection, changes, open)
             })
             .await?;
         self.open = open;
-        self.report.loaded += loaded;
-        self.report.replaced += replaced;
+        self.loaded += loaded;
+        self.replaced += replaced;
         Ok(())
     }
 }

@@ -5,6 +5,9 @@
 //! - A search, a fetch or a list sees the documents of its collection and nothing else.
 //! - A document is visible whole or not at all, in one version.
 //! - The URI of a document outlives reloads: `urn:agentfleet:document:{collection}:{path}`.
+//!
+//! On an embedded data directory the tables here are the library. On servers they are an index of what
+//! lies in the documents store, in a database of its own that can be thrown away: see [`shared`].
 
 mod format;
 mod html;
@@ -17,6 +20,7 @@ mod rdf;
 mod reader;
 mod rows;
 mod search;
+mod shared;
 mod store;
 mod terms;
 mod text;
@@ -27,6 +31,7 @@ pub use format::EXTENSIONS;
 pub use load::{LoadOptions, LoadReport, OnProgress, Progress, Skipped};
 pub use opened::Opened;
 pub use search::{Description, Entity, Hit};
+pub use shared::Standing;
 
 pub(crate) use html::plain as html_text;
 pub(crate) use rdf::{label_quality, local_name, one_value};
@@ -34,26 +39,29 @@ pub(crate) use terms::{covered, terms};
 pub(crate) use uri::{document_of_blank, is_blank};
 
 use crate::Error;
+use agentfleet_documents::Documents;
 use agentfleet_graph::{EraseBy, Graph};
 use agentfleet_schema::{CollectionName, Millis};
 use agentfleet_storage::{Database, Durability, Unit};
+use shared::Shared;
+use shared::catalogue::Scope;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Passages cleared away in one transaction.
-const CLEAR_STEP: i64 = 500;
-
-/// The loaded documents of one data directory. Clones share them.
+/// Loaded documents: those of one data directory, or those of all machines. Clones share them.
 #[derive(Clone)]
 pub struct Library {
+    /// The library itself, or the index of the shared one.
     database: Database,
     graph: Arc<dyn Graph>,
+    shared: Option<Arc<Shared>>,
 }
 
 impl std::fmt::Debug for Library {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Library")
             .field("database", &self.database)
+            .field("shared", &self.shared.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -97,7 +105,77 @@ impl Library {
     /// The library in `database`; statements of RDF files go to `graph`.
     pub fn open(database: Database, graph: Arc<dyn Graph>) -> Result<Self, Error> {
         database.migrate(store::PART, store::TABLES)?;
-        Ok(Self { database, graph })
+        Ok(Self {
+            database,
+            graph,
+            shared: None,
+        })
+    }
+
+    /// The library that lies in `documents`, where other machines see it too. `index` is a database
+    /// for this and nothing else; it is brought up to date when somebody reads, and all the time after
+    /// [`Library::keep_current`].
+    ///
+    /// A read sees what was loaded anywhere a second before it, or earlier. Where that takes longer
+    /// than tools may take it fails with [`Error::Building`].
+    pub async fn shared(
+        index: Database,
+        graph: Arc<dyn Graph>,
+        documents: Arc<dyn Documents>,
+    ) -> Result<Self, Error> {
+        index.migrate(store::PART, store::TABLES)?;
+        let shared = Shared::open(documents, Arc::clone(&graph), index.clone()).await?;
+        Ok(Self {
+            database: index,
+            graph,
+            shared: Some(shared),
+        })
+    }
+
+    /// Brings the index of a shared library up to date in the background, from now on until all clones
+    /// are dropped.
+    pub fn keep_current(&self) {
+        if let Some(shared) = &self.shared {
+            shared.keep_current();
+        }
+    }
+
+    /// How the index stands to the shared library; `None` if this is none.
+    pub async fn standing(&self) -> Result<Option<Standing>, Error> {
+        match &self.shared {
+            Some(shared) => shared.standing().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Deletes what loads and removals that were cut off left in the store; says how many versions of
+    /// documents it was.
+    pub async fn sweep(&self) -> Result<usize, Error> {
+        match &self.shared {
+            Some(shared) => shared.sweep(None).await,
+            None => Ok(0),
+        }
+    }
+
+    /// Puts the loaded documents of a data directory into this shared library, and says how many were
+    /// not there. Their statements are moved with the graph.
+    pub async fn take_over(
+        &self,
+        from: &Self,
+        progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<u64, Error> {
+        match (&self.shared, &from.shared) {
+            (Some(shared), None) => shared.take_over(&from.database, progress).await,
+            (_, _) => Ok(0),
+        }
+    }
+
+    /// Waits until a read of the collection, or of all, sees what it must.
+    async fn current(&self, collection: Option<&CollectionName>) -> Result<(), Error> {
+        match &self.shared {
+            Some(shared) => shared.current(&scope(collection)).await,
+            None => Ok(()),
+        }
     }
 
     /// The passages that match `query` best.
@@ -107,6 +185,7 @@ impl Library {
         query: &str,
         limit: usize,
     ) -> Result<Vec<Hit>, Error> {
+        self.current(Some(collection)).await?;
         let (collection, query) = (collection.as_str().to_owned(), query.to_owned());
         let found = self
             .database
@@ -121,6 +200,7 @@ impl Library {
         query: &str,
         limit: usize,
     ) -> Result<Vec<Entity>, Error> {
+        self.current(Some(collection)).await?;
         let (collection, query) = (collection.as_str().to_owned(), query.to_owned());
         let found = self
             .database
@@ -134,6 +214,7 @@ impl Library {
         collection: &CollectionName,
         iris: Vec<String>,
     ) -> Result<HashMap<String, String>, Error> {
+        self.current(Some(collection)).await?;
         let collection = collection.as_str().to_owned();
         let found = self
             .database
@@ -147,6 +228,7 @@ impl Library {
         collection: &CollectionName,
         entities: Vec<String>,
     ) -> Result<Vec<Description>, Error> {
+        self.current(Some(collection)).await?;
         let collection = collection.as_str().to_owned();
         let found = self
             .database
@@ -162,6 +244,7 @@ impl Library {
         from: usize,
         most: usize,
     ) -> Result<Option<Fetched>, Error> {
+        self.current(Some(collection)).await?;
         let (collection, uri) = (collection.as_str().to_owned(), uri.to_owned());
         let found = self
             .database
@@ -191,6 +274,7 @@ impl Library {
         collection: &CollectionName,
         limit: usize,
     ) -> Result<Vec<Document>, Error> {
+        self.current(Some(collection)).await?;
         let collection = collection.as_str().to_owned();
         let found = self
             .database
@@ -204,6 +288,7 @@ impl Library {
 
     /// All collections that hold something, by name.
     pub async fn collections(&self) -> Result<Vec<Collection>, Error> {
+        self.current(None).await?;
         let found = self
             .database
             .read(|connection| {
@@ -229,12 +314,48 @@ impl Library {
         Ok(found)
     }
 
+    /// Names of the collections that hold something, with how many documents. Needs no index.
+    pub async fn holdings(&self) -> Result<Vec<(String, u64)>, Error> {
+        match &self.shared {
+            Some(shared) => shared.collections().await,
+            None => {
+                let held = self.collections().await?.into_iter();
+                Ok(held.map(|held| (held.name, held.documents)).collect())
+            }
+        }
+    }
+
+    /// How many documents a collection holds. Needs no index.
+    pub async fn count(&self, collection: &CollectionName) -> Result<u64, Error> {
+        let held = self.holdings().await?.into_iter();
+        let mut own = held.filter(|(name, _)| name == collection.as_str());
+        Ok(own.next().map_or(0, |(_, count)| count))
+    }
+
+    /// The collection that holds the document with this URI. Needs no index.
+    pub async fn holder(&self, uri: &str) -> Result<Option<CollectionName>, Error> {
+        let held = match &self.shared {
+            Some(shared) => shared.holder(uri).await?,
+            None => {
+                let wanted = uri.to_owned();
+                self.database
+                    .read(move |connection| opened::collection_of(connection, &wanted))
+                    .await?
+            }
+        };
+        Ok(held.map(CollectionName::from))
+    }
+
     /// Removes a document with its passages and statements; `false` if there was none.
     pub async fn remove_document(
         &self,
         collection: &CollectionName,
         uri: &str,
     ) -> Result<bool, Error> {
+        if let Some(shared) = &self.shared {
+            let uris = [uri.to_owned()];
+            return Ok(shared.remove(collection.as_str(), &uris).await? > 0);
+        }
         let removed = self.hide(collection, Some(uri.to_owned())).await?;
         self.clear().await?;
         Ok(removed > 0)
@@ -242,12 +363,7 @@ impl Library {
 
     /// Removes the document with this URI, in whichever collection it is; says in which it was.
     pub async fn forget_document(&self, uri: &str) -> Result<Option<CollectionName>, Error> {
-        let wanted = uri.to_owned();
-        let collection = self
-            .database
-            .read(move |connection| opened::collection_of(connection, &wanted))
-            .await?;
-        let Some(collection) = collection.map(CollectionName::from) else {
+        let Some(collection) = self.holder(uri).await? else {
             return Ok(None);
         };
         let removed = self.remove_document(&collection, uri).await?;
@@ -256,6 +372,9 @@ impl Library {
 
     /// Removes everything that was loaded into a collection; says how many documents that was.
     pub async fn remove_collection(&self, collection: &CollectionName) -> Result<usize, Error> {
+        if let Some(shared) = &self.shared {
+            return shared.clear(collection.as_str()).await;
+        }
         let removed = self.hide(collection, None).await?;
         self.clear().await?;
         let name = collection.as_str().to_owned();
@@ -284,6 +403,15 @@ impl Library {
         Ok(hidden)
     }
 
+    /// As [`Library::clear`], where the tables here are the library; an index is kept tidy by whoever
+    /// builds it.
+    async fn clear_local(&self) -> Result<(), Error> {
+        match &self.shared {
+            Some(_) => Ok(()),
+            None => self.clear().await,
+        }
+    }
+
     /// Clears away what is hidden, in small steps so that nobody waits long for the writer.
     async fn clear(&self) -> Result<(), Error> {
         loop {
@@ -306,7 +434,8 @@ impl Library {
             for source in hidden {
                 loop {
                     let source = source.clone();
-                    let step = move |unit: &mut Unit<'_>| store::clear(unit, &source, CLEAR_STEP);
+                    let step =
+                        move |unit: &mut Unit<'_>| store::clear(unit, &source, store::CLEAR_STEP);
                     if self.database.write(Durability::Process, step).await? {
                         break;
                     }
@@ -316,13 +445,20 @@ impl Library {
     }
 }
 
+fn scope(collection: Option<&CollectionName>) -> Scope {
+    match collection {
+        Some(name) => Scope::Collection(name.as_str().to_owned()),
+        None => Scope::All,
+    }
+}
+
 /// A number that is never negative; SQLite knows none of that sort.
 fn count(row: &rusqlite::Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
     row.get::<_, i64>(column).map(|number| number as u64)
 }
 
 /// What the statements of one loaded version of a file are filed under in the graph.
-fn graph_key(source: i64) -> String {
+fn graph_key(source: impl std::fmt::Display) -> String {
     format!("urn:agentfleet:load:{source}")
 }
 

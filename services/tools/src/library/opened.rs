@@ -30,6 +30,7 @@ impl Library {
         collection: Option<&CollectionName>,
         uri: &str,
     ) -> Result<Option<Opened>, Error> {
+        self.current(collection).await?;
         let only = collection.map(|name| name.as_str().to_owned());
         let uri = uri.trim().to_owned();
         let opened = self.database.read(move |connection| {

@@ -26,12 +26,14 @@ pub(crate) const HEADING: &str = "## ";
 const FENCE: &str = "```";
 
 /// A piece of a document: what is indexed, ranked and quoted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Passage {
     /// Headings from the top, joined by ` > `; empty above the first heading.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) heading: String,
     pub(crate) text: String,
     /// The subject this passage describes, if it comes from RDF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) entity: Option<String>,
 }
 

@@ -183,8 +183,10 @@ impl Reader {
             path: file.path.clone(),
             origin: origin.clone(),
             digest: digest.clone(),
-            media_type: format.media_type(path),
+            media_type: format.media_type(path).into(),
             bytes: file.bytes,
+            loaded_at: None,
+            version: None,
         };
         match format {
             Format::Markdown | Format::Html => {

@@ -5,6 +5,9 @@
 //! everything that was asked beats one that repeats a single term. Passages of a few words count a
 //! little less, since they match easily and say little. The fourth and later passages of a document
 //! count less than those of others, because a synthesis needs more than one witness.
+//!
+//! Of entities, those come right after the best whose name is in the question and says what the names
+//! before them do not: a question that asks how things relate names a relation beside the things.
 
 use super::store::{self, Index};
 use super::{rdf, terms};
@@ -23,6 +26,8 @@ const SUBSTANTIAL: f64 = 50.0;
 const SLIGHT: f64 = 0.75;
 /// What an entity counts whose whole name stands in the question.
 const NAMED: f64 = 2.0;
+/// What an entity counts at least, beside the best, that the question names for something else.
+const BESIDE: f64 = 0.5;
 
 /// A passage that was found.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +91,7 @@ pub(crate) fn entities(
     limit: usize,
 ) -> Result<Vec<Entity>, StorageError> {
     let found = ranked(connection, collection, query, limit, Index::Entities)?;
+    let found = named_first(query, found);
     let mut seen = HashSet::new();
     Ok(found
         .into_iter()
@@ -101,6 +107,34 @@ pub(crate) fn entities(
         })
         .take(limit)
         .collect())
+}
+
+/// Moves to the front, behind the best, what the question names for the terms that names before it
+/// lack.
+fn named_first(question: &str, mut rows: Vec<Row>) -> Vec<Row> {
+    let Some(best) = rows.first() else {
+        return rows;
+    };
+    let least = best.score * BESIDE;
+    let has = |term: &String, name: &str| {
+        terms::covered(std::slice::from_ref(term), &rdf::in_words(name)) > 0
+    };
+    let mut lacking = terms::terms(question);
+    lacking.retain(|term| !has(term, &best.heading));
+    let mut front = 1;
+    for at in 1..rows.len() {
+        let name = rdf::in_words(&rows[at].heading);
+        let own = terms::terms(&name);
+        let is_named = !own.is_empty() && terms::covered(&own, question) == own.len();
+        if !is_named || !lacking.iter().any(|term| has(term, &name)) {
+            continue;
+        }
+        lacking.retain(|term| !has(term, &name));
+        rows[at].score = rows[at].score.max(least);
+        rows[front..=at].rotate_right(1);
+        front += 1;
+    }
+    rows
 }
 
 /// The names of entities, by IRI.

@@ -10,6 +10,7 @@
 //! ranking.
 
 use super::passage::{Passage, ROW};
+use super::shared::catalogue;
 use super::{rdf, uri};
 use agentfleet_schema::Millis;
 use agentfleet_storage::{Error as StorageError, Unit};
@@ -63,8 +64,11 @@ pub(crate) const TABLES: &[&str] = &[
 ];
 
 const LOADING: i64 = 0;
-const LIVE: i64 = 1;
-const GONE: i64 = 2;
+pub(crate) const LIVE: i64 = 1;
+pub(crate) const GONE: i64 = 2;
+
+/// Passages cleared away in one transaction.
+pub(crate) const CLEAR_STEP: i64 = 500;
 
 /// A load that has written nothing for so long was interrupted.
 const ABANDONED: Millis = 60 * 60 * 1000;
@@ -122,8 +126,12 @@ pub(crate) struct NewSource {
     pub(crate) path: String,
     pub(crate) origin: String,
     pub(crate) digest: String,
-    pub(crate) media_type: &'static str,
+    pub(crate) media_type: Cow<'static, str>,
     pub(crate) bytes: u64,
+    /// When it was loaded; none for now.
+    pub(crate) loaded_at: Option<Millis>,
+    /// Of the shared library, if it comes from there.
+    pub(crate) version: Option<String>,
 }
 
 /// A document being written.
@@ -134,6 +142,7 @@ pub(crate) struct Open {
     title: String,
     ordinal: i64,
     entities: i64,
+    version: Option<String>,
 }
 
 /// One thing to write, in the order of the files.
@@ -201,7 +210,7 @@ fn begin(unit: &mut Unit<'_>, collection: i64, new: NewSource) -> Result<Open, S
         .prepare_cached(
             "INSERT INTO library_sources(collection, state, touched_at, uri, title, path, origin,
                                          digest, media_type, bytes, loaded_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?3)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, coalesce(?11, ?3))",
         )?
         .execute((
             collection,
@@ -212,14 +221,16 @@ fn begin(unit: &mut Unit<'_>, collection: i64, new: NewSource) -> Result<Open, S
             &new.path,
             &new.origin,
             &new.digest,
-            new.media_type,
+            &new.media_type,
             new.bytes as i64,
+            new.loaded_at,
         ))?;
     Ok(Open {
         id: unit.tx().last_insert_rowid(),
         title: format!("{} {}", new.title, path_words(&new.path)),
         ordinal: 0,
         entities: 0,
+        version: new.version,
     })
 }
 
@@ -294,13 +305,20 @@ fn searchable(passage: &Passage) -> Cow<'_, str> {
     }
 }
 
-/// Makes a document visible; `true` if it takes the place of an older version.
+/// Makes a document visible; `true` if it takes the place of an older version. A version of the shared
+/// library that is not the present one any more stays hidden.
 fn finish(
     unit: &mut Unit<'_>,
     collection: i64,
     open: &Open,
     triples: u64,
 ) -> Result<bool, StorageError> {
+    if let Some(version) = &open.version
+        && !catalogue::indexed(unit, version, open.id)?
+    {
+        set_state(unit, open.id, GONE)?;
+        return Ok(false);
+    }
     let replaced = unit
         .tx()
         .prepare_cached(
@@ -366,6 +384,38 @@ pub(crate) fn hidden(unit: &mut Unit<'_>) -> Result<Vec<Hidden>, StorageError> {
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Whether something was replaced or removed and is not cleared away.
+pub(crate) fn has_hidden(connection: &Connection) -> Result<bool, StorageError> {
+    let mut statement = connection
+        .prepare_cached("SELECT 1 FROM library_sources WHERE state <> 1 AND state = ?1 LIMIT 1")?;
+    Ok(statement.exists([GONE])?)
+}
+
+/// Gives up what was begun and is not finished: whoever did that is gone.
+pub(crate) fn give_up(unit: &mut Unit<'_>) -> Result<(), StorageError> {
+    unit.tx().execute(
+        "UPDATE library_sources SET state = ?1 WHERE state <> 1 AND state = ?2",
+        [GONE, LOADING],
+    )?;
+    Ok(())
+}
+
+/// Drops the collections that hold nothing, not even what is hidden.
+pub(crate) fn drop_unused(unit: &mut Unit<'_>) -> Result<(), StorageError> {
+    let unused: Vec<i64> = unit
+        .tx()
+        .prepare_cached(
+            "SELECT id FROM library_collections
+             WHERE id NOT IN (SELECT collection FROM library_sources)",
+        )?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for collection in unused {
+        drop_collection(unit, collection)?;
+    }
+    Ok(())
 }
 
 /// Clears away up to `limit` passages of a hidden source, and with the last of them the source;

@@ -87,6 +87,41 @@ async fn statements_that_speak_of_the_question_come_first() {
 }
 
 #[tokio::test]
+async fn a_relation_that_the_question_names_is_shown_beside_the_thing() {
+    let place = Place::new().await;
+    let mut text = String::from(
+        "@prefix e: <urn:e:> . @prefix s: <http://schema.org/> .
+         e:drives s:name 'Drives' ; s:description 'The subject sets the object in motion.' .
+         e:motor s:name 'Motor' ; e:drives e:pump .
+         e:pump s:name 'Cooling Water Pump' ; s:description 'Moves cold water.' .\n",
+    );
+    for n in 0..40 {
+        text.push_str(&format!("e:pump e:tag{n} 'Pump tag {n}' .\n"));
+        text.push_str(&format!(
+            "e:pump{n} s:name 'Cooling Water Pump No. {n}' ; e:tag 'cooling water pump' .\n"
+        ));
+    }
+    place.write("k.ttl", text);
+    place.load("c").await;
+    for question in [
+        "What drives a cooling water pump?",
+        "Which things drive the cooling water pump?",
+    ] {
+        let found = lines(&place, "c", question).await;
+        assert_eq!(
+            found[0],
+            "- Motor | Drives | Cooling Water Pump [urn:e:motor]"
+        );
+        for expected in [
+            "- Cooling Water Pump | description | Moves cold water. [urn:e:pump]",
+            "- Drives | description | The subject sets the object in motion. [urn:e:drives]",
+        ] {
+            assert!(found.iter().any(|line| line == expected), "{found:#?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_statement_stands_under_the_file_that_makes_it() {
     let place = Place::new().await;
     place.write(

@@ -12,3 +12,4 @@ mod offline;
 mod opening;
 mod place;
 mod reloading;
+mod sharing;

@@ -80,6 +80,9 @@ fn a_copy_of_a_fleet_at_work_goes_on_elsewhere() {
     let port = service(Arc::clone(&starts));
     std::fs::write(&tool, notify(port).to_string()).unwrap();
     place.cli(&["config", "put", "tool", "notify", tool.to_str().unwrap()]);
+    let page = place.path("mill.md");
+    std::fs::write(&page, "# The mill\n\nThe river feeds the mill.\n").unwrap();
+    place.cli(&["load", page.to_str().unwrap(), "--collection", "c"]);
     let config = place.cli(&["config", "list", "--json"]);
 
     let mut fleet = ROLES.map(|role| place.start(role, &script));
@@ -132,6 +135,9 @@ fn a_copy_of_a_fleet_at_work_goes_on_elsewhere() {
         config
     );
     refused(&mut other.command(&["sessions", "show", &later]));
+    let document = ["document", "urn:agentfleet:document:c:mill.md"];
+    let text = output(&mut place.command(&document));
+    assert_eq!(output(&mut other.command(&document)), text);
 
     let home = Other {
         place: &place,
@@ -140,6 +146,7 @@ fn a_copy_of_a_fleet_at_work_goes_on_elsewhere() {
     };
     home.restore(file);
     ends_once(&mut home.command(&["attach", "--json", &over]));
+    assert_eq!(output(&mut home.command(&document)), text);
     assert_eq!(
         said(&mut home.command(&["config", "list", "--json"])),
         config

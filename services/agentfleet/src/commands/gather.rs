@@ -32,6 +32,8 @@ const PAGE: usize = 200;
 /// A run that ended so shortly before may not be told in the graph yet: it is told again.
 const RECENT: Millis = 3_600_000;
 
+/// The database of a data directory.
+const FILE: &str = "agentfleet.db";
 /// Between two looks at the clock of a store.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -43,9 +45,12 @@ pub(crate) async fn gather(settings: &Settings, into: &Path) -> Result<Database,
     let store = Store::open(settings).await?;
     let home = if settings.documents == Place::Embedded {
         // What is here is copied as it is; what is not is added below.
-        store.database.backup(&into.join("agentfleet.db"), |_| {})?;
+        store.database.backup(&into.join(FILE), |_| {})?;
         Database::open(into)?
     } else {
+        let (graph, _) = open_graph(&store, settings, &|_, _| {}).await?;
+        let library = store.library(graph, settings).await?;
+        library.bring_home(&into.join(FILE)).await?;
         let home = Database::open(into)?;
         copy_objects(&store, &home).await?;
         home

@@ -46,6 +46,7 @@ use agentfleet_storage::{Database, Durability, Unit};
 use shared::Shared;
 use shared::catalogue::Scope;
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Loaded documents: those of one data directory, or those of all machines. Clones share them.
@@ -168,6 +169,17 @@ impl Library {
             (Some(shared), None) => shared.take_over(&from.database, progress).await,
             (_, _) => Ok(0),
         }
+    }
+
+    /// Copies a shared library into a new file, as the library of a data directory.
+    pub async fn bring_home(&self, file: &Path) -> Result<(), Error> {
+        // However long the index takes: nobody waits for an answer here.
+        while let Err(error) = self.current(None).await {
+            if !matches!(error, Error::Building { .. }) {
+                return Err(error);
+            }
+        }
+        Ok(self.database.backup(file, |_| {})?)
     }
 
     /// Waits until a read of the collection, or of all, sees what it must.

@@ -2,11 +2,12 @@
 
 use crate::Result;
 use agentfleet::engine::Engine;
+use agentfleet::error::Failure;
 use agentfleet_config::ConfigStore;
 use agentfleet_models::{
     Capabilities, ChatModel, Error as ModelError, ModelReply, ModelRequest, Operation, TextSink,
 };
-use agentfleet_runtime::client::{Event, Follow, submit};
+use agentfleet_runtime::client::{Event, Follow};
 use agentfleet_schema::config::{ToolItem, item_type};
 use agentfleet_schema::{AgentRequest, RunLimits};
 use agentfleet_tools::{Error as ToolError, ToolCall, ToolResult, Tools};
@@ -130,7 +131,7 @@ pub(crate) fn make_instant(engine: &mut Engine) {
     engine.tools = Arc::new(Noop);
 }
 
-/// Asks, and returns how long the answer took.
+/// Asks as the command line does, and returns how long the answer took.
 pub(crate) async fn ask(engine: &Engine, question: String, pattern: &str) -> Result<Duration> {
     let request = AgentRequest {
         question,
@@ -143,10 +144,9 @@ pub(crate) async fn ask(engine: &Engine, question: String, pattern: &str) -> Res
         ..AgentRequest::default()
     };
     let began = Instant::now();
-    let id = uuid::Uuid::new_v4().to_string();
-    let broker = engine.broker();
-    let session = submit(&*broker, request, &id, &[]).await?;
-    let mut follow = Follow::new(broker, engine.documents(), session, 0);
+    let taken = engine.store.intake().take_in(request, None).await;
+    let session = taken.map_err(Failure::from)?.session;
+    let mut follow = Follow::new(engine.broker(), engine.documents(), session, 0);
     loop {
         for event in follow.next().await?.events {
             if let Event::End { error, .. } = event {

@@ -20,12 +20,12 @@ const ASSUMED: [(&str, f64, &str); 13] = [
     ("round-p95", 0.050, "its 95th percentile, s"),
     (
         "rounds",
-        7.0,
+        5.0,
         "rounds of a step with S3, one after the other",
     ),
     ("publish", 0.005, "median of a confirmed publish, s"),
     ("publish-p95", 0.015, "its 95th percentile, s"),
-    ("publishes", 3.0, "publishes of a step, one after the other"),
+    ("publishes", 1.0, "publishes of a step, one after the other"),
     (
         "processor",
         0.003,

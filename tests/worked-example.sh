@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the worked example as a user does, on an empty data directory, and has independent validators
-# read its trace.
+# read its trace. On servers, if the environment names them and roles work there.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin="$root/target/debug/agentfleet"

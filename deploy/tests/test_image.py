@@ -57,7 +57,7 @@ def test_the_build_stage_copies_a_whole_workspace(tmp_path):
         for outside in re.findall(r'"((?:\.\./)+[^"]+)"', script.read_text()):
             assert (script.parent / outside).exists(), f"{script.relative_to(tmp_path)} reads `{outside}`"
     # The packages are installed as for any build.
-    assert run("make", "--dry-run", "setup", cwd=tmp_path).stdout.startswith("deploy/packages.sh cc:gcc")
+    assert run("make", "--no-print-directory", "--dry-run", "setup", cwd=tmp_path).stdout.startswith("deploy/packages.sh cc:gcc")
 
 
 def test_the_image_is_of_the_rust_and_the_debian_that_the_project_says():

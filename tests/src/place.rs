@@ -39,13 +39,19 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// Limits that machine and storm can reach are far away: what is late here must come all the
-    /// same, and a step that is killed often is no step that kills.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command
             .args(arguments)
-            .env("AGENTFLEET_DATA", self.path("data"))
+            .env("AGENTFLEET_DATA", self.path("data"));
+        self.equip(&mut command);
+        command
+    }
+
+    /// Gives a command the servers. Limits that machine and storm can reach are far away: what is
+    /// late here must come all the same, and a step that is killed often is no step that kills.
+    pub fn equip(&self, command: &mut Command) {
+        command
             .env("AGENTFLEET_BROKER", self.pulsar.address())
             .env("AGENTFLEET_BROKER_ADMIN", self.pulsar.admin())
             .env("AGENTFLEET_DOCUMENTS", "s3://fleet/storm")
@@ -60,7 +66,6 @@ impl Place {
             .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
             .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
             .env("AWS_REGION", "us-east-1");
-        command
     }
 
     /// Runs a command to its end, and returns what it said as JSON.

@@ -258,14 +258,18 @@ async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failu
     Ok(Arc::new(broker))
 }
 
-/// The topics that callers may name for the responses of their runs.
-pub(crate) fn reply_topics(settings: &Settings) -> Result<ReplyTopics, Failure> {
+/// The patterns of topics that callers may name for their responses.
+pub(crate) fn reply_patterns(settings: &Settings) -> Vec<String> {
     let all = settings.reply_to.iter().flat_map(|all| all.split(','));
-    let patterns: Vec<String> = all
-        .map(str::trim)
+    all.map(str::trim)
         .filter(|pattern| !pattern.is_empty())
         .map(str::to_owned)
-        .collect();
+        .collect()
+}
+
+/// The topics that callers may name for the responses of their runs.
+pub(crate) fn reply_topics(settings: &Settings) -> Result<ReplyTopics, Failure> {
+    let patterns = reply_patterns(settings);
     let (tenant, namespace) = (&settings.broker_tenant, &settings.broker_namespace);
     ReplyTopics::new(tenant, namespace, &patterns, &topic_names(settings)?).map_err(|pattern| {
         Failure::usage(format!(

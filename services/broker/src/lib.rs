@@ -168,23 +168,18 @@ pub trait Broker: Send + Sync + 'static {
     /// Whether the broker answers, and the consumers of this process can receive. Cheap: it may be
     /// asked every second.
     async fn ready(&self) -> Result<(), Error> {
-        self.backlog().await.map(drop)
+        self.waiting().await.map(drop)
     }
 
-    /// Messages waiting, delayed ones included, by subscription (`topic/name`). Pulsar tells it for
-    /// the subscriptions that this process knows.
-    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error>;
+    /// What waits, by subscription. Pulsar tells it for the subscriptions that this process knows.
+    async fn waiting(&self) -> Result<Vec<Waiting>, Error>;
 
-    /// The backlog, with what is delayed apart. A broker that cannot tell them apart calls all of it
-    /// ready.
-    async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
-        let backlog = self.backlog().await?.into_iter();
-        let waiting = backlog.map(|(queue, ready)| Waiting {
-            queue,
-            ready,
-            delayed: 0,
-        });
-        Ok(waiting.collect())
+    /// Messages waiting, delayed ones included, by subscription (`topic/name`).
+    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
+        let waiting = self.waiting().await?.into_iter();
+        Ok(waiting
+            .map(|one| (one.queue, one.ready + one.delayed))
+            .collect())
     }
 
     /// Stops everything: returns when the broker has taken every acknowledgement, and has given what

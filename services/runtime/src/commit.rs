@@ -346,7 +346,7 @@ fn with_staged(mut record: Vec<u8>, objects: &[(String, Vec<u8>)]) -> Vec<u8> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use agentfleet_broker::{Consumer, Error as BrokerError, Retained, Subscription};
+    use agentfleet_broker::{Consumer, Error as BrokerError, Retained, Subscription, Waiting};
     use std::sync::Mutex;
     use std::time::Duration;
 
@@ -395,7 +395,7 @@ mod tests {
         async fn mark(&self, _: &Topic) -> Result<i64, BrokerError> {
             Ok(0)
         }
-        async fn backlog(&self) -> Result<Vec<(String, u64)>, BrokerError> {
+        async fn waiting(&self) -> Result<Vec<Waiting>, BrokerError> {
             Ok(Vec::new())
         }
     }

@@ -114,7 +114,7 @@ pub async fn flush() {
 }
 
 /// Whether anybody wants spans.
-pub fn is_on() -> bool {
+fn is_on() -> bool {
     TELEMETRY.get().is_some()
 }
 

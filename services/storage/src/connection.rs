@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The name of the database in its data directory.
-pub(crate) const FILE: &str = "agentfleet.db";
+pub const FILE: &str = "agentfleet.db";
 
 /// Bytes of the write-ahead log beyond which it has grown too long.
 pub(crate) const LOG_LIMIT: u64 = 32 * 1024 * 1024;

@@ -27,6 +27,7 @@ mod writer;
 
 pub use backup::Progress;
 pub use clock::{Clock, ManualClock, Moved, SystemClock};
+pub use connection::FILE;
 pub use error::Error;
 pub use hook::{CommitHook, Nudge};
 pub use instances::Instances;

@@ -3,7 +3,7 @@
 use super::{Seam, busy};
 use crate::effect::{Effect, Fault, Verb};
 use agentfleet_broker::{
-    Broker, Consumer, Delivery, Error, MAX_PAYLOAD, Outgoing, Retained, Subscription,
+    Broker, Consumer, Delivery, Error, MAX_PAYLOAD, Outgoing, Retained, Subscription, Waiting,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, Topic, property};
 use agentfleet_schema::{AgentRequest, Millis};
@@ -128,7 +128,7 @@ impl Broker for Seam {
         Err(Error::NotRetained(topic.clone()))
     }
 
-    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
+    async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
         Ok(Vec::new())
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::{choose_model, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
-use crate::store::{Store, reply_topics};
+use crate::store::{Store, reply_patterns, reply_topics};
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
@@ -121,9 +121,7 @@ fn given(settings: &Settings) -> String {
 fn replies(settings: &Settings) -> Result<String, Failure> {
     // A pattern that is no name would stop every role.
     reply_topics(settings)?;
-    let named = settings.reply_to.as_deref().unwrap_or_default();
-    let names: Vec<&str> = named.split(',').map(str::trim).collect();
-    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    let names = reply_patterns(settings);
     let default = topics::AGENT_RESPONSE;
     Ok(if names.is_empty() {
         format!("{default} alone; `reply_to` allows callers to name others")

@@ -6,34 +6,28 @@
 //! every run that was not settled are made anew, and its provenance with them. Messages that nobody
 //! had begun to work are the broker's own, and are not in the copy.
 
-use super::migrate::bar;
+use super::migrate::{bar, copy_documents, copy_messages};
 use crate::engine::open_graph;
 use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
 use crate::store::{Store, embedded_broker, subscriptions};
 use agentfleet_broker::{Broker as _, EmbeddedBroker};
 use agentfleet_config::EmbeddedConfig;
-use agentfleet_documents::{Documents, EmbeddedDocuments};
+use agentfleet_documents::{Documents, EmbeddedDocuments, Entry};
 use agentfleet_graph::export;
 use agentfleet_runtime::{outgoing, staged};
 use agentfleet_schema::records::{AcceptedRecord, FanOutRecord, OutcomeKind, StepRecord};
 use agentfleet_schema::{Millis, SessionId, keys};
-use agentfleet_storage::Database;
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use agentfleet_storage::{Database, FILE};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Objects that are on their way at the same time.
-const AT_ONCE: usize = 16;
 /// Objects or batches asked for at once.
 const PAGE: usize = 200;
 /// A run that ended so shortly before may not be told in the graph yet: it is told again.
 const RECENT: Millis = 3_600_000;
-
-/// The database of a data directory.
-const FILE: &str = "agentfleet.db";
 /// Between two looks at the clock of a store.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -67,7 +61,7 @@ pub(crate) async fn gather(settings: &Settings, into: &Path) -> Result<Database,
     }
     if let Some(own) = &store.embedded {
         if settings.documents != Place::Embedded {
-            super::migrate::copy_messages(own, &broker).await?;
+            copy_messages(own, &broker).await?;
         }
     } else {
         let messages = tell_again(&objects, &broker, &unsettled).await?;
@@ -103,32 +97,17 @@ async fn copy_objects(store: &Store, home: &Database) -> Result<(), Failure> {
     let documents = &*store.documents;
     let (own, config) = (EmbeddedDocuments::open(home)?, EmbeddedConfig::open(home)?);
     let cut = cut(documents).await?;
-    let bar = bar("documents");
-    let (mut after, mut count, mut versions) = (String::new(), 0_u64, Vec::new());
-    loop {
-        let page = documents.entries("", &after, PAGE).await?;
-        let Some(last) = page.last() else {
-            break;
-        };
-        after.clone_from(&last.key);
-        let before = page.iter().filter(|entry| entry.created_at < cut);
-        let (of_config, others): (Vec<_>, Vec<_>) =
-            before.partition(|entry| entry.key.starts_with(keys::CONFIG));
-        versions.extend(of_config.iter().map(|entry| entry.key.clone()));
-        count += others.len() as u64;
-        let copies = others.iter().map(|entry| async {
-            if let Some(body) = documents.get(&entry.key).await? {
-                own.create(&entry.key, body.to_vec()).await?;
-            }
-            Ok::<_, Failure>(())
-        });
-        stream::iter(copies.collect::<Vec<_>>())
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<()>()
-            .await?;
-        bar.set_position(count);
-    }
-    bar.finish_and_clear();
+    let belongs = |entry: &Entry| entry.created_at < cut;
+    // Of the config there is more than its objects: its history is a table of its own.
+    let of_config = |entry: &Entry| entry.key.starts_with(keys::CONFIG);
+    let wanted = |entry: &Entry| belongs(entry) && !of_config(entry);
+    let count = copy_documents(documents, &own, wanted).await?;
+    let versions = documents.entries(keys::CONFIG, "", usize::MAX).await?;
+    let versions: Vec<String> = versions
+        .into_iter()
+        .filter(belongs)
+        .map(|entry| entry.key)
+        .collect();
     let versions = config.take_over(documents, &versions).await?;
     outln!("config     {versions} versions");
     outln!("documents  {count} records and texts");

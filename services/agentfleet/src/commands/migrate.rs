@@ -13,10 +13,10 @@ use crate::settings::{Place, Settings};
 use crate::store::Store;
 use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
 use agentfleet_config::{DocumentsConfig, EmbeddedConfig};
-use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
+use agentfleet_documents::{Created, Documents, EmbeddedDocuments, Entry};
 use agentfleet_graph::Graph;
 use agentfleet_schema::topics::CONFIG_CHANGES;
-use agentfleet_storage::Database;
+use agentfleet_storage::{Database, FILE};
 use agentfleet_tools::library::Library;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -42,7 +42,7 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         return Err(Failure::usage("there is nothing to move: every part is embedded")
             .hint("name where to, such as `--broker pulsar://HOST:6650 --documents s3://BUCKET --graph http://HOST:3030/ds`"));
     }
-    if !settings.data.join("agentfleet.db").exists() {
+    if !settings.data.join(FILE).exists() {
         return Err(Failure::new(
             Exit::NotFound,
             format!("there is no fleet in `{}`", settings.data.display()),
@@ -66,7 +66,7 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         let version = DocumentsConfig::take_over(&*store.documents, &config).await?;
         outln!("config     {version} versions");
         let own = EmbeddedDocuments::open(&database)?;
-        let objects = copy_documents(&own, &*store.documents).await?;
+        let objects = copy_documents(&own, &*store.documents, |_| true).await?;
         outln!("documents  {objects} records and texts");
         let loaded = take_over(&database, &store, settings).await?;
         outln!("library    {loaded} loaded documents");
@@ -94,7 +94,12 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn copy_documents(from: &dyn Documents, to: &dyn Documents) -> Result<u64, Failure> {
+/// Copies the objects that are wanted, and answers how many there were.
+pub(super) async fn copy_documents(
+    from: &dyn Documents,
+    to: &dyn Documents,
+    wanted: impl Fn(&Entry) -> bool,
+) -> Result<u64, Failure> {
     let bar = bar("documents");
     let mut after = String::new();
     let mut count = 0;
@@ -104,11 +109,9 @@ async fn copy_documents(from: &dyn Documents, to: &dyn Documents) -> Result<u64,
             break;
         };
         after.clone_from(&last.key);
-        count += page.len() as u64;
-        let copies: Vec<_> = page
-            .iter()
-            .map(|entry| copy(from, to, &entry.key))
-            .collect();
+        let wanted = page.iter().filter(|entry| wanted(entry));
+        let copies: Vec<_> = wanted.map(|entry| copy(from, to, &entry.key)).collect();
+        count += copies.len() as u64;
         stream::iter(copies)
             .buffer_unordered(AT_ONCE)
             .try_collect::<()>()

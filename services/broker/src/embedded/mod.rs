@@ -382,13 +382,6 @@ impl Broker for EmbeddedBroker {
         Ok(())
     }
 
-    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
-        let waiting = self.waiting().await?.into_iter();
-        Ok(waiting
-            .map(|one| (one.queue, one.ready + one.delayed))
-            .collect())
-    }
-
     async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
         let stats = self.stats().await?.into_iter();
         let waiting = stats.map(|stats| Waiting {

@@ -414,13 +414,6 @@ impl Broker for PulsarBroker {
     }
 
     /// Of the subscriptions that this process knows: those it consumes, and those of `ensure`.
-    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
-        let waiting = self.waiting().await?.into_iter();
-        Ok(waiting
-            .map(|one| (one.queue, one.ready + one.delayed))
-            .collect())
-    }
-
     async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
         // What was acknowledged before is not to be counted.
         self.flush().await?;

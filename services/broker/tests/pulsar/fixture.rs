@@ -168,10 +168,6 @@ impl Broker for Hurried {
         self.0.mark(topic).await
     }
 
-    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
-        self.0.backlog().await
-    }
-
     async fn establish(&self, subscriptions: &[Subscription]) -> Result<(), Error> {
         self.0.establish(subscriptions).await
     }

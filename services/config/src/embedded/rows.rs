@@ -5,6 +5,7 @@
 
 use crate::book::Book;
 use crate::{Item, ItemVersion, sets};
+use agentfleet_schema::Millis;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_storage::{Error, Unit};
 use rusqlite::{Connection, Row};
@@ -102,22 +103,24 @@ pub(super) fn set_at(connection: &Connection, version: u64) -> Result<Snapshot, 
 /// Begins a new version; what is written under it comes into force with the commit.
 pub(super) fn new_version(unit: &Unit<'_>, before: u64, author: &str) -> Result<u64, Error> {
     let version = before + 1;
-    unit.tx()
-        .prepare_cached("INSERT INTO config_versions(version, at, author) VALUES (?1, ?2, ?3)")?
-        .execute((version as i64, unit.now(), author))?;
+    begin(unit.tx(), version, unit.now(), author)?;
     Ok(version)
+}
+
+fn begin(connection: &Connection, version: u64, at: Millis, author: &str) -> Result<(), Error> {
+    connection
+        .prepare_cached("INSERT INTO config_versions(version, at, author) VALUES (?1, ?2, ?3)")?
+        .execute((version as i64, at, author))?;
+    Ok(())
 }
 
 /// Writes a version as another store has it.
 pub(super) fn take_over(unit: &Unit<'_>, book: &Book) -> Result<(), Error> {
-    let mut of_it = book.items.iter().filter(|it| it.version == book.version);
-    let (at, author) = of_it
-        .next()
-        .map_or((unit.now(), ""), |it| (it.at, it.author.as_str()));
-    unit.tx()
-        .prepare_cached("INSERT INTO config_versions(version, at, author) VALUES (?1, ?2, ?3)")?
-        .execute((book.version as i64, at, author))?;
-    for it in book.items.iter().filter(|it| it.version == book.version) {
+    let of_it = book.items.iter().filter(|it| it.version == book.version);
+    let first = of_it.clone().next();
+    let (at, author) = first.map_or((unit.now(), ""), |it| (it.at, it.author.as_str()));
+    begin(unit.tx(), book.version, at, author)?;
+    for it in of_it {
         write(unit.tx(), &it.item, it.version, it.deleted)?;
     }
     Ok(())

@@ -42,7 +42,7 @@ use crate::Error;
 use agentfleet_documents::Documents;
 use agentfleet_graph::{EraseBy, Graph};
 use agentfleet_schema::{CollectionName, Millis};
-use agentfleet_storage::{Database, Durability, Unit};
+use agentfleet_storage::{Database, Durability};
 use shared::Shared;
 use shared::catalogue::Scope;
 use std::collections::HashMap;
@@ -424,7 +424,7 @@ impl Library {
         }
     }
 
-    /// Clears away what is hidden, in small steps so that nobody waits long for the writer.
+    /// Clears away what is hidden, its statements first.
     async fn clear(&self) -> Result<(), Error> {
         loop {
             let hidden = self
@@ -443,16 +443,7 @@ impl Library {
                 let by = keys.iter().cloned().map(EraseBy::Conversation).collect();
                 self.graph.erase_all(by).await?;
             }
-            for source in hidden {
-                loop {
-                    let source = source.clone();
-                    let step =
-                        move |unit: &mut Unit<'_>| store::clear(unit, &source, store::CLEAR_STEP);
-                    if self.database.write(Durability::Process, step).await? {
-                        break;
-                    }
-                }
-            }
+            store::clear_all(&self.database, hidden).await?;
         }
     }
 }

@@ -13,7 +13,7 @@ use super::passage::{Passage, ROW};
 use super::shared::catalogue;
 use super::{rdf, uri};
 use agentfleet_schema::Millis;
-use agentfleet_storage::{Error as StorageError, Unit};
+use agentfleet_storage::{Database, Durability, Error as StorageError, Unit};
 use rusqlite::{Connection, OptionalExtension as _};
 use std::borrow::Cow;
 
@@ -414,6 +414,23 @@ pub(crate) fn drop_unused(unit: &mut Unit<'_>) -> Result<(), StorageError> {
         .collect::<Result<_, _>>()?;
     for collection in unused {
         drop_collection(unit, collection)?;
+    }
+    Ok(())
+}
+
+/// Clears away hidden sources, in small steps so that nobody waits long for the writer.
+pub(crate) async fn clear_all(
+    database: &Database,
+    hidden: Vec<Hidden>,
+) -> Result<(), StorageError> {
+    for source in hidden {
+        loop {
+            let source = source.clone();
+            let step = move |unit: &mut Unit<'_>| clear(unit, &source, CLEAR_STEP);
+            if database.write(Durability::Process, step).await? {
+                break;
+            }
+        }
     }
     Ok(())
 }

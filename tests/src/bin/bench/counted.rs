@@ -3,7 +3,7 @@
 
 use agentfleet::engine::Engine;
 use agentfleet_broker::{
-    Broker, Consumer, Delivery, Error as BrokerError, Outgoing, Retained, Subscription,
+    Broker, Consumer, Delivery, Error as BrokerError, Outgoing, Retained, Subscription, Waiting,
 };
 use agentfleet_documents::{Created, Documents, Entry, Error as DocumentsError};
 use agentfleet_graph::{Answer, Batch, EraseBy, Erased, Error as GraphError, Graph};
@@ -172,8 +172,8 @@ impl Broker for Counted<dyn Broker> {
         self.inner.mark(topic).await
     }
 
-    async fn backlog(&self) -> Result<Vec<(String, u64)>, BrokerError> {
-        self.inner.backlog().await
+    async fn waiting(&self) -> Result<Vec<Waiting>, BrokerError> {
+        self.inner.waiting().await
     }
 }
 

@@ -396,16 +396,7 @@ impl Shared {
             if hidden.is_empty() {
                 break;
             }
-            for source in hidden {
-                while !self
-                    .database
-                    .write(Durability::Process, {
-                        let source = source.clone();
-                        move |unit| store::clear(unit, &source, store::CLEAR_STEP)
-                    })
-                    .await?
-                {}
-            }
+            store::clear_all(&self.database, hidden).await?;
         }
         self.database
             .write(Durability::Process, store::drop_unused)

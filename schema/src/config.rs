@@ -13,7 +13,17 @@ pub mod item_type {
     pub const PROMPT: &str = "prompt";
     pub const TOOL: &str = "tool";
     pub const MODEL_PROFILE: &str = "model-profile";
-    pub const ALL: &[&str] = &[AGENT_PATTERN, AGENT_TASK_TYPE, PROMPT, TOOL, MODEL_PROFILE];
+    pub const INTENT: &str = "intent";
+    pub const SPECIALIST: &str = "specialist";
+    pub const ALL: &[&str] = &[
+        AGENT_PATTERN,
+        AGENT_TASK_TYPE,
+        PROMPT,
+        TOOL,
+        MODEL_PROFILE,
+        INTENT,
+        SPECIALIST,
+    ];
 }
 
 /// Kinds of tool this product knows: the `type` of a `tool` item.
@@ -43,8 +53,41 @@ pub struct AgentPattern {
     /// Criteria shown to the model that chooses.
     #[serde(default, deserialize_with = "null_default")]
     pub when_to_use: String,
+    /// Whether steps of a plan that do not depend on each other are worked on at the same time, by
+    /// subagents.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub parallel: bool,
+    /// Who takes part in a debate.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub reasoners: Vec<Reasoner>,
+    /// Below this confidence, from 0 to 1, a router gives a message to `general`; 0.5 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_confidence: Option<f64>,
     #[serde(flatten)]
     pub limits: RunLimits,
+}
+
+/// One who takes part in a debate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reasoner {
+    pub name: String,
+    /// How it goes about the question; put before it.
+    #[serde(default, deserialize_with = "null_default")]
+    pub stance: String,
+    /// The pattern it works by; empty means `react`.
+    #[serde(default, deserialize_with = "null_default")]
+    pub pattern: String,
+    /// Key of the model profile with its model and temperature; empty means those of the operations.
+    #[serde(default, deserialize_with = "null_default")]
+    pub profile: String,
 }
 
 /// `agent-task-type`: a problem domain, its framing and the patterns that suit it.
@@ -214,6 +257,37 @@ pub struct ModelProfile {
     pub output_price: Option<f64>,
 }
 
+/// `intent`: something a message may be about, for the router.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Intent {
+    pub name: String,
+    /// What belongs to it.
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+}
+
+/// `specialist`: who the router may give a message to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Specialist {
+    pub name: String,
+    /// What it is good for.
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Put before the framing.
+    #[serde(default, deserialize_with = "null_default")]
+    pub prompt: String,
+    /// Names of the tools it may see, as globs in which `*` stands for any characters.
+    #[serde(default, deserialize_with = "null_default")]
+    pub tools: Vec<String>,
+    /// What it is told beside the message: `tenant_type`, `active_services`, `recent_topics`, or a
+    /// field of the classification such as `entities`.
+    #[serde(default, deserialize_with = "null_default")]
+    pub context: Vec<String>,
+    /// Key of its model profile; empty means those of the operations.
+    #[serde(default, deserialize_with = "null_default")]
+    pub profile: String,
+}
+
 /// One consistent set of config items, by type and key. Workers never see half a change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -224,6 +298,8 @@ pub struct Snapshot {
     pub prompts: BTreeMap<String, PromptItem>,
     pub tools: BTreeMap<String, ToolItem>,
     pub profiles: BTreeMap<String, ModelProfile>,
+    pub intents: BTreeMap<String, Intent>,
+    pub specialists: BTreeMap<String, Specialist>,
 }
 
 /// Key of the profile of every operation that has none of its own.

@@ -7,8 +7,8 @@
 
 use crate::config::{self, item_type};
 use crate::{
-    AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, Metadata, PlanStep, RunControl,
-    RunLimits, Term, Triple, Triples,
+    AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, Metadata, PlanStep,
+    RoutingContext, RunControl, RunLimits, Term, Triple, Triples,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -45,6 +45,8 @@ pub fn config_item(name: &str) -> Option<Value> {
         item_type::PROMPT => Some(of::<config::PromptItem>()),
         item_type::TOOL => Some(of::<config::ToolItem>()),
         item_type::MODEL_PROFILE => Some(of::<config::ModelProfile>()),
+        item_type::INTENT => Some(of::<config::Intent>()),
+        item_type::SPECIALIST => Some(of::<config::Specialist>()),
         _ => None,
     }
 }
@@ -81,7 +83,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 18] = [
+pub const DECODERS: [Decoder; 22] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -100,6 +102,10 @@ pub const DECODERS: [Decoder; 18] = [
     decoder::<config::ToolItem>(),
     decoder::<config::ToolArgument>(),
     decoder::<config::ModelProfile>(),
+    decoder::<config::Reasoner>(),
+    decoder::<config::Intent>(),
+    decoder::<config::Specialist>(),
+    decoder::<RoutingContext>(),
 ];
 
 /// Other names under which a decoder reads a property: type, alias, property.

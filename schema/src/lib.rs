@@ -20,7 +20,9 @@ pub mod vocabulary;
 
 pub use id::{CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId};
 pub use operation::Operation;
-pub use request::{AgentRequest, AgentStep, Ancestor, PlanStep, RunControl, RunLimits};
+pub use request::{
+    AgentRequest, AgentStep, Ancestor, PlanStep, RoutingContext, RunControl, RunLimits,
+};
 pub use response::{AgentResponse, ErrorBody, MessageType};
 pub use triples::{Metadata, Term, TermType, Triple, Triples};
 

@@ -10,6 +10,23 @@ pub enum Operation {
     /// Whether a synthesis answers or investigates further.
     Review,
     Synthesise,
+    /// The steps of a plan.
+    PlanCreate,
+    /// What is to be done instead of the steps that remain.
+    PlanRevise,
+    /// What to call for a step of a plan, or its result.
+    PlanStep,
+    /// What a call came to for its step.
+    PlanAssess,
+    PlanSynthesise,
+    /// What was wrong with an action, and what to try next.
+    Critique,
+    /// Whether the answers of a debate agree.
+    Compare,
+    /// The answer of a debate.
+    Judge,
+    /// What a message is about, and who is to work on it.
+    ClassifyIntent,
     /// The `text-completion` tool.
     Complete,
     /// A `prompt` tool.
@@ -17,13 +34,22 @@ pub enum Operation {
 }
 
 impl Operation {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 17] = [
         Self::ClassifyTaskType,
         Self::SelectPattern,
         Self::React,
         Self::Decompose,
         Self::Review,
         Self::Synthesise,
+        Self::PlanCreate,
+        Self::PlanRevise,
+        Self::PlanStep,
+        Self::PlanAssess,
+        Self::PlanSynthesise,
+        Self::Critique,
+        Self::Compare,
+        Self::Judge,
+        Self::ClassifyIntent,
         Self::Complete,
         Self::Prompt,
     ];
@@ -37,6 +63,15 @@ impl Operation {
             Self::Decompose => "supervisor-decompose",
             Self::Review => "supervisor-review",
             Self::Synthesise => "supervisor-synthesise",
+            Self::PlanCreate => "plan-create",
+            Self::PlanRevise => "plan-revise",
+            Self::PlanStep => "plan-step-execute",
+            Self::PlanAssess => "plan-step-assess",
+            Self::PlanSynthesise => "plan-synthesise",
+            Self::Critique => "reflexion-critique",
+            Self::Compare => "debate-compare",
+            Self::Judge => "debate-judge",
+            Self::ClassifyIntent => "intent-classify",
             Self::Complete => "question",
             Self::Prompt => "prompt",
         }

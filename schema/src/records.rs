@@ -7,7 +7,7 @@
 use crate::Millis;
 use crate::config::JoinPolicy;
 use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
-use crate::request::{AgentRequest, RunLimits};
+use crate::request::{AgentRequest, PlanStep, RunLimits};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -160,6 +160,8 @@ pub enum Activity {
     None,
     Iterated(Iterated),
     FannedOut(FannedOut),
+    Planned(Planned),
+    Executed(Executed),
     Concluded(Concluded),
 }
 
@@ -231,6 +233,89 @@ pub struct Iterated {
     pub model_ms: u64,
     #[serde(default)]
     pub tool_ms: u64,
+    /// What the agent said of it afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub critique: Option<Critique>,
+}
+
+/// What an agent finds wrong with what it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Critique {
+    /// What went wrong; empty if nothing did.
+    pub wrong: String,
+    /// What to try next.
+    pub next: String,
+    /// Whether it sent the agent back.
+    #[serde(default)]
+    pub sent_back: bool,
+}
+
+/// A plan that was made or revised.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// 0 for the first plan.
+    pub revision: u32,
+    pub thought: String,
+    /// Why it was revised.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The whole plan, with what was done of it before.
+    pub steps: Vec<PlanStep>,
+    /// Index of the first step that is new.
+    #[serde(default)]
+    pub first: u32,
+    #[serde(default)]
+    pub model_ms: u64,
+}
+
+/// Steps of a plan that came to an end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Executed {
+    /// Revision of the plan they belong to.
+    pub revision: u32,
+    pub steps: Vec<StepResult>,
+    /// The call that was made for them; none if none was needed, or if subagents worked on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<Iterated>,
+    /// What subagents brought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<FanInSummary>,
+    #[serde(default)]
+    pub model_ms: u64,
+}
+
+/// What became of one step of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// Place in the plan, from 0.
+    pub index: u32,
+    pub goal: String,
+    /// `complete` or `failed`.
+    pub status: String,
+    #[serde(default)]
+    pub depends_on: Vec<u32>,
+    /// Session of the subagent that worked on it; empty if none did.
+    #[serde(default, skip_serializing_if = "SessionId::is_empty")]
+    pub session: SessionId,
+}
+
+/// What the answers of a debate say, side by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    pub round: u32,
+    pub agreed: bool,
+    pub positions: Vec<Position>,
+    /// On what they do not agree.
+    #[serde(default)]
+    pub disagreements: Vec<String>,
+}
+
+/// Where one reasoner of a debate stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    pub reasoner: String,
+    pub session: SessionId,
+    pub position: String,
 }
 
 /// Something a tool's result was taken from.
@@ -254,6 +339,9 @@ pub struct FannedOut {
     /// Set when a synthesis decided to go on: what it had read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FanInSummary>,
+    /// Set in a debate: what the round before came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
     #[serde(default)]
     pub model_ms: u64,
 }
@@ -271,6 +359,12 @@ pub struct Concluded {
     /// The fan-in this synthesis read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fan_in: Option<FanInSummary>,
+    /// Set at the end of a debate: what its last round came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Compared>,
+    /// What the agent said of its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub critique: Option<Critique>,
     /// Confidence by part, from 0 to 1, as stated in the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confidence: Vec<PartConfidence>,
@@ -310,6 +404,7 @@ pub enum Termination {
     #[default]
     FinalAnswer,
     SubagentsComplete,
+    PlanComplete,
     MaxIterations,
     BudgetExhausted,
     Error,
@@ -323,6 +418,7 @@ impl Termination {
         match self {
             Self::FinalAnswer => "final-answer",
             Self::SubagentsComplete => "subagents-complete",
+            Self::PlanComplete => "plan-complete",
             Self::MaxIterations => "max-iterations",
             Self::BudgetExhausted => "budget-exhausted",
             Self::Error => "error",

@@ -77,6 +77,13 @@ pub struct AgentRequest {
         skip_serializing_if = "is_zero"
     )]
     pub step: u32,
+    /// What a router may know of the caller beside the message. Ours.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_default"
+    )]
+    pub routing: RoutingContext,
     /// Bounds the caller sets for the whole run. Ours.
     #[serde(
         default,
@@ -113,6 +120,7 @@ impl Default for AgentRequest {
             subagent_goal: String::new(),
             expected_siblings: 0,
             step: 0,
+            routing: RoutingContext::default(),
             limits: RunLimits::default(),
             control: RunControl::default(),
         }
@@ -175,6 +183,13 @@ pub struct PlanStep {
     pub status: String,
     #[serde(default, deserialize_with = "null_default")]
     pub result: String,
+    /// Who is to work on it; empty if it does not matter. Ours.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub specialist: String,
 }
 
 impl Default for PlanStep {
@@ -185,6 +200,7 @@ impl Default for PlanStep {
             depends_on: Vec::new(),
             status: pending(),
             result: String::new(),
+            specialist: String::new(),
         }
     }
 }
@@ -197,6 +213,32 @@ fn status<'de, D: serde::Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     Ok(Option::<String>::deserialize(d)?
         .filter(|s| !s.is_empty())
         .unwrap_or_else(pending))
+}
+
+/// The little that is needed to tell what a message is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RoutingContext {
+    /// What kind of customer asks, such as `food_bakery`.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub tenant_type: String,
+    /// Services the customer has.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub active_services: Vec<String>,
+    /// What was talked about before.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub recent_topics: Vec<String>,
 }
 
 /// Bounds on a run. Every field is optional: what is absent comes from the task type, then the
@@ -218,6 +260,12 @@ pub struct RunLimits {
     /// Model tokens, input and output together, for this session and all below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// How often a plan may be revised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_replan_depth: Option<u32>,
+    /// How often a critique may send an agent back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_reflections: Option<u32>,
     /// How long a fan-out waits for its subagents, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subagent_timeout_ms: Option<u64>,
@@ -308,6 +356,48 @@ pub struct RunControl {
         skip_serializing_if = "is_zero"
     )]
     pub retries: u32,
+    /// How often this session revised its plan.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub replans: u32,
+    /// Why the rest of the plan is to be revised next; empty if it is not.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub replan: String,
+    /// How often a critique sent this session back.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub reflections: u32,
+    /// The specialist that works this session; empty if none.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub specialist: String,
+    /// The reasoner of a debate that this session is; empty if it is none.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub reasoner: String,
+    /// Key of the model profile that comes before those of the operations; empty if none.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub profile: String,
     /// SHA-256 of the record of the step before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Digest>,

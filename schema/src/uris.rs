@@ -48,6 +48,33 @@ pub fn observation(of: &SessionId, n: u32) -> String {
     format!("{}/i{n}/observation", session(of))
 }
 
+/// A plan: the first one, or the revision of that number.
+pub fn plan(of: &SessionId, revision: u32) -> String {
+    match revision {
+        0 => format!("{}/plan", session(of)),
+        revision => format!("{}/plan/{revision}", session(of)),
+    }
+}
+
+/// What became of the step at `index` of the plan.
+pub fn step_result(of: &SessionId, index: u32) -> String {
+    format!("{}/step/{index}", session(of))
+}
+
+/// What an agent said of the iteration `n`.
+pub fn critique(of: &SessionId, n: u32) -> String {
+    format!("{}/i{n}/critique", session(of))
+}
+
+/// How the answers of a debate stand to each other.
+pub fn comparison(of: &SessionId, correlation: &CorrelationId) -> String {
+    format!(
+        "{}/comparison/{}",
+        session(of),
+        encode(correlation.as_str())
+    )
+}
+
 pub fn answer(of: &SessionId) -> String {
     format!("{}/answer", session(of))
 }

@@ -28,7 +28,7 @@ pub mod prov {
         WAS_ASSOCIATED_WITH = "wasAssociatedWith", WAS_ATTRIBUTED_TO = "wasAttributedTo",
         ACTED_ON_BEHALF_OF = "actedOnBehalfOf", WAS_INFORMED_BY = "wasInformedBy",
         STARTED_AT_TIME = "startedAtTime", ENDED_AT_TIME = "endedAtTime",
-        GENERATED_AT_TIME = "generatedAtTime", VALUE = "value", HAD_PRIMARY_SOURCE = "hadPrimarySource",
+        GENERATED_AT_TIME = "generatedAtTime", WAS_REVISION_OF = "wasRevisionOf", VALUE = "value", HAD_PRIMARY_SOURCE = "hadPrimarySource",
     }
 }
 
@@ -51,12 +51,12 @@ pub mod tg {
     terms! { PEER in "https://trustgraph.ai/ns/":
         ANALYSIS = "Analysis", TOOL_USE = "ToolUse", CONCLUSION = "Conclusion", ANSWER = "Answer",
         REFLECTION = "Reflection", THOUGHT_CLASS = "Thought", OBSERVATION_CLASS = "Observation",
-        ERROR = "Error", QUERY = "query", DOCUMENT = "document", THOUGHT = "thought",
+        PLAN = "Plan", STEP_RESULT = "StepResult", ERROR = "Error", QUERY = "query", DOCUMENT = "document", THOUGHT = "thought",
         ACTION = "action", ARGUMENTS = "arguments", OBSERVATION = "observation",
         TOOL_CANDIDATE = "toolCandidate", TERMINATION_REASON = "terminationReason",
         STEP_NUMBER = "stepNumber", PATTERN = "pattern", LLM_DURATION_MS = "llmDurationMs",
         TOOL_DURATION_MS = "toolDurationMs", TOOL_ERROR = "toolError", IN_TOKEN = "inToken",
-        OUT_TOKEN = "outToken", LLM_MODEL = "llmModel",
+        OUT_TOKEN = "outToken", LLM_MODEL = "llmModel", PLAN_STEP = "planStep",
     }
     // Ours: what neither has a word for.
     terms! { OURS in "https://trustgraph.ai/ns/":
@@ -97,6 +97,24 @@ pub mod tg {
         ERROR_CODE = "errorCode",
         /// Tokens a session and all below it spent.
         TOKENS = "tokens",
-        DIGEST = "digest", ROUND = "round", PLAN_STEP = "planStep",
+        DIGEST = "digest", ROUND = "round",
+        /// Number of a revision of a plan; 0 is the first plan.
+        REVISION = "revision",
+        /// Why a plan was revised.
+        REASON = "reason",
+        /// Place of a step in its plan, from 0.
+        PLAN_INDEX = "planIndex",
+        /// What became of a step of a plan: `complete` or `failed`.
+        PLAN_STATUS = "planStatus",
+        /// What an agent said of what it did; a tg:Reflection.
+        CRITIQUE = "Critique",
+        /// Whether a critique sent the agent back.
+        SENT_BACK = "sentBack",
+        /// How the answers of a debate stand to each other.
+        COMPARISON = "Comparison",
+        /// Where a reasoner of a debate stands.
+        POSITION = "position",
+        /// On what the reasoners of a debate do not agree.
+        DISAGREEMENT = "disagreement",
     }
 }

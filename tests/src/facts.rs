@@ -114,6 +114,36 @@ impl World {
         }
     }
 
+    /// What patterns did, so that runs in which nothing of it happens show.
+    fn count_pattern(&mut self, record: &StepRecord) {
+        let mut seen = Vec::new();
+        match &record.activity {
+            Activity::Planned(plan) if plan.revision > 0 => seen.push("revised plans"),
+            Activity::Planned(_) => seen.push("plans"),
+            Activity::Executed(executed) if executed.after.is_some() => {
+                seen.push("steps by subagents");
+            }
+            Activity::Executed(_) => seen.push("steps of plans"),
+            Activity::Iterated(it) => {
+                let critique = it.critique.iter();
+                seen.extend(critique.filter(|c| c.sent_back).map(|_| "sent back"));
+            }
+            Activity::FannedOut(fan_out) => {
+                seen.extend(fan_out.compared.iter().map(|_| "rounds of debates"));
+            }
+            Activity::None | Activity::Concluded(_) => {}
+        }
+        let routed = record.decisions.iter();
+        seen.extend(
+            routed
+                .filter(|d| d.subject == "specialist")
+                .map(|_| "dispatches"),
+        );
+        for what in seen {
+            self.facts.count(what);
+        }
+    }
+
     fn on_outcome(&mut self, key: &str, record: Arc<StepRecord>) {
         let place: Place = (record.session.clone(), record.step);
         if format!("{key}/outcome") != keys::outcome(&place.0, place.1) {
@@ -127,6 +157,7 @@ impl World {
             OutcomeKind::Cancelled => "cancelled",
             OutcomeKind::Fail => "failures",
         });
+        self.count_pattern(&record);
         self.check_chain(&record);
         self.check_choices(&record);
         self.check_synthesis(&record);
@@ -207,7 +238,15 @@ impl World {
                 return;
             }
         }
-        if let Activity::Iterated(iterated) = &record.activity
+        let called = match &record.activity {
+            Activity::Iterated(iterated) => Some(iterated),
+            Activity::Executed(executed) => executed.call.as_ref(),
+            Activity::None
+            | Activity::FannedOut(_)
+            | Activity::Planned(_)
+            | Activity::Concluded(_) => None,
+        };
+        if let Some(iterated) = called
             && !iterated.is_error
             && !iterated.candidates.contains(&iterated.action)
         {
@@ -225,7 +264,11 @@ impl World {
                 Some(after) => (after.correlation.clone(), Some(&after.members)),
                 None => return,
             },
-            Activity::None | Activity::Iterated(_) => return,
+            Activity::Executed(executed) => match &executed.after {
+                Some(after) => (after.correlation.clone(), Some(&after.members)),
+                None => return,
+            },
+            Activity::None | Activity::Iterated(_) | Activity::Planned(_) => return,
         };
         let place: Place = (record.session.clone(), record.step);
         self.facts.count("syntheses");

@@ -17,6 +17,7 @@ pub fn scenario(rng: &mut Rng) -> Scenario {
         } else {
             JoinPolicy::All
         },
+        parallel: rng.per_mille(500),
         max_iterations: rng.between(2, 6) as u32,
         max_depth: rng.between(1, 3) as u32,
         max_rounds: rng.between(1, 3) as u32,
@@ -29,15 +30,24 @@ pub fn scenario(rng: &mut Rng) -> Scenario {
     for n in 0..roots {
         let name = format!("r{n}");
         let depth = scenario.max_depth;
-        if rng.per_mille(650) {
-            supervisor(rng, &mut scenario, &name, depth);
-        } else {
-            react(rng, &mut scenario, &name, 4);
+        match rng.below(20) {
+            0..=8 => supervisor(rng, &mut scenario, &name, depth),
+            9..=11 => react(rng, &mut scenario, &name, 4),
+            12..=14 => plan(rng, &mut scenario, &name),
+            15 | 16 => {
+                let kind = Kind::Reflexion(uses(rng, 3));
+                insert(rng, &mut scenario, &name, kind);
+            }
+            17 | 18 => {
+                let kind = Kind::Debate(rng.between(1, 3) as u32);
+                insert(rng, &mut scenario, &name, kind);
+            }
+            _ => router(rng, &mut scenario, &name),
         }
-        let pattern = match &scenario.works[&name].kind {
-            _ if rng.per_mille(300) => "",
-            Kind::React(_) => "react",
-            Kind::Supervisor(_) => "supervisor",
+        let pattern = if rng.per_mille(300) {
+            ""
+        } else {
+            scenario.works[&name].kind.pattern()
         };
         scenario.roots.push(Root {
             work: name,
@@ -71,20 +81,51 @@ fn trouble(rng: &mut Rng) -> Trouble {
 }
 
 fn react(rng: &mut Rng, scenario: &mut Scenario, name: &str, most: i64) {
+    let kind = Kind::React(uses(rng, most));
+    insert(rng, scenario, name, kind);
+}
+
+fn uses(rng: &mut Rng, most: i64) -> Vec<Use> {
     let count = rng.between(0, most);
-    let uses = (0..count)
-        .map(|_| match rng.below(12) {
-            0..=4 => Use::Read,
-            5..=9 => Use::Write,
-            10 => Use::Unknown,
-            _ => Use::Garbage,
-        })
-        .collect();
-    let work = Work {
-        kind: Kind::React(uses),
-        trouble: trouble(rng),
-    };
+    let uses = (0..count).map(|_| match rng.below(12) {
+        0..=4 => Use::Read,
+        5..=9 => Use::Write,
+        10 => Use::Unknown,
+        _ => Use::Garbage,
+    });
+    uses.collect()
+}
+
+fn insert(rng: &mut Rng, scenario: &mut Scenario, name: &str, kind: Kind) {
+    let trouble = trouble(rng);
+    let work = Work { kind, trouble };
     scenario.works.insert(name.to_owned(), work);
+}
+
+/// Steps of which each may need some of those before it.
+fn plan(rng: &mut Rng, scenario: &mut Scenario, name: &str) {
+    let count = rng.between(1, 5) as u32;
+    let mut steps = Vec::new();
+    for at in 0..count {
+        let step = format!("{name}.{at}");
+        let after = (0..at).filter(|_| rng.per_mille(350)).collect();
+        react(rng, scenario, &step, 1);
+        steps.push((step, after));
+    }
+    insert(rng, scenario, name, Kind::Plan(steps));
+}
+
+fn router(rng: &mut Rng, scenario: &mut Scenario, name: &str) {
+    let count = if rng.per_mille(500) {
+        0
+    } else {
+        rng.between(2, 3)
+    };
+    let names: Vec<String> = (0..count).map(|at| format!("{name}.{at}")).collect();
+    for step in &names {
+        react(rng, scenario, step, 2);
+    }
+    insert(rng, scenario, name, Kind::Router(names));
 }
 
 fn supervisor(rng: &mut Rng, scenario: &mut Scenario, name: &str, depth: u32) {
@@ -102,6 +143,16 @@ fn supervisor(rng: &mut Rng, scenario: &mut Scenario, name: &str, depth: u32) {
             let child = format!("{name}.{}", round * 10 + child);
             if depth > 1 && scenario.works.len() + 4 < MOST && rng.per_mille(200) {
                 supervisor(rng, scenario, &child, depth - 1);
+            } else if scenario.works.len() + 6 < MOST && rng.per_mille(120) {
+                // Any pattern may be below another.
+                match rng.below(3) {
+                    0 => plan(rng, scenario, &child),
+                    1 => router(rng, scenario, &child),
+                    _ => {
+                        let kind = Kind::Reflexion(uses(rng, 2));
+                        insert(rng, scenario, &child, kind);
+                    }
+                }
             } else {
                 react(rng, scenario, &child, 2);
             }

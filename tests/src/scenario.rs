@@ -17,6 +17,8 @@ pub struct Scenario {
     /// Bytes added to every goal.
     pub padding: usize,
     pub policy: JoinPolicy,
+    /// Whether steps of a plan that do not depend on each other go to subagents.
+    pub parallel: bool,
     /// Fleet limits.
     pub max_iterations: u32,
     pub max_depth: u32,
@@ -63,6 +65,37 @@ pub enum Kind {
     React(Vec<Use>),
     /// Names of the subagents' work, by round.
     Supervisor(Vec<Vec<String>>),
+    /// The work of each step, and the steps it needs.
+    Plan(Vec<(String, Vec<u32>)>),
+    /// Calls of tools with a critique of each, then an answer that is sent back once.
+    Reflexion(Vec<Use>),
+    /// The round in which the reasoners agree.
+    Debate(u32),
+    /// The work of each specialist, one after the other; none is a single specialist's in the same
+    /// session.
+    Router(Vec<String>),
+}
+
+impl Kind {
+    /// The pattern it is work for.
+    pub fn pattern(&self) -> &'static str {
+        match self {
+            Self::React(_) => "react",
+            Self::Supervisor(_) => "supervisor",
+            Self::Plan(_) => "plan-then-execute",
+            Self::Reflexion(_) => "reflexion",
+            Self::Debate(_) => "debate",
+            Self::Router(_) => "router",
+        }
+    }
+
+    /// The calls of tools it makes itself.
+    pub fn uses(&self) -> &[Use] {
+        match self {
+            Self::React(uses) | Self::Reflexion(uses) => uses,
+            Self::Supervisor(_) | Self::Plan(_) | Self::Debate(_) | Self::Router(_) => &[],
+        }
+    }
 }
 
 impl Default for Kind {
@@ -147,10 +180,7 @@ impl Scenario {
     }
 
     fn root(mut self, name: &str) -> Self {
-        let pattern = match &self.works[name].kind {
-            Kind::React(_) => "react",
-            Kind::Supervisor(_) => "supervisor",
-        };
+        let pattern = self.works[name].kind.pattern();
         self.roots.push(Root {
             work: name.to_owned(),
             identity: Identity::Id,
@@ -160,6 +190,12 @@ impl Scenario {
             cancel_after: None,
         });
         self
+    }
+
+    /// A root whose work is described by [`Scenario::work`] or is none.
+    #[must_use]
+    pub fn of(self, name: &str, kind: Kind) -> Self {
+        self.work(name, kind).root(name)
     }
 
     #[must_use]

@@ -111,7 +111,7 @@ pub struct Sim {
 
 impl Sim {
     pub fn new(seed: u64, scenario: Scenario, engine: Engine, faults: Faults) -> Self {
-        let configs = snapshots(scenario.policy);
+        let configs = snapshots(scenario.policy, scenario.parallel);
         let options = Options {
             limits: FleetLimits {
                 max_iterations: scenario.max_iterations,

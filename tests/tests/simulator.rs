@@ -100,7 +100,7 @@ fn equal_seeds_make_equal_runs() {
 #[test]
 fn everything_that_can_go_wrong_does() {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for seed in 1..400 {
+    for seed in 1..800 {
         for (what, times) in check(seed).counts {
             *counts.entry(what).or_default() += times;
         }
@@ -112,6 +112,13 @@ fn everything_that_can_go_wrong_does() {
         "fan-outs",
         "continued",
         "syntheses",
+        "plans",
+        "revised plans",
+        "steps of plans",
+        "steps by subagents",
+        "sent back",
+        "rounds of debates",
+        "dispatches",
         "verdicts: complete",
         "verdicts: enough",
         "verdicts: deadline",

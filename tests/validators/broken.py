@@ -116,6 +116,12 @@ BROKEN = [
             ("SubagentCompletion", "deadline", "this is a tg:SubagentCompletion"),
             ("Synthesis", "deadline", "this is a tg:Synthesis"),
             ("Conclusion", "alone", "this is a tg:Conclusion"),
+            ("Plan", "plan", "this is a tg:Plan"),
+            ("StepResult", "plan", "this is a tg:StepResult"),
+            ("Critique", "reflexion", "this is a tg:Critique"),
+            ("Critique", "reflexion", "a reflection is a tg:Thought or a tg:Critique"),
+            ("Reflection", "reflexion", "a critique is a tg:Reflection"),
+            ("Comparison", "debate", "this is a tg:Comparison"),
         )
     ),
     (
@@ -147,7 +153,42 @@ BROKEN = [
             ("deadline", "?n a tg:SubagentCompletion", "?n tg:cost 1.0", "a completion carries no"),
             ("deadline", "?n a tg:Synthesis", "?n tg:cost 1.0", "a synthesis carries no"),
             ("alone", "?n a tg:Answer", "?n tg:status 'x'", "a conclusion carries no"),
+            ("plan", "?n a tg:Plan", "?n tg:status 'x'", "a plan carries no"),
+            ("plan", "?n a tg:StepResult", "?n tg:status 'x'", "a step result carries no"),
+            ("reflexion", "?n a tg:Critique", "?n tg:status 'x'", "a critique carries no"),
+            ("debate", "?n a tg:Comparison", "?n tg:status 'x'", "a comparison carries no"),
         )
+    ),
+    # Plans and debates
+    (
+        "a step result of no plan",
+        "plan",
+        "DELETE { ?r prov:wasDerivedFrom ?p } WHERE { ?r a tg:StepResult ; prov:wasDerivedFrom ?p . ?p a tg:Plan }",
+        "a step result derives from its plan",
+    ),
+    (
+        "two results of one step",
+        "plan",
+        "DELETE { ?r tg:planIndex 1 } INSERT { ?r tg:planIndex 0 } WHERE { ?r tg:planIndex 1 }",
+        "two results are of one step",
+    ),
+    (
+        "a result of a step that was never planned",
+        "plan",
+        "DELETE { ?r tg:planIndex 1 } INSERT { ?r tg:planIndex 77 } WHERE { ?r tg:planIndex 1 }",
+        "is in no plan of its session",
+    ),
+    (
+        "a first plan with a reason to revise",
+        "plan",
+        "INSERT { ?p tg:reason 'x' } WHERE { ?p tg:revision 0 }",
+        "a revision names what it revises and why, and a first plan neither",
+    ),
+    (
+        "a comparison of nothing",
+        "debate",
+        "DELETE { ?c prov:wasDerivedFrom ?s } WHERE { ?c a tg:Comparison ; prov:wasDerivedFrom ?s }",
+        "a comparison derives from the synthesis that read the answers",
     ),
     # Derivation
     (

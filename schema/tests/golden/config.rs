@@ -3,7 +3,8 @@
 use crate::{Fixture, exact, reads};
 use agentfleet_schema::RunLimits;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, JoinPolicy, ModelProfile, PromptItem, ToolArgument, ToolItem,
+    AgentPattern, AgentTaskType, Intent, JoinPolicy, ModelProfile, PromptItem, Reasoner,
+    Specialist, ToolArgument, ToolItem,
 };
 
 pub(crate) fn fixtures() -> Vec<Fixture> {
@@ -29,7 +30,22 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         ..ToolItem::default()
     };
     vec![
-        exact("config/agent-pattern/full", pattern()),
+        reads("config/agent-pattern/before-patterns", pattern()),
+        exact(
+            "config/agent-pattern/full",
+            AgentPattern {
+                parallel: true,
+                reasoners: vec![Reasoner {
+                    name: "sceptic".into(),
+                    stance: "look for what is wrong".into(),
+                    pattern: "react".into(),
+                    profile: "large".into(),
+                }],
+                min_confidence: Some(0.5),
+                limits: all_limits(),
+                ..pattern()
+            },
+        ),
         reads("config/agent-pattern/minimal", bare_pattern()),
         reads("config/agent-pattern/nulls", bare_pattern()),
         reads("config/agent-pattern/unknown", pattern()),
@@ -43,7 +59,14 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 ..AgentPattern::default()
             },
         ),
-        exact("config/agent-task-type/full", task_type()),
+        reads("config/agent-task-type/before-patterns", task_type()),
+        exact(
+            "config/agent-task-type/full",
+            AgentTaskType {
+                limits: all_limits(),
+                ..task_type()
+            },
+        ),
         reads("config/agent-task-type/minimal", bare_type()),
         reads("config/agent-task-type/nulls", bare_type()),
         reads("config/agent-task-type/unknown", task_type()),
@@ -107,6 +130,24 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 output_price: Some(6.0),
             },
         ),
+        exact(
+            "config/intent/full",
+            Intent {
+                name: "knowledge_query".into(),
+                description: "facts".into(),
+            },
+        ),
+        exact(
+            "config/specialist/full",
+            Specialist {
+                name: "blog".into(),
+                description: "posts".into(),
+                prompt: "You work on a blog.".into(),
+                tools: vec!["blog_*".into()],
+                context: vec!["tenant_type".into()],
+                profile: "large".into(),
+            },
+        ),
         reads("config/model-profile/minimal", ModelProfile::default()),
         reads("config/model-profile/nulls", ModelProfile::default()),
         reads(
@@ -128,6 +169,15 @@ fn limits() -> RunLimits {
         max_tokens: Some(100_000),
         subagent_timeout_ms: Some(300_000),
         run_timeout_ms: Some(3_600_000),
+        ..RunLimits::default()
+    }
+}
+
+fn all_limits() -> RunLimits {
+    RunLimits {
+        max_replan_depth: Some(2),
+        max_reflections: Some(3),
+        ..limits()
     }
 }
 
@@ -137,6 +187,7 @@ fn pattern() -> AgentPattern {
         description: "decomposition, fan-out, synthesis".into(),
         when_to_use: "independent dimensions".into(),
         limits: limits(),
+        ..AgentPattern::default()
     }
 }
 

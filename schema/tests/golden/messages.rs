@@ -5,7 +5,7 @@ use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, MessageType, Metadata,
-    PlanStep, RunControl, RunLimits, Term, TermType, Triple, Triples,
+    PlanStep, RoutingContext, RunControl, RunLimits, Term, TermType, Triple, Triples,
 };
 use serde_json::json;
 
@@ -19,7 +19,8 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
 fn requests() -> Vec<Fixture> {
     let default = AgentRequest::default;
     vec![
-        exact("messages/agent-request/full", request()),
+        reads("messages/agent-request/before-patterns", request()),
+        exact("messages/agent-request/full", request_of_patterns()),
         exact("messages/agent-request/default", default()),
         reads("messages/agent-request/minimal", default()),
         reads("messages/agent-request/nulls", default()),
@@ -160,12 +161,20 @@ fn steps() -> Vec<Fixture> {
                     depends_on: vec![],
                     status: "completed".into(),
                     result: "found".into(),
+                    ..PlanStep::default()
                 }]),
                 subagent_results: Some([].into()),
                 ..step_default()
             },
         ),
-        exact("messages/plan-step/full", plan_step()),
+        reads("messages/plan-step/before-patterns", plan_step()),
+        exact(
+            "messages/plan-step/full",
+            PlanStep {
+                specialist: "blog".into(),
+                ..plan_step()
+            },
+        ),
         exact("messages/plan-step/default", PlanStep::default()),
         reads("messages/plan-step/minimal", PlanStep::default()),
         reads("messages/plan-step/nulls", PlanStep::default()),
@@ -350,6 +359,7 @@ fn limits(n: u32) -> RunLimits {
         max_tokens: Some(u64::from(n) + 4),
         subagent_timeout_ms: Some(u64::from(n) + 5),
         run_timeout_ms: Some(u64::from(n) + 6),
+        ..RunLimits::default()
     }
 }
 
@@ -392,8 +402,37 @@ fn request() -> AgentRequest {
             retries: 2,
             previous: Some(Digest::of(b"previous")),
             derives_from: "urn:trustgraph:agent:s-1/routing".into(),
+            ..RunControl::default()
         },
+        ..AgentRequest::default()
     }
+}
+
+/// What the patterns after the first two hand on, none to its default.
+fn request_of_patterns() -> AgentRequest {
+    let mut request = request();
+    request.routing = RoutingContext {
+        tenant_type: "food_bakery".into(),
+        active_services: vec!["blog".into()],
+        recent_topics: vec!["traffic".into()],
+    };
+    request.limits.max_replan_depth = Some(2);
+    request.limits.max_reflections = Some(3);
+    request.control.replans = 1;
+    request.control.replan = "step 1 failed".into();
+    request.control.reflections = 2;
+    request.control.specialist = "blog".into();
+    request.control.reasoner = "sceptic".into();
+    request.control.profile = "large".into();
+    for step in request
+        .history
+        .iter_mut()
+        .flat_map(|step| &mut step.plan)
+        .flatten()
+    {
+        step.specialist = "blog".into();
+    }
+    request
 }
 
 fn step() -> AgentStep {
@@ -424,6 +463,7 @@ fn plan_step() -> PlanStep {
         depends_on: vec![0, 2],
         status: "complete".into(),
         result: "three filings".into(),
+        ..PlanStep::default()
     }
 }
 

@@ -4,12 +4,13 @@
 use crate::{Fixture, exact, reads};
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
-    Activity, Call, CallStatus, Child, ClosedRecord, CompletionStatus, Concluded, DecidedBy,
-    Decision, DocumentRef, FanInRecord, FanInSummary, FanOutRecord, FannedOut, IntentRecord,
-    Iterated, JoinCause, Member, OutcomeKind, ParentLink, ParkedRecord, PartConfidence,
-    Publication, ResultRecord, Routed, Source, StepRecord, Termination, Usage,
+    Activity, Call, CallStatus, Child, ClosedRecord, Compared, CompletionStatus, Concluded,
+    Critique, DecidedBy, Decision, DocumentRef, Executed, FanInRecord, FanInSummary, FanOutRecord,
+    FannedOut, IntentRecord, Iterated, JoinCause, Member, OutcomeKind, ParentLink, ParkedRecord,
+    PartConfidence, Planned, Position, Publication, ResultRecord, Routed, Source, StepRecord,
+    StepResult, Termination, Usage,
 };
-use agentfleet_schema::{CollectionName, Digest, ErrorBody, RunLimits};
+use agentfleet_schema::{CollectionName, Digest, ErrorBody, PlanStep, RunLimits};
 
 const AT: i64 = 1_767_225_600_000;
 
@@ -36,6 +37,9 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         exact("records/step-record/iterated", iterated()),
         exact("records/step-record/fanned-out", fanned_out()),
         exact("records/step-record/concluded", concluded()),
+        exact("records/step-record/planned", planned()),
+        exact("records/step-record/executed", executed()),
+        exact("records/step-record/debated", debated()),
         exact("records/step-record/bare", bare_step(OutcomeKind::Continue)),
         reads(
             "records/step-record/minimal",
@@ -315,6 +319,7 @@ fn iterated() -> StepRecord {
             sources: vec![source()],
             model_ms: 900,
             tool_ms: 40,
+            critique: None,
         }),
         ..common()
     }
@@ -357,6 +362,7 @@ fn fanned_out() -> StepRecord {
                 members: vec![member()],
                 ..FanInSummary::default()
             }),
+            compared: None,
             model_ms: 800,
         }),
         ..common()
@@ -389,6 +395,90 @@ fn concluded() -> StepRecord {
             }),
             model_ms: 700,
             cut_off: Vec::new(),
+            ..Concluded::default()
+        }),
+        ..common()
+    }
+}
+
+fn planned() -> StepRecord {
+    StepRecord {
+        activity: Activity::Planned(Planned {
+            revision: 1,
+            thought: "another way".into(),
+            reason: "step 0 failed".into(),
+            steps: vec![
+                PlanStep {
+                    goal: "find the filings".into(),
+                    status: "failed".into(),
+                    ..PlanStep::default()
+                },
+                PlanStep {
+                    goal: "ask the register".into(),
+                    specialist: "law".into(),
+                    ..PlanStep::default()
+                },
+            ],
+            first: 1,
+            model_ms: 600,
+        }),
+        ..common()
+    }
+}
+
+fn executed() -> StepRecord {
+    StepRecord {
+        activity: Activity::Executed(Executed {
+            revision: 1,
+            steps: vec![StepResult {
+                index: 1,
+                goal: "ask the register".into(),
+                status: "complete".into(),
+                depends_on: vec![0],
+                session: "s-2".into(),
+            }],
+            call: Some(Iterated {
+                n: 2,
+                action: "search".into(),
+                critique: Some(critique()),
+                ..Iterated::default()
+            }),
+            after: Some(FanInSummary {
+                correlation: "corr-before".into(),
+                members: vec![member()],
+                ..FanInSummary::default()
+            }),
+            model_ms: 500,
+        }),
+        ..common()
+    }
+}
+
+fn critique() -> Critique {
+    Critique {
+        wrong: "no source".into(),
+        next: "name it".into(),
+        sent_back: true,
+    }
+}
+
+fn debated() -> StepRecord {
+    StepRecord {
+        outcome: OutcomeKind::Answer,
+        activity: Activity::Concluded(Concluded {
+            termination: Termination::PlanComplete,
+            critique: Some(critique()),
+            compared: Some(Compared {
+                round: 2,
+                agreed: true,
+                positions: vec![Position {
+                    reasoner: "sceptic".into(),
+                    session: "s-2".into(),
+                    position: "wait".into(),
+                }],
+                disagreements: vec!["the lease".into()],
+            }),
+            ..Concluded::default()
         }),
         ..common()
     }

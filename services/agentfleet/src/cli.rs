@@ -343,7 +343,8 @@ pub(crate) enum Config {
     /// Items in force
     #[command(after_help = "Example:\n  agentfleet config list tool")]
     List {
-        /// Only this type: agent-pattern, agent-task-type, prompt, tool, model-profile.
+        /// Only this type: agent-pattern, agent-task-type, prompt, tool, model-profile,
+        /// intent, specialist.
         item_type: Option<String>,
         #[command(flatten)]
         output: Output,

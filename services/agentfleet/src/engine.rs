@@ -133,6 +133,8 @@ fn fleet_limits(settings: &Settings) -> FleetLimits {
             max_subagents: settings.max_subagents,
             max_depth: settings.max_depth,
             max_sessions: settings.max_sessions,
+            max_replan_depth: settings.replan_depth,
+            max_reflections: settings.max_reflections,
             ..RunLimits::default()
         },
         subagent_timeout_ms: millis(settings.subagent_timeout),

@@ -286,6 +286,10 @@ settings! {
     max_depth: Option<u32> = None;
     /// Most subagents in one tree, whatever request and config say.
     max_sessions: Option<u32> = None;
+    /// Most revisions of one plan, whatever request and config say; as a flag of `ask`, of that run.
+    replan_depth: Option<u32> = None;
+    /// Most times a critique may send an agent back, whatever request and config say.
+    max_reflections: Option<u32> = None;
     /// Tries at a step before it ends as failed.
     max_attempts: u32 = 5;
     /// Longest a model call may take.
@@ -475,6 +479,8 @@ impl Settings {
             max_depth: most("max_depth", self.max_depth),
             max_sessions: most("max_sessions", self.max_sessions),
             max_tokens: None,
+            max_replan_depth: most("replan_depth", self.replan_depth),
+            max_reflections: most("max_reflections", self.max_reflections),
             subagent_timeout_ms: millis("subagent_timeout", self.subagent_timeout),
             run_timeout_ms: millis("run_timeout", self.run_timeout),
         }

@@ -25,6 +25,8 @@ pub(crate) fn put(set: &mut Snapshot, item: &Item) {
         item_type::PROMPT => read_into(&mut set.prompts, item),
         item_type::TOOL => read_into(&mut set.tools, item),
         item_type::MODEL_PROFILE => read_into(&mut set.profiles, item),
+        item_type::INTENT => read_into(&mut set.intents, item),
+        item_type::SPECIALIST => read_into(&mut set.specialists, item),
         // Stored for others.
         _ => (),
     }
@@ -55,6 +57,8 @@ pub(crate) fn remove(set: &mut Snapshot, item: &Item) {
         item_type::PROMPT => drop(set.prompts.remove(key)),
         item_type::TOOL => drop(set.tools.remove(key)),
         item_type::MODEL_PROFILE => drop(set.profiles.remove(key)),
+        item_type::INTENT => drop(set.intents.remove(key)),
+        item_type::SPECIALIST => drop(set.specialists.remove(key)),
         _ => (),
     }
 }

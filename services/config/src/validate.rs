@@ -4,8 +4,8 @@ use crate::error::Problem;
 use crate::{Item, prompts};
 use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, DEFAULT_PROFILE, JoinPolicy, ModelProfile, PromptItem, Snapshot,
-    ToolItem, item_type, tool_kind,
+    AgentPattern, AgentTaskType, DEFAULT_PROFILE, Intent, JoinPolicy, ModelProfile, PromptItem,
+    Snapshot, Specialist, ToolItem, item_type, tool_kind,
 };
 use agentfleet_schema::json_schema;
 use agentfleet_schema::request::RunLimits;
@@ -20,6 +20,19 @@ const MAX_NAME: usize = 200;
 /// JSON types an argument may have.
 const ARGUMENT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "object", "array"];
 const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
+/// The specialist for what no other is meant for.
+const GENERAL: &str = "general";
+/// What a specialist may be told beside the message.
+const CONTEXT: &[&str] = &[
+    "tenant_type",
+    "active_services",
+    "recent_topics",
+    "intent",
+    "services",
+    "entities",
+    "time_scope",
+    "action_required",
+];
 const RESPONSE_TYPES: &[&str] = &["", "text", "json"];
 
 /// What an item of a type looks like.
@@ -93,11 +106,38 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
             }
         }
     }
+    let mut named: Vec<(&str, &str, String, &str)> = Vec::new();
+    for (key, pattern) in &set.patterns {
+        for (index, reasoner) in pattern.reasoners.iter().enumerate() {
+            let at = |field: &str| format!("/reasoners/{index}/{field}");
+            if !reasoner.pattern.is_empty() && !set.patterns.contains_key(&reasoner.pattern) {
+                let reason = unknown("pattern", &reasoner.pattern, set.patterns.keys());
+                problem(item_type::AGENT_PATTERN, key, at("pattern"), reason);
+            }
+            named.push((
+                item_type::AGENT_PATTERN,
+                key,
+                at("profile"),
+                &reasoner.profile,
+            ));
+        }
+    }
+    for (key, specialist) in &set.specialists {
+        let field = "/profile".to_owned();
+        named.push((item_type::SPECIALIST, key, field, &specialist.profile));
+    }
+    for (item_type, key, field, profile) in &named {
+        if !profile.is_empty() && !set.profiles.contains_key(*profile) {
+            let reason = unknown("model profile", profile, set.profiles.keys());
+            problem(item_type, key, field.clone(), reason);
+        }
+    }
     let operations = Operation::ALL.map(Operation::as_str);
     for key in set.profiles.keys() {
         let known = key == DEFAULT_PROFILE
             || operations.contains(&key.as_str())
-            || set.prompts.contains_key(key);
+            || set.prompts.contains_key(key)
+            || named.iter().any(|(.., profile)| profile == key);
         if !known {
             // Nothing would ever read it.
             let prompts = set.prompts.keys().map(String::as_str);
@@ -158,6 +198,8 @@ impl Check<'_> {
             item_type::PROMPT => self.typed(Self::prompt),
             item_type::TOOL => self.typed(Self::tool),
             item_type::MODEL_PROFILE => self.typed(Self::profile),
+            item_type::INTENT => self.typed(|check, intent: &Intent| check.named(&intent.name)),
+            item_type::SPECIALIST => self.typed(Self::specialist),
             other => {
                 let reason = nearest("type", other, item_type::ALL.iter().copied());
                 self.problem("", reason);
@@ -263,6 +305,37 @@ impl Check<'_> {
     fn pattern(&mut self, pattern: &AgentPattern) {
         self.named(&pattern.name);
         self.limits(&pattern.limits);
+        let mut names = BTreeSet::new();
+        for (index, reasoner) in pattern.reasoners.iter().enumerate() {
+            let field = format!("/reasoners/{index}/name");
+            if reasoner.name.trim().is_empty() {
+                self.problem(field, "must not be empty");
+            } else if !names.insert(&reasoner.name) {
+                self.problem(
+                    field,
+                    format!("there are two reasoners `{}`", reasoner.name),
+                );
+            }
+        }
+        if pattern
+            .min_confidence
+            .is_some_and(|least| !(0.0..=1.0).contains(&least))
+        {
+            self.problem("/min_confidence", "must be from 0 to 1");
+        }
+    }
+
+    fn specialist(&mut self, specialist: &Specialist) {
+        self.named(&specialist.name);
+        if specialist.name == GENERAL && !specialist.tools.is_empty() {
+            self.problem(
+                "/tools",
+                "`general` has no tools: it is for what no specialist can do",
+            );
+        }
+        for (index, name) in specialist.context.iter().enumerate() {
+            self.among(&format!("/context/{index}"), name, CONTEXT);
+        }
     }
 
     fn task_type(&mut self, task_type: &AgentTaskType) {

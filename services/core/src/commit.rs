@@ -85,10 +85,15 @@ pub fn assemble(commit: &Commit) -> Assembled {
             Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {}
         }
     }
-    let below = match &finish.activity {
-        Activity::Concluded(end) => end.fan_in.as_ref().map_or(0, |f| f.tokens),
-        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => 0,
+    // Where a fan-out follows, its synthesis request counts what came before it.
+    let read = match &finish.activity {
+        Activity::Concluded(end) => end.fan_in.as_ref(),
+        Activity::Executed(executed) => executed.after.as_ref(),
+        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) | Activity::Planned(_) => {
+            None
+        }
     };
+    let below = read.map_or(0, |fan_in| fan_in.tokens);
     let parent = request
         .control
         .ancestors

@@ -47,6 +47,8 @@ codes! {
     UnknownPattern = "unknown-pattern";
     /// The pattern is configured, and no worker that could run it came in time.
     PatternNotImplemented = "pattern-not-implemented";
+    /// The model twice made a plan that cannot be carried out.
+    InvalidPlan = "invalid-plan";
     /// A synthesis request names a verdict that does not exist.
     VerdictMissing = "verdict-missing";
     /// The model could not be used, or its replies could not.

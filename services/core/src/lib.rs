@@ -16,6 +16,7 @@ pub mod react_format;
 pub mod reply;
 pub mod routing;
 pub mod say;
+pub mod specialists;
 pub mod step;
 pub mod tools;
 pub mod turn;

@@ -1,6 +1,7 @@
 //! The bounds of a run: what the caller asked for, else the task type's, else the pattern's, else
 //! the fleet's; and how a fan-out splits them.
 
+use crate::patterns::Implemented;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::{AgentRequest, Millis, RunLimits};
 
@@ -12,6 +13,8 @@ pub struct FleetLimits {
     pub max_depth: u32,
     pub max_sessions: u32,
     pub max_rounds: u32,
+    pub max_replan_depth: u32,
+    pub max_reflections: u32,
     pub subagent_timeout_ms: u64,
     pub run_timeout_ms: u64,
     /// Largest observation that travels in the history; longer ones become documents.
@@ -30,6 +33,8 @@ impl Default for FleetLimits {
             max_depth: 2,
             max_sessions: 1_000,
             max_rounds: 3,
+            max_replan_depth: 2,
+            max_reflections: 2,
             subagent_timeout_ms: 5 * 60_000,
             run_timeout_ms: 60 * 60_000,
             max_observation_bytes: 16 * 1024,
@@ -46,8 +51,13 @@ pub struct Limits {
     pub max_subagents: u32,
     pub max_depth: u32,
     pub max_sessions: u32,
-    /// Fan-outs of one session, from the `supervisor` pattern's `max_iterations`.
+    /// Fan-outs of one session: `max_iterations` of a pattern that fans out, else that of the
+    /// `supervisor` pattern.
     pub max_rounds: u32,
+    /// Revisions of a plan.
+    pub max_replan_depth: u32,
+    /// Times that a critique may send an agent back.
+    pub max_reflections: u32,
     pub max_tokens: Option<u64>,
     pub subagent_timeout_ms: u64,
     pub run_timeout_ms: u64,
@@ -66,7 +76,8 @@ impl Limits {
         let pattern = snapshot.patterns.get(&request.pattern).map(|p| &p.limits);
         let layers = [Some(own), task, pattern];
         let supervisor = snapshot.patterns.get("supervisor").map(|p| &p.limits);
-        let rounds = if request.pattern == "supervisor" {
+        let named = Implemented::by_name(&request.pattern);
+        let rounds = if named.is_some_and(Implemented::fans_out) {
             pick(&layers, |l| l.max_iterations)
         } else {
             supervisor.and_then(|l| l.max_iterations)
@@ -75,6 +86,8 @@ impl Limits {
         let at_most = |value: u32, most: Option<u32>| most.map_or(value, |most| value.min(most));
         let iterations = pick(&layers, |l| l.max_iterations).unwrap_or(fleet.max_iterations);
         let subagents = pick(&layers, |l| l.max_subagents).unwrap_or(fleet.max_subagents);
+        let replans = pick(&layers, |l| l.max_replan_depth).unwrap_or(fleet.max_replan_depth);
+        let reflections = pick(&layers, |l| l.max_reflections).unwrap_or(fleet.max_reflections);
         // What travels for a whole tree comes from the request alone once it is set: a child's
         // allotment must not be widened by its own task type.
         let depth = own
@@ -89,6 +102,8 @@ impl Limits {
             max_depth: at_most(depth, most.max_depth),
             max_sessions: at_most(sessions, most.max_sessions),
             max_rounds: at_most(rounds.unwrap_or(fleet.max_rounds), most.max_iterations).max(1),
+            max_replan_depth: at_most(replans, most.max_replan_depth),
+            max_reflections: at_most(reflections, most.max_reflections),
             max_tokens: pick(&layers, |l| l.max_tokens),
             subagent_timeout_ms: pick(&layers, |l| l.subagent_timeout_ms)
                 .unwrap_or(fleet.subagent_timeout_ms),

@@ -4,8 +4,9 @@
 //! question is an entity that the session's activity used; derivation chains end there (PV-1).
 
 use agentfleet_schema::records::{
-    Activity, Call, Child, CompletionStatus, Concluded, DecidedBy, Decision, FanInSummary,
-    FannedOut, Iterated, OutcomeKind, Routed, Source, StepRecord,
+    Activity, Call, Child, Compared, CompletionStatus, Concluded, Critique, DecidedBy, Decision,
+    Executed, FanInSummary, FannedOut, Iterated, OutcomeKind, Planned, Routed, Source, StepRecord,
+    StepResult,
 };
 use agentfleet_schema::uris;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
@@ -41,23 +42,82 @@ pub fn tell(record: &StepRecord) -> Told {
     let read = match &record.activity {
         Activity::Concluded(end) => end.fan_in.as_ref(),
         Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
-        Activity::None | Activity::Iterated(_) => None,
+        Activity::Executed(executed) => executed.after.as_ref(),
+        Activity::None | Activity::Iterated(_) | Activity::Planned(_) => None,
     };
     if let Some(fan_in) = read {
         // Whatever it then decided, and whether it answered or went on, came of reading this.
         last = teller.synthesis(fan_in, &last);
     }
-    for decision in &record.decisions {
+    let compared = match &record.activity {
+        Activity::Concluded(end) => end.compared.as_ref(),
+        Activity::FannedOut(fan_out) => fan_out.compared.as_ref(),
+        Activity::None | Activity::Iterated(_) | Activity::Planned(_) | Activity::Executed(_) => {
+            None
+        }
+    };
+    if let (Some(compared), Some(fan_in)) = (compared, read) {
+        last = teller.comparison(compared, fan_in, &last);
+    }
+    // What was decided about something done comes after it.
+    match &record.activity {
+        Activity::Iterated(iterated) => {
+            (node, last) = teller.iteration(iterated, &last);
+            if let Some(critique) = &iterated.critique {
+                last = teller.critique(critique, iterated.n, &last);
+            }
+        }
+        Activity::Executed(Executed {
+            call: Some(call), ..
+        }) => (node, last) = teller.iteration(call, &last),
+        Activity::Concluded(Concluded {
+            critique: Some(critique),
+            n,
+            ..
+        }) => last = teller.critique(critique, *n, &last),
+        Activity::None
+        | Activity::Executed(_)
+        | Activity::Concluded(_)
+        | Activity::FannedOut(_)
+        | Activity::Planned(_) => {}
+    }
+    let did = matches!(record.activity, Activity::Iterated(_));
+    // Whether to revise a plan is decided when the step's result is there.
+    let executed = matches!(record.activity, Activity::Executed(_));
+    let is_later = |decision: &&Decision| executed && decision.subject == "replan";
+    for decision in record
+        .decisions
+        .iter()
+        .filter(|decision| !is_later(decision))
+    {
         let uri = uris::decision(session, record.step, &decision.subject);
         teller.decision(&uri, decision, &last);
-        node.clone_from(&uri);
+        if !did {
+            node.clone_from(&uri);
+        }
         last = uri;
     }
     match &record.activity {
         // A step states its tokens once: where it did what they were spent on.
         Activity::None if node != uris::session(session) => teller.spent(&node),
         Activity::None => {}
-        Activity::Iterated(iterated) => (node, last) = teller.iteration(iterated, &last),
+        Activity::Iterated(_) => {}
+        Activity::Planned(planned) => {
+            node = teller.plan(planned, &last);
+            last.clone_from(&node);
+        }
+        Activity::Executed(executed) => {
+            let from = last.clone();
+            for result in &executed.steps {
+                node = teller.step_result(executed, result, &from);
+                last.clone_from(&node);
+            }
+            for decision in record.decisions.iter().filter(is_later) {
+                let uri = uris::decision(session, record.step, &decision.subject);
+                teller.decision(&uri, decision, &last);
+                last = uri;
+            }
+        }
         Activity::FannedOut(fanned_out) => {
             node = teller.fan_out(fanned_out, &last);
             last.clone_from(&node);
@@ -82,7 +142,11 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
     use agentfleet_schema::records::Termination;
     let termination = match &record.activity {
         Activity::Concluded(concluded) => concluded.termination,
-        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => Termination::Error,
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::FannedOut(_)
+        | Activity::Planned(_)
+        | Activity::Executed(_) => Termination::Error,
     };
     match record.outcome {
         OutcomeKind::Answer => CompletionStatus::Answered,
@@ -92,6 +156,7 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
             Termination::DeadLettered => CompletionStatus::DeadLettered,
             Termination::FinalAnswer
             | Termination::SubagentsComplete
+            | Termination::PlanComplete
             | Termination::MaxIterations
             | Termination::BudgetExhausted
             | Termination::Error => CompletionStatus::Error,
@@ -405,6 +470,127 @@ impl Teller<'_> {
             self.link(&goal, prov::WAS_DERIVED_FROM, &uri);
             self.link(&uri, tg::SUBAGENT_GOALS, &goal);
         }
+        uri
+    }
+
+    fn plan(&mut self, planned: &Planned, derived_from: &str) -> String {
+        let session = self.record.session.clone();
+        let uri = uris::plan(&session, planned.revision);
+        let open = planned.steps.len() as u32 - planned.first;
+        let label = if planned.revision == 0 {
+            format!("Plan with {open} steps")
+        } else {
+            format!("Revised plan with {open} new steps")
+        };
+        self.node(&uri, &[tg::PLAN], &label, derived_from);
+        if planned.revision > 0 {
+            let before = uris::plan(&session, planned.revision - 1);
+            self.link(&uri, prov::WAS_REVISION_OF, &before);
+            self.text(&uri, tg::REASON, &planned.reason);
+        }
+        self.number(&uri, tg::REVISION, u64::from(planned.revision));
+        for (step, at) in planned
+            .steps
+            .iter()
+            .zip(0_u32..)
+            .skip(planned.first as usize)
+        {
+            let needed: Vec<String> = step.depends_on.iter().map(u32::to_string).collect();
+            let after = if needed.is_empty() {
+                String::new()
+            } else {
+                format!(" (after {})", needed.join(", "))
+            };
+            self.text(&uri, tg::PLAN_STEP, &format!("{at}: {}{after}", step.goal));
+        }
+        if !self.routed_to_specialists(planned) {
+            self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
+        }
+        self.number(&uri, tg::LLM_DURATION_MS, planned.model_ms);
+        self.attribution(&uri);
+        self.usage(&uri);
+        uri
+    }
+
+    /// A plan that a router made is told by its decisions; it has no text of its own.
+    fn routed_to_specialists(&self, planned: &Planned) -> bool {
+        planned.steps.iter().any(|step| !step.specialist.is_empty())
+            && self
+                .record
+                .decisions
+                .iter()
+                .any(|d| d.subject == "specialist")
+    }
+
+    fn step_result(&mut self, executed: &Executed, result: &StepResult, from: &str) -> String {
+        let session = self.record.session.clone();
+        let uri = uris::step_result(&session, result.index);
+        let label = format!("Step result: {}", result.goal);
+        self.node(&uri, &[tg::STEP_RESULT], &label, from);
+        self.link(
+            &uri,
+            prov::WAS_DERIVED_FROM,
+            &uris::plan(&session, executed.revision),
+        );
+        for needed in &result.depends_on {
+            self.link(
+                &uri,
+                prov::WAS_DERIVED_FROM,
+                &uris::step_result(&session, *needed),
+            );
+        }
+        self.number(&uri, tg::PLAN_INDEX, u64::from(result.index));
+        self.text(&uri, tg::PLAN_STEP, &result.goal);
+        self.text(&uri, tg::PLAN_STATUS, &result.status);
+        let document = if result.session.is_empty() {
+            uris::document_of(&uri)
+        } else {
+            uris::answer_document(&result.session)
+        };
+        if executed.after.is_none() || !result.session.is_empty() {
+            self.link(&uri, tg::DOCUMENT, &document);
+        }
+        if executed.call.is_none() && executed.after.is_none() {
+            // No iteration states what was spent on it.
+            self.number(&uri, tg::LLM_DURATION_MS, executed.model_ms);
+            self.attribution(&uri);
+            self.usage(&uri);
+        }
+        uri
+    }
+
+    /// What an agent said of what it did: a reflection, as thoughts are.
+    fn critique(&mut self, critique: &Critique, n: u32, of: &str) -> String {
+        let uri = uris::critique(&self.record.session, n);
+        let label = if critique.sent_back {
+            "Critique: sent back"
+        } else {
+            "Critique"
+        };
+        self.node(&uri, &[tg::REFLECTION, tg::CRITIQUE], label, of);
+        self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
+        self.flag(&uri, tg::SENT_BACK, critique.sent_back);
+        uri
+    }
+
+    /// How the answers of a debate stand to each other.
+    fn comparison(&mut self, compared: &Compared, of: &FanInSummary, from: &str) -> String {
+        let uri = uris::comparison(&self.record.session, &of.correlation);
+        let label = if compared.agreed {
+            "Comparison: agreement"
+        } else {
+            "Comparison: disagreement"
+        };
+        self.node(&uri, &[tg::COMPARISON], label, from);
+        self.number(&uri, tg::ROUND, u64::from(compared.round));
+        for position in &compared.positions {
+            let text = format!("{}: {}", position.reasoner, position.position);
+            self.text(&uri, tg::POSITION, &text);
+        }
+        for disagreement in &compared.disagreements {
+            self.text(&uri, tg::DISAGREEMENT, disagreement);
+        }
+        self.attribution(&uri);
         uri
     }
 

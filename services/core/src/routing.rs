@@ -7,7 +7,7 @@ use crate::say;
 use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
 use crate::turn::Situation;
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{Activity, DecidedBy, Decision, Routed, Termination};
+use agentfleet_schema::records::{Activity, DecidedBy, Decision, Routed};
 use agentfleet_schema::{AgentRequest, Operation};
 use serde_json::{Value, json};
 
@@ -52,15 +52,7 @@ impl Route {
         match input {
             Input::Begin => self.choose_task_type(),
             Input::ModelReplied(reply) => self.chosen(&reply),
-            Input::ModelFailed(failure) => Step::Finish(Box::new(say::failed(
-                crate::error::body(
-                    crate::error::Code::ModelFailed,
-                    failure.message,
-                    failure.hint,
-                ),
-                Termination::Error,
-                0,
-            ))),
+            Input::ModelFailed(failure) => say::model_failed(failure, 0),
             // Routing orders nothing else, so nothing else can come back.
             Input::ToolReturned(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => {
                 self.choose_task_type()

@@ -1,6 +1,7 @@
 //! Small builders of what a step leaves to be told.
 
-use crate::step::{Answer, Finish, Outcome, Said};
+use crate::error::{Code, body};
+use crate::step::{Answer, Finish, ModelFailure, Outcome, Said, Step};
 use agentfleet_schema::records::{Activity, Concluded, Termination};
 use agentfleet_schema::{ErrorBody, MessageType};
 use std::collections::BTreeMap;
@@ -62,6 +63,12 @@ pub fn failed(error: ErrorBody, termination: Termination, model_ms: u64) -> Fini
         decisions: Vec::new(),
         said: Vec::new(),
     }
+}
+
+/// The end of a session whose model cannot be used.
+pub fn model_failed(failure: ModelFailure, model_ms: u64) -> Step {
+    let error = body(Code::ModelFailed, failure.message, failure.hint);
+    Step::Finish(Box::new(failed(error, Termination::Error, model_ms)))
 }
 
 /// The end of a session at its hard deadline.

@@ -41,6 +41,8 @@ pub enum StreamAs {
     Nothing,
     /// Thought and final answer, told apart by the ReACT markers.
     React,
+    /// The thought alone: what follows it may not be the answer.
+    Thought,
     /// All of it, as one answer.
     Answer,
 }

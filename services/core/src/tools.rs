@@ -1,8 +1,10 @@
 //! Which tools a step may see: by group and by state, as the reference system defines them.
 
+use crate::specialists;
 use agentfleet_schema::AgentRequest;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// State of a run that never set one.
 pub const UNDEFINED_STATE: &str = "undefined";
@@ -25,6 +27,7 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
         .filter(|tool| {
             groups.iter().any(|g| g == "*") || tool.group.iter().any(|g| groups.contains(g))
         })
+        .filter(|tool| specialists::allows(request, snapshot, tool))
         .filter(|tool| {
             tool.applicable_states
                 .iter()
@@ -56,6 +59,63 @@ pub fn narrowed(parent: Option<&Vec<String>>, asked: Option<Vec<String>>) -> Opt
     } else {
         Some(kept)
     }
+}
+
+/// The tool that a model means by a name, if it may be called with these arguments; `Err` is what
+/// the model is told otherwise.
+pub fn callable<'a>(
+    tools: &'a [ToolItem],
+    name: &str,
+    arguments: &BTreeMap<String, String>,
+) -> Result<&'a ToolItem, String> {
+    let found = tools.iter().find(|t| t.name == name).or_else(|| {
+        // Models change case and separators; that much is forgiven.
+        let plain = |s: &str| s.to_lowercase().replace([' ', '_'], "-");
+        tools.iter().find(|t| plain(&t.name) == plain(name))
+    });
+    let Some(tool) = found else {
+        let available = if tools.is_empty() {
+            "no tool is available: answer from what you know".to_owned()
+        } else {
+            let names: Vec<_> = tools.iter().map(|t| format!("`{}`", t.name)).collect();
+            format!("available: {}", names.join(", "))
+        };
+        return Err(format!("Error: unknown tool `{name}` ({available})"));
+    };
+    match misused(tool, arguments) {
+        Some(text) => Err(text),
+        None => Ok(tool),
+    }
+}
+
+/// An error text if the arguments do not fit a tool that declares them.
+fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<String> {
+    if tool.arguments.is_empty() {
+        // Kinds with fixed arguments check them themselves.
+        return None;
+    }
+    let expected: Vec<_> = tool
+        .arguments
+        .iter()
+        .map(|a| format!("`{}`", a.name))
+        .collect();
+    let expected = expected.join(", ");
+    let tool_name = &tool.name;
+    for name in arguments.keys() {
+        if !tool.arguments.iter().any(|a| a.name == *name) {
+            return Some(format!(
+                "Error: unknown argument `{name}` of tool `{tool_name}` (expected: {expected})"
+            ));
+        }
+    }
+    let missing = tool
+        .arguments
+        .iter()
+        .find(|a| a.required && !arguments.contains_key(&a.name))?;
+    Some(format!(
+        "Error: missing argument `{}` of tool `{tool_name}` (expected: {expected})",
+        missing.name
+    ))
 }
 
 /// Tools as prompts show them.

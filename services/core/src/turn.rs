@@ -32,8 +32,12 @@ pub struct Situation {
 pub enum Turn {
     Route(Box<Route>),
     React(Box<patterns::React>),
+    Plan(Box<patterns::Plan>),
     Decompose(Box<patterns::Decompose>),
     Synthesise(Box<patterns::Synthesise>),
+    OpenDebate(Box<patterns::OpenDebate>),
+    CloseRound(Box<patterns::CloseRound>),
+    Dispatch(Box<patterns::Dispatch>),
 }
 
 impl Turn {
@@ -56,21 +60,34 @@ impl Turn {
             Some(Implemented::React) => Ok(Self::React(Box::new(patterns::React::new(
                 request, situation, limits,
             )))),
-            Some(Implemented::Supervisor) if request.control.fan_in_step.is_some() => {
-                match situation.fan_in.clone() {
-                    Some(verdict) => Ok(Self::Synthesise(Box::new(patterns::Synthesise::new(
-                        request, situation, limits, verdict,
-                    )))),
-                    None => Err(Rejection::invalid(
-                        Code::VerdictMissing,
-                        "the synthesis request names a fan-in verdict that does not exist",
-                        "only the aggregator publishes synthesis requests",
-                    )),
-                }
+            Some(Implemented::Reflexion) => Ok(Self::React(Box::new(patterns::React::reflecting(
+                request, situation, limits,
+            )))),
+            Some(Implemented::PlanThenExecute) => {
+                let verdict = verdict(&request, &situation)?;
+                let plan = patterns::Plan::new(request, situation, limits, verdict);
+                Ok(Self::Plan(Box::new(plan)))
             }
-            Some(Implemented::Supervisor) => Ok(Self::Decompose(Box::new(
-                patterns::Decompose::new(request, situation, limits),
-            ))),
+            Some(Implemented::Supervisor) => Ok(match verdict(&request, &situation)? {
+                Some(verdict) => Self::Synthesise(Box::new(patterns::Synthesise::new(
+                    request, situation, limits, verdict,
+                ))),
+                None => Self::Decompose(Box::new(patterns::Decompose::new(
+                    request, situation, limits,
+                ))),
+            }),
+            Some(Implemented::Debate) => Ok(match verdict(&request, &situation)? {
+                Some(verdict) => Self::CloseRound(Box::new(patterns::CloseRound::new(
+                    request, situation, limits, verdict,
+                ))),
+                None => Self::OpenDebate(Box::new(patterns::OpenDebate::new(
+                    request, situation, limits,
+                ))),
+            }),
+            Some(Implemented::Router) => {
+                let dispatch = patterns::Dispatch::new(request, situation);
+                Ok(Self::Dispatch(Box::new(dispatch)))
+            }
             None if situation.snapshot.patterns.contains_key(name) => {
                 Err(Rejection::NotImplementedHere(name.to_owned()))
             }
@@ -92,7 +109,13 @@ impl Turn {
     pub fn tools(&self) -> &[ToolItem] {
         match self {
             Self::React(turn) => turn.tools(),
-            Self::Route(_) | Self::Decompose(_) | Self::Synthesise(_) => &[],
+            Self::Plan(turn) => turn.tools(),
+            Self::Route(_)
+            | Self::Decompose(_)
+            | Self::Synthesise(_)
+            | Self::OpenDebate(_)
+            | Self::CloseRound(_)
+            | Self::Dispatch(_) => &[],
         }
     }
 
@@ -101,10 +124,29 @@ impl Turn {
         match self {
             Self::Route(turn) => turn.resume(input),
             Self::React(turn) => turn.resume(input),
+            Self::Plan(turn) => turn.resume(input),
             Self::Decompose(turn) => turn.resume(input),
             Self::Synthesise(turn) => turn.resume(input),
+            Self::OpenDebate(turn) => turn.resume(input),
+            Self::CloseRound(turn) => turn.resume(input),
+            Self::Dispatch(turn) => turn.resume(input),
         }
     }
+}
+
+/// The verdict a request answers, if it answers one.
+fn verdict(
+    request: &AgentRequest,
+    situation: &Situation,
+) -> Result<Option<FanInRecord>, Rejection> {
+    if request.control.fan_in_step.is_some() && situation.fan_in.is_none() {
+        return Err(Rejection::invalid(
+            Code::VerdictMissing,
+            "the synthesis request names a fan-in verdict that does not exist",
+            "only the aggregator publishes synthesis requests",
+        ));
+    }
+    Ok(situation.fan_in.clone())
 }
 
 fn check(request: &AgentRequest) -> Result<(), Rejection> {

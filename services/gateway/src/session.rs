@@ -165,7 +165,11 @@ impl RunState {
 fn concluded(record: &StepRecord) -> Option<&Concluded> {
     match &record.activity {
         Activity::Concluded(end) => Some(end),
-        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => None,
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::FannedOut(_)
+        | Activity::Planned(_)
+        | Activity::Executed(_) => None,
     }
 }
 
@@ -427,7 +431,11 @@ fn subagents(newest: &StepRecord) -> Vec<SubagentView> {
                 .map(|child| subagent(&child.session, &child.goal, "missing"));
             members.chain(missing).collect()
         }
-        Activity::None | Activity::Iterated(_) | Activity::Concluded(_) => Vec::new(),
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::Planned(_)
+        | Activity::Executed(_)
+        | Activity::Concluded(_) => Vec::new(),
     }
 }
 

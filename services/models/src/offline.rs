@@ -21,7 +21,9 @@ mod extract;
 mod facts;
 mod goal;
 mod inputs;
+mod judgement;
 mod observation;
+mod plan;
 mod quotes;
 mod rank;
 mod react;
@@ -53,6 +55,15 @@ impl Offline {
             Operation::React => react::turn(request),
             Operation::Review => review(),
             Operation::Synthesise => synthesise::answer(inputs),
+            Operation::PlanCreate => plan::steps(inputs).to_string(),
+            Operation::PlanRevise => plan::revised().to_string(),
+            Operation::PlanStep => plan::step(request),
+            Operation::PlanAssess => plan::assessed(request).to_string(),
+            Operation::PlanSynthesise => plan::answer(inputs),
+            Operation::Critique => judgement::critique().to_string(),
+            Operation::Compare => judgement::comparison(inputs).to_string(),
+            Operation::Judge => judgement::verdict(inputs),
+            Operation::ClassifyIntent => judgement::intent(inputs).to_string(),
             Operation::Complete | Operation::Prompt => extract::reply(request),
         }
     }

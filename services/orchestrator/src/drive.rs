@@ -64,7 +64,8 @@ impl Driver<'_> {
     }
 
     async fn ask_model(&mut self, ask: &ModelAsk) -> Result<Input, Stop> {
-        let request = match model::request(ask, self.snapshot, self.options, &*self.parts.tools) {
+        let (of, tools) = (self.request, &*self.parts.tools);
+        let request = match model::request(ask, of, self.snapshot, self.options, tools) {
             Ok(request) => request,
             Err(reason) => {
                 return Ok(Input::ModelFailed(ModelFailure {
@@ -97,7 +98,7 @@ impl Driver<'_> {
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
         match replied {
             Ok(reply) => {
-                let profile = model::profile(self.snapshot, ask.operation);
+                let profile = model::profile(self.snapshot, self.request, ask.operation);
                 let usage = model::priced(reply.usage, &profile);
                 self.calls.push(Call::Model {
                     operation: ask.operation.as_str().to_owned(),

@@ -7,13 +7,14 @@ use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec};
 use agentfleet_schema::config::{ModelProfile, Snapshot};
 use agentfleet_schema::records::Usage;
 use agentfleet_schema::tolerant::text_of;
-use agentfleet_schema::{AgentStep, Operation};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation};
 use agentfleet_tools::Tools;
 use serde_json::{Value, json};
 
 /// Builds the call. `Err` says which prompt could not be rendered, and why.
 pub(crate) fn request(
     ask: &ModelAsk,
+    of: &AgentRequest,
     snapshot: &Snapshot,
     options: &Options,
     tools: &dyn Tools,
@@ -39,7 +40,7 @@ pub(crate) fn request(
     for (step, n) in ask.transcript.iter().zip(1..) {
         shown(step, n, &mut messages);
     }
-    let profile = profile(snapshot, ask.operation);
+    let profile = profile(snapshot, of, ask.operation);
     Ok(ModelRequest {
         operation: ask.operation,
         messages,
@@ -87,9 +88,13 @@ fn shown(step: &AgentStep, n: usize, messages: &mut Vec<Message>) {
     }
 }
 
-/// The profile of an operation, else `default`, else empty.
-pub(crate) fn profile(snapshot: &Snapshot, operation: Operation) -> ModelProfile {
-    snapshot.profile(&[operation.as_str()])
+/// The profile that the request names, else that of the operation, else `default`, else empty.
+pub(crate) fn profile(
+    snapshot: &Snapshot,
+    of: &AgentRequest,
+    operation: Operation,
+) -> ModelProfile {
+    snapshot.profile(&[&of.control.profile, operation.as_str()])
 }
 
 /// What the tokens of a reply cost under a profile.

@@ -93,6 +93,11 @@ impl Stream<'_> {
                         parts
                     }
                 }
+                StreamAs::Thought => {
+                    let mut parts = splitter.push(&text);
+                    parts.retain(|(part, _)| *part == Part::Thought);
+                    parts
+                }
                 StreamAs::Answer => {
                     vec![(Part::Answer, whole.push(&text))]
                 }

@@ -294,7 +294,11 @@ impl Spans<'_> {
         }
         let failed = match &record.activity {
             Activity::Concluded(end) => end.error.as_ref().map(|error| error.code.clone()),
-            Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => None,
+            Activity::None
+            | Activity::Iterated(_)
+            | Activity::FannedOut(_)
+            | Activity::Planned(_)
+            | Activity::Executed(_) => None,
         };
         self.tell(Told {
             id: step,

@@ -5,24 +5,50 @@ use crate::effect::{Effect, Verb};
 use agentfleet_config::{ConfigStore, Error, Item, ItemVersion, Release, SeedReport};
 use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, JoinPolicy, PromptItem, Snapshot, ToolItem,
+    AgentPattern, AgentTaskType, Intent, JoinPolicy, PromptItem, Reasoner, Snapshot, Specialist,
+    ToolItem,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
 
 /// The versions there are, oldest first.
-pub fn snapshots(policy: JoinPolicy) -> Vec<Arc<Snapshot>> {
+pub fn snapshots(policy: JoinPolicy, parallel: bool) -> Vec<Arc<Snapshot>> {
     let mut first = Snapshot {
         version: 1,
         ..Snapshot::default()
     };
-    for name in ["react", "supervisor"] {
+    for name in [
+        "react",
+        "supervisor",
+        "plan-then-execute",
+        "reflexion",
+        "debate",
+        "router",
+    ] {
+        let reasoners = ["ada", "ben", "cy"].map(|name| Reasoner {
+            name: name.into(),
+            stance: format!("You are {name}."),
+            ..Reasoner::default()
+        });
         let pattern = AgentPattern {
             name: name.into(),
+            parallel,
+            reasoners: if name == "debate" {
+                reasoners.to_vec()
+            } else {
+                Vec::new()
+            },
             ..AgentPattern::default()
         };
         first.patterns.insert(name.into(), pattern);
     }
+    first.intents.insert("work".into(), Intent::default());
+    let doer = Specialist {
+        name: "doer".into(),
+        tools: vec!["*".into()],
+        ..Specialist::default()
+    };
+    first.specialists.insert("doer".into(), doer);
     for (name, join) in [("general", JoinPolicy::All), ("quorum", policy)] {
         let task_type = AgentTaskType {
             name: name.into(),
@@ -45,7 +71,11 @@ pub fn snapshots(policy: JoinPolicy) -> Vec<Arc<Snapshot>> {
     }
     for operation in Operation::ALL {
         let prompt = PromptItem {
-            prompt: "{{ question }}".into(),
+            prompt: if operation == Operation::ClassifyIntent {
+                "{{ message }}".into()
+            } else {
+                "{{ question }}".into()
+            },
             ..PromptItem::default()
         };
         first.prompts.insert(operation.as_str().into(), prompt);

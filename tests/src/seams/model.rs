@@ -30,8 +30,10 @@ impl ChatModel for Seam {
     }
 
     async fn chat(&self, request: ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {
-        let question = request.inputs["question"].as_str().unwrap_or_default();
-        let name = named_in(question).unwrap_or_default().to_owned();
+        let mut about = ["goal", "question", "message"]
+            .into_iter()
+            .filter_map(|field| named_in(request.inputs[field].as_str()?));
+        let name = about.next().unwrap_or_default().to_owned();
         let effect = Effect::new(
             Verb::Chat,
             format!("{} [{name}]", request.operation.as_str()),

@@ -47,11 +47,7 @@ pub fn reply(scenario: &Scenario, name: &str, request: &ModelRequest, variation:
             json!({"choice": choice, "signal": "s", "rationale": "r"}).to_string()
         }
         Operation::SelectPattern => {
-            let choice = match kind {
-                Kind::React(_) => "react",
-                Kind::Supervisor(_) => "supervisor",
-            };
-            json!({"choice": choice, "signal": "s", "rationale": "r"}).to_string()
+            json!({"choice": kind.pattern(), "signal": "s", "rationale": "r"}).to_string()
         }
         Operation::React => react(name, &kind, done(request), variation),
         Operation::Decompose => {
@@ -77,14 +73,96 @@ pub fn reply(scenario: &Scenario, name: &str, request: &ModelRequest, variation:
             let count = request.inputs["results"].as_array().map_or(0, Vec::len);
             format!("Synthesis of {name} from {count} results, wording {variation}.")
         }
+        Operation::PlanCreate => {
+            let Kind::Plan(steps) = &kind else {
+                return String::new();
+            };
+            let mut steps: Vec<Value> = steps
+                .iter()
+                .map(|(name, after)| json!({"goal": question(name), "depends_on": after}))
+                .collect();
+            // Another attempt may plan less; every third plan cannot be carried out at first.
+            if variation % 2 == 1 {
+                steps.truncate(1);
+            }
+            let faulty = request.inputs["fault"] == "" && name.len() % 3 == 0;
+            if let Some(first) = steps.first_mut().filter(|_| faulty) {
+                first["depends_on"] = json!([0]);
+            }
+            json!({"thought": format!("plan {variation}"), "steps": steps}).to_string()
+        }
+        Operation::PlanRevise => {
+            let next = request.inputs["next_index"].as_u64().unwrap_or_default();
+            let goal = question(&format!("{name}.again{next}"));
+            let steps = if variation % 2 == 1 {
+                json!([])
+            } else {
+                json!([{"goal": goal, "depends_on": []}])
+            };
+            json!({"thought": format!("otherwise {variation}"), "steps": steps}).to_string()
+        }
+        Operation::PlanStep => react(name, &kind, 0, variation),
+        Operation::PlanAssess => {
+            let status = match (request.inputs["is_error"].as_bool(), variation % 2) {
+                (Some(true), _) => "failed",
+                (_, 1) => "surprising",
+                _ => "complete",
+            };
+            json!({"status": status, "reason": "r", "result": format!("of {name}, {variation}")})
+                .to_string()
+        }
+        Operation::PlanSynthesise => format!("Answer of {name} by a plan, wording {variation}."),
+        Operation::Critique => {
+            let first = request.inputs["critiques"]
+                .as_array()
+                .is_none_or(Vec::is_empty);
+            let back = request.inputs["answer"] != "" || (first && variation % 2 == 1);
+            let decision = if back { "go-back" } else { "go-on" };
+            json!({"decision": decision, "wrong": "w", "next": "n"}).to_string()
+        }
+        Operation::Compare => {
+            let Kind::Debate(agree_in) = kind else {
+                return String::new();
+            };
+            let round = request.inputs["round"].as_u64().unwrap_or_default();
+            let agreed = round + u64::from(variation % 2) >= u64::from(agree_in);
+            json!({
+                "agreement": if agreed { "agree" } else { "disagree" },
+                "reason": "r",
+                "positions": [{"reasoner": "ada", "position": "yes"}],
+                "disagreements": if agreed { json!([]) } else { json!(["d"]) },
+            })
+            .to_string()
+        }
+        Operation::Judge => format!("Judgement of {name}, wording {variation}."),
+        Operation::ClassifyIntent => {
+            let Kind::Router(names) = &kind else {
+                return String::new();
+            };
+            let steps = names.iter().enumerate().map(|(at, name)| {
+                let after = if at == 0 {
+                    json!([])
+                } else {
+                    json!([format!("step_{at}")])
+                };
+                json!({"specialist": "doer", "task": question(name), "depends_on": after})
+            });
+            json!({
+                "intent": "work", "confidence": 0.9, "specialist": "doer",
+                "multi_step": !names.is_empty(), "steps": steps.collect::<Vec<_>>(),
+            })
+            .to_string()
+        }
         Operation::Complete | Operation::Prompt => String::new(),
     }
 }
 
 fn rounds(kind: &Kind) -> &[Vec<String>] {
     match kind {
-        Kind::React(_) => &[],
         Kind::Supervisor(rounds) => rounds,
+        Kind::React(_) | Kind::Plan(_) | Kind::Reflexion(_) | Kind::Debate(_) | Kind::Router(_) => {
+            &[]
+        }
     }
 }
 
@@ -99,10 +177,8 @@ fn goals(scenario: &Scenario, mut names: Vec<String>, variation: u32) -> Vec<Val
     names
         .iter()
         .map(|name| {
-            let pattern = match scenario.works.get(name).map(|work| &work.kind) {
-                Some(Kind::Supervisor(_)) => "supervisor",
-                Some(Kind::React(_)) | None => "react",
-            };
+            let kind = scenario.works.get(name).map(|work| &work.kind);
+            let pattern = kind.map_or("react", Kind::pattern);
             let goal = question(name) + &"x".repeat(scenario.padding);
             json!({"goal": goal, "pattern": pattern, "context": ""})
         })
@@ -110,10 +186,7 @@ fn goals(scenario: &Scenario, mut names: Vec<String>, variation: u32) -> Vec<Val
 }
 
 fn react(name: &str, kind: &Kind, done: usize, variation: u32) -> String {
-    let uses: &[Use] = match kind {
-        Kind::React(uses) => uses,
-        Kind::Supervisor(_) => &[],
-    };
+    let uses = kind.uses();
     let thought = format!("Thought: step {done} of {name}, wording {variation}\n");
     let finish = || format!("{thought}Final Answer: the answer of {name}, wording {variation}");
     let Some(planned) = uses.get(done) else {

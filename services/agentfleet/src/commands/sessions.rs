@@ -296,7 +296,11 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
     }
     let error = match &last.activity {
         Activity::Concluded(end) => end.error.clone(),
-        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => None,
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::FannedOut(_)
+        | Activity::Planned(_)
+        | Activity::Executed(_) => None,
     };
     Ok(Shown {
         session: session.to_string(),
@@ -346,6 +350,17 @@ fn what(record: &StepRecord) -> String {
         Activity::Iterated(it) => parts.push(format!("iteration {}: {}", it.n, it.action)),
         Activity::FannedOut(fan_out) => {
             parts.push(format!("fan-out to {} subagents", fan_out.children.len()));
+        }
+        Activity::Planned(plan) if plan.revision == 0 => {
+            parts.push(format!("plan with {} steps", plan.steps.len()));
+        }
+        Activity::Planned(plan) => parts.push(format!("revision {} of the plan", plan.revision)),
+        Activity::Executed(executed) => {
+            if let Some(call) = &executed.call {
+                parts.push(format!("iteration {}: {}", call.n, call.action));
+            }
+            let steps = executed.steps.iter();
+            parts.extend(steps.map(|step| format!("step {} {}", step.index, step.status)));
         }
         Activity::Concluded(end) => parts.push(format!("ended: {}", end.termination.as_str())),
     }

@@ -126,7 +126,11 @@ impl Watch<'_> {
         let body = documents.get(&keys::document(&document)).await?;
         let error = match &record.activity {
             Activity::Concluded(end) => end.error.clone(),
-            Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) => None,
+            Activity::None
+            | Activity::Iterated(_)
+            | Activity::FannedOut(_)
+            | Activity::Planned(_)
+            | Activity::Executed(_) => None,
         };
         let text = match (&error, body) {
             (Some(error), _) => error.message.clone(),

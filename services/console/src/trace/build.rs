@@ -7,8 +7,8 @@
 use super::Trace;
 use super::facts::{Facts, distinct, name_in};
 use super::model::{
-    Completion, Conclusion, Confidence, Decision, FanOut, Goal, Instant, Iteration, Observation,
-    Routing, Session, Source, Spent, State, Step, Synthesis, Work,
+    Completion, Conclusion, Confidence, Decision, FanOut, Goal, Instant, Iteration, Note, NoteKind,
+    Observation, Routing, Session, Source, Spent, State, Step, Synthesis, Work,
 };
 use super::order::in_order;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
@@ -48,16 +48,21 @@ enum Kind {
     Iteration,
     FanOut,
     Synthesis,
+    Note(NoteKind),
     Conclusion,
     Completion,
 }
 
 impl Kind {
-    const BY_CLASS: [(&'static str, Self); 8] = [
+    const BY_CLASS: [(&'static str, Self); 12] = [
         (tg::ROUTING_DECISION, Self::Routing),
         (tg::DECISION, Self::Decision),
         (tg::FAN_OUT, Self::FanOut),
         (tg::SYNTHESIS, Self::Synthesis),
+        (tg::PLAN, Self::Note(NoteKind::Plan)),
+        (tg::STEP_RESULT, Self::Note(NoteKind::StepResult)),
+        (tg::CRITIQUE, Self::Note(NoteKind::Critique)),
+        (tg::COMPARISON, Self::Note(NoteKind::Comparison)),
         (tg::SUBAGENT_COMPLETION, Self::Completion),
         (tg::CONCLUSION, Self::Conclusion),
         (tg::ANALYSIS, Self::Iteration),
@@ -248,7 +253,7 @@ impl Builder<'_> {
             .copied()
             .filter(|(uri, kind)| match kind {
                 Kind::Decision => !routing.contains(uri),
-                Kind::Iteration | Kind::FanOut | Kind::Synthesis => true,
+                Kind::Iteration | Kind::FanOut | Kind::Synthesis | Kind::Note(_) => true,
                 Kind::Routing | Kind::Conclusion | Kind::Completion => false,
             })
             .collect();
@@ -268,6 +273,7 @@ impl Builder<'_> {
                 Kind::Iteration => Some(Step::Iteration(self.iteration(uri))),
                 Kind::FanOut => Some(Step::FanOut(self.fan_out(uri))),
                 Kind::Synthesis => Some(Step::Synthesis(self.synthesis(uri))),
+                Kind::Note(kind) => Some(Step::Note(self.note(uri, *kind))),
                 Kind::Routing | Kind::Conclusion | Kind::Completion => None,
             })
             .collect()
@@ -370,6 +376,34 @@ impl Builder<'_> {
         }
     }
 
+    fn note(&self, uri: &str, note: NoteKind) -> Note {
+        let facts = self.facts;
+        let texts = |predicates: &[&str]| -> Vec<String> {
+            let all = predicates.iter().flat_map(|p| facts.texts(uri, p));
+            all.collect()
+        };
+        let mut lines = match note {
+            NoteKind::Plan => texts(&[tg::REASON, tg::PLAN_STEP]),
+            NoteKind::StepResult | NoteKind::Critique => Vec::new(),
+            NoteKind::Comparison => texts(&[tg::POSITION, tg::DISAGREEMENT]),
+        };
+        if note == NoteKind::Plan {
+            // By their number, not as words.
+            let number = |line: &String| line.split(':').next()?.parse::<u64>().ok();
+            lines.sort_by_key(number);
+        }
+        Note {
+            uri: uri.to_owned(),
+            note,
+            label: facts.text(uri, RDFS_LABEL).unwrap_or_default(),
+            lines,
+            failed: facts.text(uri, tg::PLAN_STATUS).as_deref() == Some("failed")
+                || facts.flag(uri, tg::SENT_BACK),
+            document: facts.link(uri, tg::DOCUMENT),
+            work: self.work(uri),
+        }
+    }
+
     fn conclusion(&self, uri: &str) -> Conclusion {
         let facts = self.facts;
         let mut confidence: Vec<Confidence> = facts
@@ -461,6 +495,11 @@ fn spent(session: &Session) -> Spent {
         match step {
             Step::Decision(_) => {}
             Step::Synthesis(step) => add(&step.work),
+            Step::Note(step) => {
+                add(&step.work);
+                // A step's result was a step of the session only where no call of it is told.
+                steps += u64::from(step.work.model_ms.is_some());
+            }
             Step::FanOut(step) => {
                 add(&step.work);
                 steps += 1;
@@ -509,6 +548,7 @@ fn tell_usage_once(session: &mut Session) {
         || session.steps.iter().any(|step| match step {
             Step::Iteration(step) => same(&step.work),
             Step::FanOut(step) => same(&step.work),
+            Step::Note(step) => same(&step.work),
             Step::Decision(_) | Step::Synthesis(_) => false,
         });
     if let Some(routing) = session.routing.as_mut().filter(|_| twice) {

@@ -16,6 +16,8 @@ use std::fmt::Write as _;
 const MAX_CHARACTERS: usize = 45_000;
 const MAX_EDGES: usize = 450;
 const LABEL: usize = 60;
+/// Lines of a note that are shown.
+const NOTED: usize = 8;
 
 /// How much is drawn.
 #[derive(Clone, Copy)]
@@ -247,6 +249,17 @@ impl<'a> Chart<'a> {
                 self.edge(last, node, "", false);
                 node
             }
+            Step::Note(note) => {
+                let class = if note.failed { "error" } else { "note" };
+                let mut label = note.label.clone();
+                for line in note.lines.iter().take(NOTED) {
+                    label.push_str(&format!("\n{}", text::preview(line, 60)));
+                }
+                self.indent(level + 1);
+                let node = self.node(&label, "[/", "/]", class);
+                self.edge(last, node, "", false);
+                node
+            }
             Step::FanOut(fan_out) => {
                 self.indent(level + 1);
                 let label = format!("fan-out to {}", fan_out.expected.unwrap_or_default());
@@ -358,6 +371,7 @@ impl<'a> Chart<'a> {
             ("question", "fill:#dbeafe,stroke:#2563eb,color:#111827"),
             ("decision", "fill:#fef3c7,stroke:#b45309,color:#111827"),
             ("fan", "fill:#ede9fe,stroke:#7c3aed,color:#111827"),
+            ("note", "fill:#ecfeff,stroke:#0e7490,color:#111827"),
             ("answer", "fill:#dcfce7,stroke:#15803d,color:#111827"),
             ("error", "fill:#fee2e2,stroke:#b91c1c,color:#111827"),
             (

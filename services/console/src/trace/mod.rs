@@ -156,6 +156,7 @@ impl Trace {
                         uris.extend(step.observation.as_ref().and_then(|o| o.document.clone()));
                     }
                     Step::FanOut(step) => uris.extend(step.document.clone()),
+                    Step::Note(step) => uris.extend(step.document.clone()),
                     Step::Synthesis(_) => {}
                 }
             }

@@ -154,6 +154,7 @@ pub enum Step {
     Iteration(Iteration),
     FanOut(FanOut),
     Synthesis(Synthesis),
+    Note(Note),
 }
 
 impl Step {
@@ -163,6 +164,7 @@ impl Step {
             Self::Iteration(step) => &step.uri,
             Self::FanOut(step) => &step.uri,
             Self::Synthesis(step) => &step.uri,
+            Self::Note(step) => &step.uri,
         }
     }
 
@@ -172,6 +174,7 @@ impl Step {
             Self::Iteration(step) => &step.work,
             Self::FanOut(step) => &step.work,
             Self::Synthesis(step) => &step.work,
+            Self::Note(step) => &step.work,
         }
     }
 }
@@ -278,6 +281,35 @@ pub struct Synthesis {
     pub work: Work,
 }
 
+/// What a pattern wrote down on its way: a plan, the result of one of its steps, a critique, a
+/// comparison of answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Note {
+    pub uri: String,
+    pub note: NoteKind,
+    /// What it is, in a few words.
+    pub label: String,
+    /// What it says that has words of its own in the graph: steps, positions, disagreements.
+    pub lines: Vec<String>,
+    /// It tells of something that went wrong.
+    pub failed: bool,
+    /// URI of its text.
+    pub document: Option<String>,
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// The kinds of note.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoteKind {
+    #[default]
+    Plan,
+    StepResult,
+    Critique,
+    Comparison,
+}
+
 /// What a subagent's end told its parent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Completion {
@@ -336,21 +368,21 @@ impl Session {
     pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
         self.steps.iter().filter_map(|step| match step {
             Step::Iteration(iteration) => Some(iteration),
-            Step::Decision(_) | Step::FanOut(_) | Step::Synthesis(_) => None,
+            Step::Decision(_) | Step::FanOut(_) | Step::Synthesis(_) | Step::Note(_) => None,
         })
     }
 
     pub fn fan_outs(&self) -> impl Iterator<Item = &FanOut> {
         self.steps.iter().filter_map(|step| match step {
             Step::FanOut(fan_out) => Some(fan_out),
-            Step::Decision(_) | Step::Iteration(_) | Step::Synthesis(_) => None,
+            Step::Decision(_) | Step::Iteration(_) | Step::Synthesis(_) | Step::Note(_) => None,
         })
     }
 
     pub fn syntheses(&self) -> impl Iterator<Item = &Synthesis> {
         self.steps.iter().filter_map(|step| match step {
             Step::Synthesis(synthesis) => Some(synthesis),
-            Step::Decision(_) | Step::Iteration(_) | Step::FanOut(_) => None,
+            Step::Decision(_) | Step::Iteration(_) | Step::FanOut(_) | Step::Note(_) => None,
         })
     }
 

@@ -4,8 +4,8 @@
 //! cost, how its answer begins, how sure it is, and what it rests on.
 
 use super::model::{
-    Completion, Conclusion, Confidence, Decision, FanOut, Goal, Iteration, Session, Source, Spent,
-    State, Step, Synthesis, Work,
+    Completion, Conclusion, Confidence, Decision, FanOut, Goal, Iteration, Note, NoteKind, Session,
+    Source, Spent, State, Step, Synthesis, Work,
 };
 use super::{Texts, Trace, cited};
 use crate::markdown;
@@ -234,6 +234,7 @@ impl<'a> View<'a> {
                 Step::Iteration(iteration) => self.iteration(iteration),
                 Step::FanOut(fan_out) => self.fan_out(session, fan_out, &mut shown),
                 Step::Synthesis(synthesis) => self.synthesis(synthesis),
+                Step::Note(note) => self.note(note),
             });
         }
         // Subagents no fan-out accounts for: the graph is partial.
@@ -295,6 +296,24 @@ impl<'a> View<'a> {
         if let Some(rationale) = self.text(decision.rationale.as_ref()) {
             let rationale = text::preview(&rationale, 3 * self.look.width);
             branch.whole(Line::of("because: ", DIM).with(&rationale, ITALIC));
+        }
+        branch
+    }
+
+    fn note(&self, note: &Note) -> Branch {
+        let style = if note.failed { BAD } else { NAME };
+        let mut branch = Branch::new(Line::of(&text::one_line(&note.label), style));
+        branch.remarks = worked(&note.work);
+        for line in &note.lines {
+            branch.whole(Line::of(&text::preview(line, WIDEST), PLAIN));
+        }
+        if let Some(text) = self.text(note.document.as_ref()) {
+            match note.note {
+                // Its steps stand above.
+                NoteKind::Plan => {}
+                NoteKind::StepResult => branch.glimpse("result: ", &text, PLAIN),
+                NoteKind::Critique | NoteKind::Comparison => branch.glimpse("", &text, ITALIC),
+            }
         }
         branch
     }

@@ -608,6 +608,11 @@ impl Fleet {
             let parts = match kind {
                 StreamAs::Nothing => return,
                 StreamAs::React => splitter.push(piece),
+                StreamAs::Thought => {
+                    let mut parts = splitter.push(piece);
+                    parts.retain(|(part, _)| *part == Part::Thought);
+                    parts
+                }
                 StreamAs::Answer => vec![(Part::Answer, piece.to_owned())],
             };
             for (part, content) in parts {

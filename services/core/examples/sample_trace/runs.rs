@@ -1,10 +1,11 @@
 //! The sample runs, by the name of the file each is written to.
 
 use crate::fleet::{Fate, Fleet, Trace};
+use crate::patterns;
 use crate::script::{Script, act, choice, done, goals, review};
 use agentfleet_schema::{AgentRequest, Operation};
 
-pub(crate) const ALL: [(&str, fn() -> Trace); 10] = [
+pub(crate) const ALL: [(&str, fn() -> Trace); 17] = [
     ("supervisor", supervisor),
     ("react", react),
     ("deadline", deadline),
@@ -15,14 +16,21 @@ pub(crate) const ALL: [(&str, fn() -> Trace); 10] = [
     ("cut-off", cut_off),
     ("refused", refused),
     ("dead-letter", dead_letter),
+    ("plan", patterns::plan),
+    ("plan-parallel", patterns::plan_in_parallel),
+    ("no-plan", patterns::no_plan),
+    ("reflexion", patterns::reflexion),
+    ("debate", patterns::debate),
+    ("router", patterns::router),
+    ("router-steps", patterns::router_in_steps),
 ];
 
-const QUESTION: &str = "Assess the risk profile of Company X as a potential partner";
+pub(crate) const QUESTION: &str = "Assess the risk profile of Company X as a potential partner";
 const MONEY: &str = "Analyse financial health and stability of Company X";
 const LAW: &str = "Review regulatory filings and legal exposure of Company X";
 const NAMES: &str = "Look for court cases under the former name of Company X";
 
-fn asked(session: &str, question: &str, pattern: &str) -> AgentRequest {
+pub(crate) fn asked(session: &str, question: &str, pattern: &str) -> AgentRequest {
     AgentRequest {
         question: question.into(),
         session_id: session.into(),
@@ -54,7 +62,7 @@ fn supervisor() -> Trace {
             "## Finance\n\n**Confidence:** 80%\n\nSolid.\n\n## Legal\n\nConfidence: 0.35\n\nThin."
                 .into(),
         ),
-        Operation::Complete | Operation::Prompt => None,
+        _ => None,
     });
     let mut request = asked("0190c1de-0000-7000-8000-00000000000a", QUESTION, "");
     request.conversation_id = "talk with/odd <id>".into();

@@ -66,12 +66,19 @@ impl<F: Fn(Operation, &AgentRequest) -> Option<String>> Script for F {
     }
 }
 
-fn config() -> Snapshot {
+pub(crate) fn config() -> Snapshot {
     let mut config = Snapshot {
         version: 7,
         ..Snapshot::default()
     };
-    for name in ["react", "plan-then-execute", "supervisor"] {
+    for name in [
+        "react",
+        "plan-then-execute",
+        "reflexion",
+        "supervisor",
+        "debate",
+        "router",
+    ] {
         let pattern = AgentPattern {
             name: name.into(),
             ..AgentPattern::default()

@@ -1,27 +1,52 @@
 //! The patterns this binary implements, one file each.
 
+mod dag;
+mod debate;
+mod fan_out;
+mod plan;
+mod plan_step;
 mod react;
+mod reflexion;
+mod router;
 mod supervisor;
 
+pub use debate::{CloseRound, OpenDebate};
+pub use plan::Plan;
 pub use react::React;
 pub(crate) use react::iterations;
+pub use router::Dispatch;
 pub use supervisor::{Decompose, Synthesise};
 
 /// A pattern this binary can run. What is configured beyond these is never offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Implemented {
     React,
+    Reflexion,
+    PlanThenExecute,
     Supervisor,
+    Debate,
+    Router,
 }
 
 impl Implemented {
-    pub const ALL: [Self; 2] = [Self::React, Self::Supervisor];
+    pub const ALL: [Self; 6] = [
+        Self::React,
+        Self::PlanThenExecute,
+        Self::Reflexion,
+        Self::Supervisor,
+        Self::Debate,
+        Self::Router,
+    ];
 
     /// The name in requests and config.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::React => "react",
+            Self::Reflexion => "reflexion",
+            Self::PlanThenExecute => "plan-then-execute",
             Self::Supervisor => "supervisor",
+            Self::Debate => "debate",
+            Self::Router => "router",
         }
     }
 
@@ -34,8 +59,8 @@ impl Implemented {
     /// Whether it needs subagents, and so room below it.
     pub fn fans_out(self) -> bool {
         match self {
-            Self::React => false,
-            Self::Supervisor => true,
+            Self::React | Self::Reflexion | Self::PlanThenExecute | Self::Router => false,
+            Self::Supervisor | Self::Debate => true,
         }
     }
 }

@@ -1,9 +1,12 @@
-//! ReACT: one think, act, observe cycle, or the final answer.
+//! ReACT: one think, act, observe cycle, or the final answer; with a critique of each, where the
+//! pattern is reflexion.
 //!
 //! What the model gets wrong (format, tool, arguments) becomes an observation it can read, with a
 //! bounded number of tries in a row. The last iteration must answer; if it does not, the best
 //! partial answer is given and marked as such. It never ends in silence.
 
+use super::reflexion::{self, ANSWER, REFLECT, Subject};
+use super::router::ROUTE;
 use crate::limits::Limits;
 use crate::react_format::{Said as Format, parse};
 use crate::say;
@@ -13,7 +16,9 @@ use crate::step::{
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{Activity, Concluded, Iterated, PartConfidence, Termination};
+use agentfleet_schema::records::{
+    Activity, Concluded, Critique, Iterated, PartConfidence, Termination,
+};
 use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -32,10 +37,33 @@ pub struct React {
     thought: String,
     calling: Option<(ToolItem, BTreeMap<String, String>)>,
     not_run: Vec<String>,
+    /// Whether what it does is criticised.
+    reflects: bool,
+    criticised: Option<Criticised>,
     model_ms: u64,
 }
 
+/// What waits for its critique.
+#[derive(Debug)]
+enum Criticised {
+    Action {
+        name: String,
+        arguments: BTreeMap<String, String>,
+        outcome: ToolOutcome,
+        state: Option<String>,
+    },
+    Answer(String),
+}
+
 impl React {
+    /// With a critique of what it does.
+    pub(crate) fn reflecting(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
+        Self {
+            reflects: true,
+            ..Self::new(request, situation, limits)
+        }
+    }
+
     pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
         let n = iterations(&request) + 1;
         let tools = tools::visible(&request, &situation.snapshot)
@@ -51,6 +79,8 @@ impl React {
             thought: String::new(),
             calling: None,
             not_run: Vec::new(),
+            reflects: false,
+            criticised: None,
             model_ms: 0,
         }
     }
@@ -62,16 +92,11 @@ impl React {
     pub(crate) fn resume(&mut self, input: Input) -> Step {
         match input {
             Input::Begin => self.begin(),
-            Input::ModelReplied(reply) => self.replied(&reply),
-            Input::ModelFailed(failure) => Step::Finish(Box::new(say::failed(
-                crate::error::body(
-                    crate::error::Code::ModelFailed,
-                    failure.message,
-                    failure.hint,
-                ),
-                Termination::Error,
-                self.model_ms,
-            ))),
+            Input::ModelReplied(reply) => match self.criticised.take() {
+                Some(subject) => self.criticise(subject, &reply),
+                None => self.replied(&reply),
+            },
+            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             Input::ToolReturned(outcome) => self.observed(outcome),
             // ReACT orders neither, so neither can come back.
             Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
@@ -91,10 +116,17 @@ impl React {
         let native = self.situation.native_tools;
         let last = self.is_last();
         let shown: Vec<&ToolItem> = self.tools.iter().collect();
+        // What a reasoner is to answer is the question; its part in the debate stands in its context.
+        let goal = if self.request.control.reasoner.is_empty() {
+            self.request.subagent_goal.as_str()
+        } else {
+            ""
+        };
         let history: Vec<_> = self
             .request
             .history
             .iter()
+            .filter(|step| !matches!(step.step_type.as_str(), REFLECT | ROUTE))
             .map(|step| {
                 json!({
                     "thought": step.thought, "action": step.action,
@@ -107,10 +139,11 @@ impl React {
             variables: json!({
                 "question": self.request.question,
                 "framing": self.request.framing,
-                "goal": self.request.subagent_goal,
+                "goal": goal,
                 "parent_context": self.request.control.context,
                 "tools": tools::described(&shown),
                 "history": history,
+                "critiques": reflexion::carried(&self.request),
                 "iterations_left": self.limits.max_iterations - self.n,
                 "native": native,
                 "last": last,
@@ -126,8 +159,17 @@ impl React {
                 Vec::new()
             },
             schema: None,
-            stream: StreamAs::React,
+            stream: if self.may_be_sent_back() {
+                StreamAs::Thought
+            } else {
+                StreamAs::React
+            },
         }))
+    }
+
+    /// Whether an answer may be criticised and sent back, so that it is no answer yet.
+    fn may_be_sent_back(&self) -> bool {
+        self.reflects && !self.is_last() && reflexion::may_go_back(&self.request, &self.limits)
     }
 
     fn is_last(&self) -> bool {
@@ -167,24 +209,10 @@ impl React {
         if self.is_last() {
             return self.partial(Termination::MaxIterations);
         }
-        let found = self.tools.iter().find(|t| t.name == name).or_else(|| {
-            // Models change case and separators; that much is forgiven.
-            let plain = |s: &str| s.to_lowercase().replace([' ', '_'], "-");
-            self.tools.iter().find(|t| plain(&t.name) == plain(&name))
-        });
-        let Some(tool) = found.cloned() else {
-            let available = if self.tools.is_empty() {
-                "no tool is available: answer from what you know".to_owned()
-            } else {
-                let names: Vec<_> = self.tools.iter().map(|t| format!("`{}`", t.name)).collect();
-                format!("available: {}", names.join(", "))
-            };
-            let text = format!("Error: unknown tool `{name}` ({available})");
-            return self.retry(name, arguments, text);
+        let tool = match tools::callable(&self.tools, &name, &arguments) {
+            Ok(tool) => tool.clone(),
+            Err(text) => return self.retry(name, arguments, text),
         };
-        if let Some(text) = misused(&tool, &arguments) {
-            return self.retry(name, arguments, text);
-        }
         self.calling = Some((tool.clone(), arguments.clone()));
         Step::CallTool(Box::new(ToolUse { tool, arguments }))
     }
@@ -226,7 +254,7 @@ impl React {
             };
             "An earlier attempt at this step made this call before it ended."
                 .clone_into(&mut self.thought);
-            return self.next(name, arguments, outcome, None, 0);
+            return self.did(name, arguments, outcome, None);
         };
         if !self.not_run.is_empty() {
             outcome.content.push_str(&format!(
@@ -238,7 +266,111 @@ impl React {
             .instead
             .take()
             .unwrap_or_else(|| (tool.name.clone(), arguments));
-        self.next(name, arguments, outcome, tool.state, 0)
+        self.did(name, arguments, outcome, tool.state)
+    }
+
+    fn did(
+        &mut self,
+        name: String,
+        arguments: BTreeMap<String, String>,
+        outcome: ToolOutcome,
+        state: Option<String>,
+    ) -> Step {
+        if !self.reflects {
+            return self.next(name, arguments, outcome, state, 0);
+        }
+        let session = &self.request.session_id;
+        let document = uris::document_of(&uris::observation(session, self.n));
+        let most = self.limits.max_observation_bytes;
+        let subject = Subject::Action {
+            name: &name,
+            arguments: json!(arguments),
+            observation: &preview(&outcome.content, most, &document),
+            is_error: outcome.is_error,
+        };
+        let ask = reflexion::ask(&self.request, &self.limits, &self.thought, &subject);
+        self.criticised = Some(Criticised::Action {
+            name,
+            arguments,
+            outcome,
+            state,
+        });
+        ask
+    }
+
+    fn criticise(&mut self, subject: Criticised, reply: &Reply) -> Step {
+        self.model_ms += reply.ms;
+        let (critique, decision) = reflexion::read(&reply.text, &self.request, &self.limits);
+        let mut step = match subject {
+            Criticised::Action {
+                name,
+                arguments,
+                outcome,
+                state,
+            } => self.next(name, arguments, outcome, state, 0),
+            Criticised::Answer(text) if critique.sent_back => self.sent_back(text, &critique),
+            Criticised::Answer(text) => self.conclude(text, Termination::FinalAnswer, false, false),
+        };
+        if let Step::Finish(finish) = &mut step {
+            match &mut finish.activity {
+                Activity::Iterated(it) => it.critique = Some(critique.clone()),
+                Activity::Concluded(end) => end.critique = Some(critique.clone()),
+                Activity::None
+                | Activity::FannedOut(_)
+                | Activity::Planned(_)
+                | Activity::Executed(_) => {}
+            }
+            if let Outcome::Continue(next) = &mut finish.outcome
+                && next
+                    .history
+                    .last()
+                    .is_none_or(|step| step.step_type != REFLECT)
+            {
+                reflexion::remember(next, &critique, None);
+            }
+            let uri = uris::document_of(&uris::critique(&self.request.session_id, self.n));
+            let told = say::message(MessageType::Thought, reflexion::told(&critique), uri);
+            // An answer comes last: it may be the end of the dialog.
+            let at = match finish.activity {
+                Activity::Concluded(_) => finish.said.len().saturating_sub(1),
+                _ => finish.said.len(),
+            };
+            finish.said.insert(at, told);
+            finish.decisions.push(decision);
+        }
+        step
+    }
+
+    /// Goes on without the answer that was to be given.
+    fn sent_back(&self, draft: String, critique: &Critique) -> Step {
+        let mut next = self.request.clone();
+        next.control.retries = 0;
+        reflexion::remember(&mut next, critique, Some(&draft));
+        let uri = uris::document_of(&uris::observation(&self.request.session_id, self.n));
+        let observation = format!("{}\n\nThe draft:\n\n{draft}", reflexion::told(critique));
+        let mut candidates: Vec<String> = self.tools.iter().map(|t| t.name.clone()).collect();
+        candidates.push(ANSWER.to_owned());
+        let mut said = self.thoughts();
+        said.push(say::message(
+            MessageType::Observation,
+            &*observation,
+            uri.clone(),
+        ));
+        Step::Finish(Box::new(Finish {
+            outcome: Outcome::Continue(Box::new(next)),
+            activity: Activity::Iterated(Iterated {
+                n: self.n,
+                thought: self.thought.clone(),
+                action: ANSWER.to_owned(),
+                observation: preview(&observation, self.limits.max_observation_bytes, &uri),
+                candidates,
+                model_ms: self.model_ms,
+                ..Iterated::default()
+            }),
+            routed: None,
+            decisions: Vec::new(),
+            said,
+        }))
     }
 
     fn next(
@@ -298,6 +430,7 @@ impl React {
                 sources: outcome.sources,
                 model_ms: self.model_ms,
                 tool_ms: outcome.ms,
+                critique: None,
             }),
             routed: None,
             decisions: Vec::new(),
@@ -316,8 +449,14 @@ impl React {
         }]
     }
 
-    fn answer(&self, text: String, termination: Termination, streamed: bool) -> Step {
-        self.conclude(text, termination, false, streamed)
+    fn answer(&mut self, text: String, termination: Termination, streamed: bool) -> Step {
+        if !self.may_be_sent_back() {
+            return self.conclude(text, termination, false, streamed);
+        }
+        let subject = Subject::Answer(&text);
+        let ask = reflexion::ask(&self.request, &self.limits, &self.thought, &subject);
+        self.criticised = Some(Criticised::Answer(text));
+        ask
     }
 
     /// The best that can be said from what is known so far.
@@ -369,6 +508,8 @@ impl React {
                 n: self.n,
                 partial,
                 fan_in: None,
+                compared: None,
+                critique: None,
                 confidence: confidence_in(&text),
                 error: None,
                 model_ms: self.model_ms,
@@ -386,47 +527,21 @@ impl React {
     }
 }
 
-/// Iterations done so far: a plan's or a synthesis's steps do not count.
+/// Iterations done so far: making a plan and synthesising do not count.
 pub(crate) fn iterations(request: &AgentRequest) -> u32 {
     request
         .history
         .iter()
-        .filter(|s| matches!(s.step_type.as_str(), "" | "react"))
+        .filter(|step| match step.step_type.as_str() {
+            "" | "react" | "execute" => true,
+            REFLECT => step.action == ANSWER,
+            _ => false,
+        })
         .count() as u32
 }
 
-/// An error text if the arguments do not fit a tool that declares them.
-fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<String> {
-    if tool.arguments.is_empty() {
-        // Kinds with fixed arguments check them themselves.
-        return None;
-    }
-    let expected: Vec<_> = tool
-        .arguments
-        .iter()
-        .map(|a| format!("`{}`", a.name))
-        .collect();
-    let expected = expected.join(", ");
-    let tool_name = &tool.name;
-    for name in arguments.keys() {
-        if !tool.arguments.iter().any(|a| a.name == *name) {
-            return Some(format!(
-                "Error: unknown argument `{name}` of tool `{tool_name}` (expected: {expected})"
-            ));
-        }
-    }
-    let missing = tool
-        .arguments
-        .iter()
-        .find(|a| a.required && !arguments.contains_key(&a.name))?;
-    Some(format!(
-        "Error: missing argument `{}` of tool `{tool_name}` (expected: {expected})",
-        missing.name
-    ))
-}
-
 /// What of a long text travels with the messages; the whole lies in the document.
-fn preview(text: &str, max_bytes: usize, document: &str) -> String {
+pub(super) fn preview(text: &str, max_bytes: usize, document: &str) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
     }

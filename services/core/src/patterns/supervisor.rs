@@ -3,27 +3,22 @@
 //! Decomposing and synthesising are steps of the same session; between them the session has no
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
-use super::Implemented;
+use super::fan_out::{self, Goal, Round, bounded, child_patterns, failure, summary};
 use super::react::confidence_in;
 use crate::json;
 use crate::limits::Limits;
-use crate::routing::{GENERAL, pattern_options, read_choice};
+use crate::routing::read_choice;
 use crate::say;
 use crate::step::{
-    Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Outcome, Reply, Said, Step,
-    StreamAs,
+    Answer, FactsQuery, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs,
 };
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{
-    Activity, Child, CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, FanInSummary,
-    FannedOut, Source, Termination,
+    Activity, CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Source, Termination,
 };
-use agentfleet_schema::{
-    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, Operation, SessionId,
-    uris,
-};
+use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -31,15 +26,6 @@ use std::collections::BTreeMap;
 const MAX_RESULT_BYTES: usize = 24 * 1024;
 /// Longest input of one synthesis, in bytes.
 const MAX_SYNTHESIS_BYTES: usize = 256 * 1024;
-
-/// A goal as the model proposed it.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Goal {
-    text: String,
-    pattern: String,
-    group: Option<Vec<String>>,
-    context: String,
-}
 
 /// The planning iteration.
 #[derive(Debug)]
@@ -66,7 +52,7 @@ impl Decompose {
         match input {
             Input::Begin => self.begin(),
             Input::ModelReplied(reply) => self.decomposed(&reply),
-            Input::ModelFailed(failure) => failed(failure, self.model_ms),
+            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             // Decomposing orders nothing else.
             Input::ToolReturned(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
         }
@@ -148,8 +134,10 @@ impl Decompose {
             request: &self.request,
             situation: &self.situation,
             limits: &self.limits,
+            history: decomposed(&self.request, &thought, goals.len()),
             thought,
             after: None,
+            compared: None,
             decisions: Vec::new(),
             model_ms: self.model_ms,
         };
@@ -159,193 +147,8 @@ impl Decompose {
         }
     }
 
-    /// Goes on without subagents: the session works on by itself.
     fn alone(&self, goal: Option<Goal>, signal: &str, decided_by: DecidedBy) -> Step {
-        let mut next = self.request.clone();
-        "react".clone_into(&mut next.pattern);
-        let goal_text = goal.map(|g| g.text).unwrap_or_default();
-        let thought = if goal_text.is_empty() {
-            signal.to_owned()
-        } else {
-            goal_text
-        };
-        next.history.push(AgentStep {
-            thought,
-            action: "decompose".into(),
-            observation: format!("No fan-out: {signal}."),
-            user: next.user.clone(),
-            step_type: "supervise".into(),
-            ..AgentStep::default()
-        });
-        Step::Finish(Box::new(Finish {
-            outcome: Outcome::Continue(Box::new(next)),
-            activity: Activity::None,
-            routed: None,
-            decisions: vec![Decision {
-                subject: "fan-out".into(),
-                options: match decided_by {
-                    // The limits took the other one away.
-                    DecidedBy::OnlyOption => vec!["alone".into()],
-                    _ => vec!["fan-out".into(), "alone".into()],
-                },
-                narrowed_by: "the supervisor's limits and the goals it found".into(),
-                signal: signal.into(),
-                chosen: "alone".into(),
-                decided_by,
-                rationale: String::new(),
-            }],
-            said: vec![say::status(format!("No fan-out: {signal}"))],
-        }))
-    }
-}
-
-/// One fan-out, whether first or after a synthesis.
-struct Round<'a> {
-    request: &'a AgentRequest,
-    situation: &'a Situation,
-    limits: &'a Limits,
-    thought: String,
-    after: Option<FanInSummary>,
-    decisions: Vec<Decision>,
-    model_ms: u64,
-}
-
-impl Round<'_> {
-    /// `Err` says why the limits forbid it.
-    fn fan_out(self, goals: Vec<Goal>) -> Result<Step, &'static str> {
-        let request = self.request;
-        let count = goals.len() as u32;
-        let Some(allotment) = self.limits.allot(count, request.control.tokens_spent) else {
-            return Err("the limits leave no room for subagents");
-        };
-        let Some(join_deadline) = self
-            .limits
-            // The wait begins when the fan-out is committed, not when the model began to think of it.
-            .join_deadline(
-                self.situation.now.saturating_add(self.model_ms as Millis),
-                request.control.hard_deadline,
-            )
-        else {
-            return Err("no time is left to wait for subagents");
-        };
-        let correlation = CorrelationId::of_fan_out(&request.session_id, request.step);
-        let task_types = &self.situation.snapshot.task_types;
-        let policy = task_types.get(&request.task_type).map(|task| task.join);
-        let policy = policy.unwrap_or_default();
-        let patterns = child_patterns(request, self.situation, self.limits);
-        let mut ancestors = request.control.ancestors.clone();
-        ancestors.push(Ancestor {
-            session: request.session_id.clone(),
-            step: request.step,
-        });
-        let children: Vec<(Child, AgentRequest)> = goals
-            .into_iter()
-            .zip(0u32..)
-            .map(|(goal, index)| {
-                let session = SessionId::child(&request.session_id, request.step, index);
-                let pattern = if patterns.contains(&goal.pattern) {
-                    goal.pattern
-                } else {
-                    Implemented::React.as_str().to_owned()
-                };
-                let group = tools::narrowed(request.group.as_ref(), goal.group);
-                let child = Child {
-                    index,
-                    session: session.clone(),
-                    goal: goal.text.clone(),
-                    pattern: pattern.clone(),
-                    group: group.clone(),
-                };
-                let mut limits = allotment.clone();
-                limits.max_iterations = None;
-                limits.subagent_timeout_ms = request.limits.subagent_timeout_ms;
-                let mut child_request = AgentRequest {
-                    question: goal.text.clone(),
-                    group,
-                    user: request.user.clone(),
-                    collection: request.collection.clone(),
-                    streaming: request.streaming,
-                    session_id: session,
-                    conversation_id: request.conversation_id.clone(),
-                    pattern,
-                    task_type: request.task_type.clone(),
-                    framing: request.framing.clone(),
-                    correlation_id: correlation.clone(),
-                    parent_session_id: request.session_id.clone(),
-                    subagent_goal: goal.text,
-                    expected_siblings: count,
-                    limits,
-                    ..AgentRequest::default()
-                };
-                child_request.control.root = request.root().clone();
-                child_request.control.ancestors.clone_from(&ancestors);
-                child_request.control.context = goal.context;
-                child_request.control.index = index;
-                child_request.control.config_version = request.control.config_version;
-                // After the join nobody waits for it.
-                child_request.control.hard_deadline = join_deadline;
-                child_request.control.derives_from =
-                    uris::goal(&request.session_id, &correlation, index);
-                (child, child_request)
-            })
-            .collect();
-
-        let round = request.control.rounds + 1;
-        let mut synthesis = request.clone();
-        synthesis.control.rounds = round;
-        synthesis.control.fan_in_step = Some(request.step);
-        synthesis.control.derives_from = uris::fan_out(&request.session_id, &correlation);
-        synthesis.history.push(AgentStep {
-            thought: self.thought.clone(),
-            action: "decompose".into(),
-            observation: format!("Fanned out to {count} subagents."),
-            user: request.user.clone(),
-            step_type: "supervise".into(),
-            ..AgentStep::default()
-        });
-        synthesis.history.push(AgentStep {
-            thought: "Every subagent has ended, or the wait for them has.".into(),
-            action: "aggregate".into(),
-            user: request.user.clone(),
-            step_type: "synthesise".into(),
-            ..AgentStep::default()
-        });
-
-        let uri = uris::document_of(&uris::fan_out(&request.session_id, &correlation));
-        let mut told = String::new();
-        for (child, _) in &children {
-            told.push_str(&format!("{}. {}\n", child.index + 1, child.goal));
-        }
-        let text = if self.thought.is_empty() {
-            told
-        } else {
-            format!("{}\n\n{told}", self.thought)
-        };
-        Ok(Step::Finish(Box::new(Finish {
-            activity: Activity::FannedOut(FannedOut {
-                correlation: correlation.clone(),
-                thought: self.thought,
-                children: children.iter().map(|(child, _)| child.clone()).collect(),
-                policy,
-                join_deadline,
-                round,
-                after: self.after,
-                model_ms: self.model_ms,
-            }),
-            outcome: Outcome::FanOut(Box::new(FanOut {
-                correlation,
-                children,
-                policy,
-                join_deadline,
-                synthesis,
-            })),
-            routed: None,
-            decisions: self.decisions,
-            said: vec![
-                say::message(MessageType::Thought, text.trim_end(), uri),
-                say::status(format!("Fanned out to {count} subagents")),
-            ],
-        })))
+        fan_out::alone(&self.request, "decompose", goal, signal, decided_by)
     }
 }
 
@@ -421,7 +224,7 @@ impl Synthesise {
                     Asking::Answer => self.answered(reply.text.trim().to_owned()),
                 }
             }
-            Input::ModelFailed(failure) => failed(failure, self.model_ms),
+            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             // Synthesis calls no tool.
             Input::ToolReturned(_) => self.compose(),
         }
@@ -524,8 +327,10 @@ impl Synthesise {
                 request: &request,
                 situation: &self.situation,
                 limits: &self.limits,
+                history: decomposed(&request, &decision.rationale, count),
                 thought: decision.rationale.clone(),
-                after: Some(self.summary()),
+                after: Some(summary(&self.verdict)),
+                compared: None,
                 decisions: vec![decision.clone()],
                 model_ms: self.model_ms,
             };
@@ -580,17 +385,6 @@ impl Synthesise {
         self.conclude(text, true)
     }
 
-    /// What this synthesis had before it.
-    fn summary(&self) -> FanInSummary {
-        FanInSummary {
-            correlation: self.verdict.correlation.clone(),
-            cause: self.verdict.cause,
-            members: self.verdict.members.clone(),
-            missing: self.verdict.missing.clone(),
-            tokens: self.verdict.tokens(),
-        }
-    }
-
     /// Ends the session; what is missing is always named, whatever the model wrote.
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = self.missing();
@@ -617,7 +411,9 @@ impl Synthesise {
                 thought: String::new(),
                 n: 0,
                 partial,
-                fan_in: Some(self.summary()),
+                fan_in: Some(summary(&self.verdict)),
+                compared: None,
+                critique: None,
                 confidence: confidence_in(&text),
                 error: None,
                 model_ms: self.model_ms,
@@ -663,27 +459,16 @@ impl Synthesise {
 
     /// What did not come back, with the reason.
     fn missing(&self) -> Vec<Value> {
-        let failed = self
-            .verdict
-            .members
-            .iter()
-            .zip(&self.texts)
-            .filter(|(m, text)| m.status != CompletionStatus::Answered || text.is_none())
-            .map(|(m, text)| {
-                let mut reason = match m.status {
-                    CompletionStatus::Answered => "its text could not be read".to_owned(),
-                    other => other.as_str().to_owned(),
-                };
-                if let Some(text) = text {
-                    reason = format!("{reason}: {}", bounded(text, 300));
-                }
-                json!({"goal": m.goal, "reason": reason})
-            });
-        let waiting = self.verdict.missing.iter().map(|child| {
-            json!({"goal": child.goal, "reason": format!(
-                "not finished when the wait ended ({})", self.verdict.cause.as_str())})
-        });
-        failed.chain(waiting).collect()
+        let gap = |goal: &str, index: u32, text: Option<&str>| {
+            let reason = failure(&self.verdict, index, text)?;
+            Some(json!({"goal": goal, "reason": reason}))
+        };
+        let members = self.verdict.members.iter().zip(&self.texts);
+        let failed = members.filter_map(|(m, text)| gap(&m.goal, m.index, text.as_deref()));
+        let missing = self.verdict.missing.iter();
+        failed
+            .chain(missing.filter_map(|child| gap(&child.goal, child.index, None)))
+            .collect()
     }
 
     /// Puts the results into the history for a next round: URIs and status, not texts.
@@ -703,42 +488,22 @@ impl Synthesise {
     }
 }
 
-fn failed(failure: ModelFailure, model_ms: u64) -> Step {
-    Step::Finish(Box::new(say::failed(
-        crate::error::body(
-            crate::error::Code::ModelFailed,
-            failure.message,
-            failure.hint,
-        ),
-        Termination::Error,
-        model_ms,
-    )))
-}
-
-fn bounded(text: &str, max: usize) -> String {
-    if text.len() <= max {
-        return text.to_owned();
-    }
-    let mut end = max;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{} [cut]", &text[..end])
-}
-
-/// Patterns a child may have: valid for the task type, and without fan-out where the depth ends.
-fn child_patterns(request: &AgentRequest, situation: &Situation, limits: &Limits) -> Vec<String> {
-    let task_type = if request.task_type.is_empty() {
-        GENERAL
-    } else {
-        &request.task_type
+/// What the history of a supervisor says of a fan-out, and of the synthesis it waits for.
+fn decomposed(request: &AgentRequest, thought: &str, count: usize) -> Vec<AgentStep> {
+    let step = |thought: &str, action: &str, observation: String, kind: &str| AgentStep {
+        thought: thought.to_owned(),
+        action: action.to_owned(),
+        observation,
+        user: request.user.clone(),
+        step_type: kind.to_owned(),
+        ..AgentStep::default()
     };
-    let depth = limits.max_depth.saturating_sub(1);
-    let (mut options, _) = pattern_options(&situation.snapshot, task_type, depth);
-    if !options.iter().any(|name| name == "react") {
-        options.push("react".to_owned());
-    }
-    options
+    let fanned_out = format!("Fanned out to {count} subagents.");
+    let ended = "Every subagent has ended, or the wait for them has.";
+    vec![
+        step(thought, "decompose", fanned_out, "supervise"),
+        step(ended, "aggregate", String::new(), "synthesise"),
+    ]
 }
 
 fn groups_of(tools: &[&ToolItem]) -> Vec<String> {
@@ -821,6 +586,7 @@ fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
                     pattern: field("pattern").to_owned(),
                     group,
                     context: field("context").to_owned(),
+                    ..Goal::default()
                 })
             }
             _ => None,

@@ -1,9 +1,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
+use crate::step::FanOut;
 use crate::turn::Turn;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::records::{JoinCause, Member};
+use agentfleet_schema::records::{Child, JoinCause, Member};
+use agentfleet_schema::{CorrelationId, SessionId};
 use std::sync::Arc;
 
 fn situation(fan_in: Option<FanInRecord>) -> Situation {

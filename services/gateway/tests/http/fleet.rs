@@ -446,7 +446,18 @@ impl Worker {
             }
             Operation::Review => r#"{"choice":"answer"}"#.to_owned(),
             Operation::Synthesise => "Both were looked at.\n\nConfidence: 0.8".to_owned(),
-            Operation::React | Operation::Complete | Operation::Prompt => {
+            Operation::React
+            | Operation::PlanCreate
+            | Operation::PlanRevise
+            | Operation::PlanStep
+            | Operation::PlanAssess
+            | Operation::PlanSynthesise
+            | Operation::Critique
+            | Operation::Compare
+            | Operation::Judge
+            | Operation::ClassifyIntent
+            | Operation::Complete
+            | Operation::Prompt => {
                 if question.starts_with("fail") {
                     return Input::ModelFailed(ModelFailure {
                         message: "the model refuses".to_owned(),

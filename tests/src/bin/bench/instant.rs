@@ -69,9 +69,18 @@ impl ChatModel for Instantly {
                 json!({"thought": "parts", "goals": goals}).to_string()
             }
             Operation::Review => r#"{"decision":"answer","signal":"s"}"#.to_owned(),
-            Operation::Synthesise | Operation::Complete | Operation::Prompt => {
-                "## All\nConfidence: 0.9\ndone".to_owned()
-            }
+            Operation::Synthesise
+            | Operation::PlanCreate
+            | Operation::PlanRevise
+            | Operation::PlanStep
+            | Operation::PlanAssess
+            | Operation::PlanSynthesise
+            | Operation::Critique
+            | Operation::Compare
+            | Operation::Judge
+            | Operation::ClassifyIntent
+            | Operation::Complete
+            | Operation::Prompt => "## All\nConfidence: 0.9\ndone".to_owned(),
         };
         sink.text(&text);
         Ok(ModelReply {

@@ -32,6 +32,7 @@ pub(super) enum Class {
     Decision,
     Tool,
     Fan,
+    Note,
     Answer,
     Partial,
     Error,
@@ -40,7 +41,7 @@ pub(super) enum Class {
 
 impl Class {
     /// Name, and fill, stroke in light, fill, stroke in dark.
-    const LOOKS: [(Self, &'static str, [&'static str; 4]); 8] = [
+    const LOOKS: [(Self, &'static str, [&'static str; 4]); 9] = [
         (
             Self::Question,
             "question",
@@ -60,6 +61,11 @@ impl Class {
             Self::Fan,
             "fan",
             ["#ede9fe", "#7c3aed", "#3b2a63", "#a78bfa"],
+        ),
+        (
+            Self::Note,
+            "note",
+            ["#ecfeff", "#0e7490", "#123f4a", "#22d3ee"],
         ),
         (
             Self::Answer,

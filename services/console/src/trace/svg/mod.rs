@@ -6,7 +6,7 @@
 
 mod layout;
 
-use super::model::{Decision, FanOut, Goal, Iteration, Session, State, Step, Synthesis};
+use super::model::{Decision, FanOut, Goal, Iteration, Note, Session, State, Step, Synthesis};
 use super::{Texts, Trace};
 use crate::text;
 use agentfleet_schema::SessionId;
@@ -18,6 +18,8 @@ const WIDE: usize = 12;
 const MANY: usize = 48;
 /// Longest tooltip, in columns of its longest part.
 const TOOLTIP: usize = 700;
+/// Lines of a note that its box shows; the tooltip has all.
+const NOTED: usize = 8;
 
 pub(super) fn render(trace: &Trace, texts: Texts<'_>) -> String {
     let picture = Picture {
@@ -84,6 +86,7 @@ impl Picture<'_> {
                     items.push(Block::Leaf(fan_out_leaf(fan_out)));
                     items.extend(self.subagents(session, fan_out, &mut shown));
                 }
+                Step::Note(note) => items.push(Block::Leaf(self.note(note))),
                 Step::Synthesis(synthesis) => {
                     items.push(Block::Leaf(self.synthesis(synthesis)));
                 }
@@ -185,6 +188,23 @@ impl Picture<'_> {
             leaf.tooltip
                 .extend(seen.sources.iter().map(|s| format!("source: {}", s.name())));
         }
+        leaf
+    }
+
+    fn note(&self, note: &Note) -> Leaf {
+        let class = if note.failed {
+            Class::Error
+        } else {
+            Class::Note
+        };
+        let mut leaf = Leaf::new(class, &note.label);
+        leaf.lines.extend(note.lines.iter().take(NOTED).cloned());
+        if note.lines.len() > NOTED {
+            leaf.lines
+                .push(format!("and {} more", note.lines.len() - NOTED));
+        }
+        leaf.tooltip.extend(note.lines.iter().cloned());
+        leaf.tooltip.extend(self.text(note.document.as_ref()));
         leaf
     }
 

@@ -1,0 +1,505 @@
+//! Debate: reasoners answer on their own, then see each other's answers, until they agree or the
+//! rounds are used up; then a judge reconciles what they say.
+//!
+//! The reasoners are subagents, each with its stance, pattern and model profile from the pattern's
+//! config item. Between two rounds the session has no message in flight but theirs.
+
+use super::fan_out::{self, Goal, Round, bounded, failure, summary};
+use super::react::confidence_in;
+use crate::json;
+use crate::limits::Limits;
+use crate::say;
+use crate::step::{Answer, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs};
+use crate::turn::Situation;
+use agentfleet_schema::config::Reasoner;
+use agentfleet_schema::records::{
+    Activity, Compared, Concluded, DecidedBy, Decision, FanInRecord, Position, Termination,
+};
+use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
+use serde_json::{Value, json};
+
+/// Longest all answers together that one reasoner, or the judge, is shown, in bytes.
+const MAX_SHOWN_BYTES: usize = 96 * 1024;
+const AGREE: &str = "agree";
+const DISAGREE: &str = "disagree";
+
+/// Who takes part, as far as there is room.
+fn reasoners<'a>(
+    request: &AgentRequest,
+    situation: &'a Situation,
+    limits: &Limits,
+) -> &'a [Reasoner] {
+    let pattern = situation.snapshot.patterns.get(&request.pattern);
+    let all = pattern.map(|p| p.reasoners.as_slice()).unwrap_or_default();
+    &all[..all.len().min(limits.width() as usize)]
+}
+
+/// The first round.
+#[derive(Debug)]
+pub struct OpenDebate {
+    request: AgentRequest,
+    situation: Situation,
+    limits: Limits,
+}
+
+impl OpenDebate {
+    pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
+        Self {
+            request,
+            situation,
+            limits,
+        }
+    }
+
+    /// It needs nothing to begin.
+    pub(crate) fn resume(&self, _: Input) -> Step {
+        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
+        let broke = self
+            .limits
+            .tokens_exhausted(self.request.control.tokens_spent);
+        let refused = if broke {
+            "the token budget is used up"
+        } else if reasoners.len() < 2 {
+            "a debate takes two reasoners, and there is no room for two or there are none configured"
+        } else {
+            let names: Vec<&str> = reasoners.iter().map(|r| r.name.as_str()).collect();
+            let thought = format!("{} answer on their own.", names.join(", "));
+            let goals = reasoners
+                .iter()
+                .map(|reasoner| goal(reasoner, &self.request, 1, ""));
+            let round = Round {
+                request: &self.request,
+                situation: &self.situation,
+                limits: &self.limits,
+                history: opened(&self.request, &thought),
+                thought,
+                after: None,
+                compared: None,
+                decisions: Vec::new(),
+                model_ms: 0,
+            };
+            match round.fan_out(goals.collect()) {
+                Ok(step) => return step,
+                Err(reason) => reason,
+            }
+        };
+        fan_out::alone(
+            &self.request,
+            "debate",
+            None,
+            refused,
+            DecidedBy::OnlyOption,
+        )
+    }
+}
+
+fn opened(request: &AgentRequest, thought: &str) -> Vec<AgentStep> {
+    vec![AgentStep {
+        thought: thought.to_owned(),
+        action: "debate".into(),
+        user: request.user.clone(),
+        step_type: "supervise".into(),
+        ..AgentStep::default()
+    }]
+}
+
+fn goal(reasoner: &Reasoner, request: &AgentRequest, round: u32, answers: &str) -> Goal {
+    let mut text = format!("Answer as {}", reasoner.name);
+    if round > 1 {
+        text.push_str(&format!(", round {round}"));
+    }
+    let mut context = format!(
+        "You take part in a debate as {}, beside others who answer the same question. {}",
+        reasoner.name, reasoner.stance
+    );
+    if !answers.is_empty() {
+        context.push_str("\n\n");
+        context.push_str(answers);
+    }
+    Goal {
+        text,
+        question: request.question.clone(),
+        pattern: reasoner.pattern.clone(),
+        context: context.trim().to_owned(),
+        reasoner: reasoner.name.clone(),
+        profile: reasoner.profile.clone(),
+        ..Goal::default()
+    }
+}
+
+/// What follows a round: the next one, or the judge.
+#[derive(Debug)]
+pub struct CloseRound {
+    request: AgentRequest,
+    situation: Situation,
+    limits: Limits,
+    verdict: FanInRecord,
+    /// Text of each member, in the order of the verdict.
+    texts: Vec<Option<String>>,
+    compared: Option<Compared>,
+    decisions: Vec<Decision>,
+    model_ms: u64,
+}
+
+impl CloseRound {
+    pub(crate) fn new(
+        request: AgentRequest,
+        situation: Situation,
+        limits: Limits,
+        verdict: FanInRecord,
+    ) -> Self {
+        Self {
+            request,
+            situation,
+            limits,
+            verdict,
+            texts: Vec::new(),
+            compared: None,
+            decisions: Vec::new(),
+            model_ms: 0,
+        }
+    }
+
+    pub(crate) fn resume(&mut self, input: Input) -> Step {
+        match input {
+            Input::DocumentsRead(texts) => {
+                self.texts = texts;
+                self.read()
+            }
+            Input::ModelReplied(reply) => {
+                self.model_ms += reply.ms;
+                if self.decisions.is_empty() {
+                    self.compare(&reply)
+                } else {
+                    self.judged(reply.text.trim())
+                }
+            }
+            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
+            // It orders nothing else.
+            Input::Begin | Input::ToolReturned(_) | Input::FactsFound(_) => {
+                let members = self.verdict.members.iter();
+                Step::ReadDocuments(members.map(|m| m.document.clone()).collect())
+            }
+        }
+    }
+
+    /// The answers there are: place among the reasoners, name, text.
+    fn answers(&self) -> Vec<(u32, String, &str)> {
+        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
+        let members = self.verdict.members.iter().zip(&self.texts);
+        let answered = members.filter_map(|(member, text)| {
+            let text = text.as_deref()?;
+            if failure(&self.verdict, member.index, Some(text)).is_some() {
+                return None;
+            }
+            let name = reasoners.get(member.index as usize).map(|r| r.name.clone());
+            Some((
+                member.index,
+                name.unwrap_or_else(|| member.goal.clone()),
+                text,
+            ))
+        });
+        answered.collect()
+    }
+
+    fn shown(&self) -> Vec<Value> {
+        let answers = self.answers();
+        let each = MAX_SHOWN_BYTES / answers.len().max(1);
+        let answers = answers.into_iter();
+        answers
+            .map(|(_, name, text)| json!({"reasoner": name, "text": bounded(text, each)}))
+            .collect()
+    }
+
+    fn missing(&self) -> Vec<Value> {
+        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
+        let name = |index: u32, goal: &str| {
+            let known = reasoners.get(index as usize).map(|r| r.name.clone());
+            known.unwrap_or_else(|| goal.to_owned())
+        };
+        let members = self.verdict.members.iter().zip(&self.texts);
+        let failed = members.filter_map(|(m, text)| {
+            let reason = failure(&self.verdict, m.index, text.as_deref())?;
+            Some(json!({"goal": name(m.index, &m.goal), "reason": reason}))
+        });
+        let missing = self.verdict.missing.iter().filter_map(|child| {
+            let reason = failure(&self.verdict, child.index, None)?;
+            Some(json!({"goal": name(child.index, &child.goal), "reason": reason}))
+        });
+        failed.chain(missing).collect()
+    }
+
+    fn tokens_spent(&self) -> u64 {
+        self.request.control.tokens_spent + self.verdict.tokens()
+    }
+
+    fn read(&mut self) -> Step {
+        let answers = self.answers();
+        if answers.is_empty() {
+            // Nothing to reason from: a model could only invent.
+            return self.conclude("No reasoner came back with an answer.".to_owned(), false);
+        }
+        if self.limits.tokens_exhausted(self.tokens_spent()) {
+            return self.unjudged("The token budget was used up before a judgement.");
+        }
+        if let [(_, only, _)] = answers.as_slice() {
+            self.decisions.push(Decision {
+                subject: "agreement".into(),
+                options: vec![AGREE.into()],
+                narrowed_by: "the answers of this round".into(),
+                signal: format!("only {only} answered"),
+                chosen: AGREE.into(),
+                decided_by: DecidedBy::OnlyOption,
+                rationale: String::new(),
+            });
+            return self.judge();
+        }
+        let names: Vec<&str> = answers.iter().map(|(_, name, _)| name.as_str()).collect();
+        Step::AskModel(Box::new(ModelAsk {
+            operation: Operation::Compare,
+            schema: Some(json!({
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["agreement", "reason", "positions", "disagreements"],
+                "properties": {
+                    "agreement": {"type": "string", "enum": [AGREE, DISAGREE]},
+                    "reason": {"type": "string", "description": "the one thing that decided"},
+                    "positions": {"type": "array", "items": {
+                        "type": "object",
+                        "additionalProperties": false,
+                        "required": ["reasoner", "position"],
+                        "properties": {
+                            "reasoner": {"type": "string", "enum": names},
+                            "position": {"type": "string"},
+                        },
+                    }},
+                    "disagreements": {"type": "array", "items": {"type": "string"}},
+                },
+            })),
+            variables: json!({
+                "question": self.request.question,
+                "round": self.request.control.rounds,
+                "answers": self.shown(),
+            }),
+            transcript: Vec::new(),
+            tools: Vec::new(),
+            stream: StreamAs::Nothing,
+        }))
+    }
+
+    fn compare(&mut self, reply: &Reply) -> Step {
+        let object = json::extract(&reply.text).unwrap_or_default();
+        let text = |value: &Value, name: &str| {
+            let text = value.get(name).and_then(Value::as_str);
+            bounded(text.unwrap_or_default().trim(), 400)
+        };
+        let named = text(&object, "agreement").to_lowercase();
+        let options = [AGREE, DISAGREE];
+        let (chosen, decided_by, signal) = match options.iter().find(|o| **o == named) {
+            Some(option) => (*option, DecidedBy::Model, text(&object, "reason")),
+            None => (
+                DISAGREE,
+                DecidedBy::Fallback,
+                "the model named none of the options".to_owned(),
+            ),
+        };
+        let list = |name: &str| {
+            object
+                .get(name)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+        };
+        let stated: Vec<(String, String)> = list("positions")
+            .map(|entry| (text(entry, "reasoner"), text(entry, "position")))
+            .collect();
+        let answers = self.answers();
+        let positions = answers.iter().map(|(index, name, _)| {
+            let member = self.verdict.members.iter().find(|m| m.index == *index);
+            let stated = stated
+                .iter()
+                .find(|(reasoner, _)| reasoner.eq_ignore_ascii_case(name));
+            Position {
+                reasoner: name.clone(),
+                session: member.map(|m| m.session.clone()).unwrap_or_default(),
+                position: match stated {
+                    Some((_, position)) if !position.is_empty() => position.clone(),
+                    _ => "not stated".to_owned(),
+                },
+            }
+        });
+        let compared = Compared {
+            round: self.request.control.rounds,
+            agreed: chosen == AGREE,
+            positions: positions.collect(),
+            disagreements: list("disagreements")
+                .filter_map(Value::as_str)
+                .map(|text| bounded(text.trim(), 400))
+                .filter(|text| !text.is_empty())
+                .collect(),
+        };
+        self.decisions.push(Decision {
+            subject: "agreement".into(),
+            options: options.map(str::to_owned).to_vec(),
+            narrowed_by: format!(
+                "the answers of round {} of at most {}",
+                self.request.control.rounds, self.limits.max_rounds
+            ),
+            signal: if signal.is_empty() {
+                "not stated by the model".into()
+            } else {
+                signal
+            },
+            chosen: chosen.into(),
+            decided_by,
+            rationale: String::new(),
+        });
+        self.compared = Some(compared);
+        if chosen == AGREE {
+            return self.judge();
+        }
+        if self.request.control.rounds >= self.limits.max_rounds {
+            return self.stopped("the rounds are used up");
+        }
+        match self.next_round() {
+            Ok(step) => step,
+            Err(reason) => self.stopped(reason),
+        }
+    }
+
+    /// They disagree, and go no further.
+    fn stopped(&mut self, reason: &str) -> Step {
+        self.decisions.push(Decision {
+            subject: "next-round".into(),
+            options: vec!["judge".into()],
+            narrowed_by: format!("at most {} rounds, and the limits", self.limits.max_rounds),
+            signal: reason.to_owned(),
+            chosen: "judge".into(),
+            decided_by: DecidedBy::OnlyOption,
+            rationale: String::new(),
+        });
+        self.judge()
+    }
+
+    fn next_round(&self) -> Result<Step, &'static str> {
+        let round = self.request.control.rounds + 1;
+        let answers = self.answers();
+        let each = MAX_SHOWN_BYTES / answers.len().max(1);
+        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
+        let goals = reasoners.iter().zip(0_u32..).map(|(reasoner, at)| {
+            let mut seen = String::new();
+            for (index, name, text) in &answers {
+                let whose = if *index == at {
+                    "Your answer so far".to_owned()
+                } else {
+                    format!("The answer of {name}")
+                };
+                seen.push_str(&format!("## {whose}\n\n{}\n\n", bounded(text, each)));
+            }
+            seen.push_str(
+                "Weigh the other answers. Say where they convince you and where they do not, and \
+                 give your answer anew.",
+            );
+            goal(reasoner, &self.request, round, &seen)
+        });
+        let mut request = self.request.clone();
+        request.control.tokens_spent = self.tokens_spent();
+        let thought = format!("They do not agree: round {round}, each with all answers before it.");
+        Round {
+            request: &request,
+            situation: &self.situation,
+            limits: &self.limits,
+            history: opened(&request, &thought),
+            thought,
+            after: Some(summary(&self.verdict)),
+            compared: self.compared.clone(),
+            decisions: self.decisions.clone(),
+            model_ms: self.model_ms,
+        }
+        .fan_out(goals.collect())
+    }
+
+    fn judge(&self) -> Step {
+        let compared = self.compared.as_ref();
+        let positions: Vec<Value> = compared
+            .into_iter()
+            .flat_map(|c| &c.positions)
+            .map(|p| json!({"reasoner": p.reasoner, "position": p.position}))
+            .collect();
+        Step::AskModel(Box::new(ModelAsk {
+            operation: Operation::Judge,
+            variables: json!({
+                "question": self.request.question,
+                "framing": self.request.framing,
+                "answers": self.shown(),
+                "agreed": compared.is_none_or(|c| c.agreed),
+                "positions": positions,
+                "disagreements": compared.map(|c| c.disagreements.clone()).unwrap_or_default(),
+                "missing": self.missing(),
+            }),
+            transcript: Vec::new(),
+            tools: Vec::new(),
+            schema: None,
+            stream: StreamAs::Answer,
+        }))
+    }
+
+    fn judged(&self, text: &str) -> Step {
+        if text.is_empty() {
+            return self.unjudged("The model returned no text.");
+        }
+        self.conclude(text.to_owned(), true)
+    }
+
+    /// The answers as they are, where no model reconciles them.
+    fn unjudged(&self, why: &str) -> Step {
+        let mut text = format!("**Partial answer:** {why} These are the reasoners' own answers.\n");
+        for (_, name, answer) in self.answers() {
+            text.push_str(&format!("\n## {name}\n\n{}\n", answer.trim()));
+        }
+        self.conclude(text, false)
+    }
+
+    fn conclude(&self, mut text: String, streamed: bool) -> Step {
+        let missing = self.missing();
+        let partial = !missing.is_empty() || !streamed;
+        if !missing.is_empty() {
+            text.push_str("\n\n---\n\n**Incomplete.** No answer from:\n");
+            for entry in &missing {
+                text.push_str(&format!(
+                    "\n- {} ({})",
+                    entry["goal"].as_str().unwrap_or_default(),
+                    entry["reason"].as_str().unwrap_or_default()
+                ));
+            }
+        }
+        let termination = Termination::SubagentsComplete;
+        let uri = uris::answer_document(&self.request.session_id);
+        Step::Finish(Box::new(Finish {
+            activity: Activity::Concluded(Concluded {
+                termination,
+                partial,
+                fan_in: Some(summary(&self.verdict)),
+                compared: self.compared.clone(),
+                confidence: confidence_in(&text),
+                model_ms: self.model_ms,
+                ..Concluded::default()
+            }),
+            said: vec![Said {
+                streamed,
+                ..say::message(MessageType::Answer, &*text, uri)
+            }],
+            outcome: Outcome::Answer(Answer {
+                text,
+                termination,
+                partial,
+            }),
+            routed: None,
+            decisions: self.decisions.clone(),
+        }))
+    }
+}
+
+#[cfg(test)]
+#[path = "debate_tests.rs"]
+mod tests;

@@ -1,0 +1,293 @@
+//! One fan-out, whichever pattern orders it: children with their share of time and limits, and the
+//! request that the verdict on them releases.
+
+use super::Implemented;
+use crate::limits::Limits;
+use crate::routing::{GENERAL, pattern_options};
+use crate::say;
+use crate::specialists;
+use crate::step::{FanOut, Finish, Outcome, Step};
+use crate::tools;
+use crate::turn::Situation;
+use agentfleet_schema::records::{
+    Activity, Child, Compared, CompletionStatus, DecidedBy, Decision, FanInRecord, FanInSummary,
+    FannedOut,
+};
+use agentfleet_schema::{
+    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, SessionId, uris,
+};
+
+/// What one subagent is to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Goal {
+    pub text: String,
+    /// What it is asked, where that is not the goal itself.
+    pub question: String,
+    pub pattern: String,
+    pub group: Option<Vec<String>>,
+    pub context: String,
+    /// Key of its model profile; empty means its parent's.
+    pub profile: String,
+    pub specialist: String,
+    /// The reasoner of a debate that it is.
+    pub reasoner: String,
+}
+
+/// One fan-out, whether the first of its session or a later one.
+pub(super) struct Round<'a> {
+    pub request: &'a AgentRequest,
+    pub situation: &'a Situation,
+    pub limits: &'a Limits,
+    pub thought: String,
+    /// What the session's history says of it.
+    pub history: Vec<AgentStep>,
+    pub after: Option<FanInSummary>,
+    pub compared: Option<Compared>,
+    pub decisions: Vec<Decision>,
+    pub model_ms: u64,
+}
+
+impl Round<'_> {
+    /// `Err` says why the limits forbid it.
+    pub(super) fn fan_out(self, goals: Vec<Goal>) -> Result<Step, &'static str> {
+        let request = self.request;
+        let count = goals.len() as u32;
+        if self.limits.max_depth == 0 {
+            return Err("no depth is left for subagents");
+        }
+        let Some(allotment) = self.limits.allot(count, request.control.tokens_spent) else {
+            return Err("the limits leave no room for subagents");
+        };
+        let Some(join_deadline) = self
+            .limits
+            // The wait begins when the fan-out is committed, not when the model began to think of it.
+            .join_deadline(
+                self.situation.now.saturating_add(self.model_ms as Millis),
+                request.control.hard_deadline,
+            )
+        else {
+            return Err("no time is left to wait for subagents");
+        };
+        let correlation = CorrelationId::of_fan_out(&request.session_id, request.step);
+        let task_types = &self.situation.snapshot.task_types;
+        let policy = task_types.get(&request.task_type).map(|task| task.join);
+        let policy = policy.unwrap_or_default();
+        let patterns = child_patterns(request, self.situation, self.limits);
+        let mut ancestors = request.control.ancestors.clone();
+        ancestors.push(Ancestor {
+            session: request.session_id.clone(),
+            step: request.step,
+        });
+        let children: Vec<(Child, AgentRequest)> = goals
+            .into_iter()
+            .zip(0u32..)
+            .map(|(goal, index)| {
+                let session = SessionId::child(&request.session_id, request.step, index);
+                let pattern = if patterns.contains(&goal.pattern) {
+                    goal.pattern
+                } else {
+                    Implemented::React.as_str().to_owned()
+                };
+                let group = tools::narrowed(request.group.as_ref(), goal.group);
+                let child = Child {
+                    index,
+                    session: session.clone(),
+                    goal: goal.text.clone(),
+                    pattern: pattern.clone(),
+                    group: group.clone(),
+                };
+                let mut limits = allotment.clone();
+                limits.max_iterations = None;
+                limits.subagent_timeout_ms = request.limits.subagent_timeout_ms;
+                let question = if goal.question.is_empty() {
+                    goal.text.clone()
+                } else {
+                    goal.question
+                };
+                let mut child_request = AgentRequest {
+                    question,
+                    group,
+                    user: request.user.clone(),
+                    collection: request.collection.clone(),
+                    streaming: request.streaming,
+                    session_id: session,
+                    conversation_id: request.conversation_id.clone(),
+                    pattern,
+                    task_type: request.task_type.clone(),
+                    framing: request.framing.clone(),
+                    correlation_id: correlation.clone(),
+                    parent_session_id: request.session_id.clone(),
+                    subagent_goal: goal.text,
+                    expected_siblings: count,
+                    limits,
+                    ..AgentRequest::default()
+                };
+                let control = &mut child_request.control;
+                control.root = request.root().clone();
+                control.ancestors.clone_from(&ancestors);
+                control.context = goal.context;
+                control.index = index;
+                control.config_version = request.control.config_version;
+                // After the join nobody waits for it.
+                control.hard_deadline = join_deadline;
+                control.derives_from = uris::goal(&request.session_id, &correlation, index);
+                control.reasoner = goal.reasoner;
+                control.profile = if goal.profile.is_empty() {
+                    request.control.profile.clone()
+                } else {
+                    goal.profile
+                };
+                if !goal.specialist.is_empty() {
+                    let snapshot = &self.situation.snapshot;
+                    specialists::engage(&mut child_request, &goal.specialist, snapshot);
+                }
+                (child, child_request)
+            })
+            .collect();
+
+        let round = request.control.rounds + 1;
+        let mut synthesis = request.clone();
+        synthesis.control.rounds = round;
+        synthesis.control.fan_in_step = Some(request.step);
+        synthesis.control.derives_from = uris::fan_out(&request.session_id, &correlation);
+        synthesis.history.extend(self.history);
+
+        let uri = uris::document_of(&uris::fan_out(&request.session_id, &correlation));
+        let mut told = String::new();
+        for (child, _) in &children {
+            told.push_str(&format!("{}. {}\n", child.index + 1, child.goal));
+        }
+        let text = if self.thought.is_empty() {
+            told
+        } else {
+            format!("{}\n\n{told}", self.thought)
+        };
+        Ok(Step::Finish(Box::new(Finish {
+            activity: Activity::FannedOut(FannedOut {
+                correlation: correlation.clone(),
+                thought: self.thought,
+                children: children.iter().map(|(child, _)| child.clone()).collect(),
+                policy,
+                join_deadline,
+                round,
+                after: self.after,
+                compared: self.compared,
+                model_ms: self.model_ms,
+            }),
+            outcome: Outcome::FanOut(Box::new(FanOut {
+                correlation,
+                children,
+                policy,
+                join_deadline,
+                synthesis,
+            })),
+            routed: None,
+            decisions: self.decisions,
+            said: vec![
+                say::message(MessageType::Thought, text.trim_end(), uri),
+                say::status(format!("Fanned out to {count} subagents")),
+            ],
+        })))
+    }
+}
+
+/// Goes on without subagents, and says why: the session works on by itself.
+pub(super) fn alone(
+    request: &AgentRequest,
+    action: &str,
+    goal: Option<Goal>,
+    signal: &str,
+    decided_by: DecidedBy,
+) -> Step {
+    let mut next = request.clone();
+    Implemented::React.as_str().clone_into(&mut next.pattern);
+    let goal = goal.map(|goal| goal.text).filter(|text| !text.is_empty());
+    next.history.push(AgentStep {
+        thought: goal.unwrap_or_else(|| signal.to_owned()),
+        action: action.to_owned(),
+        observation: format!("No fan-out: {signal}."),
+        user: next.user.clone(),
+        step_type: "supervise".into(),
+        ..AgentStep::default()
+    });
+    Step::Finish(Box::new(Finish {
+        outcome: Outcome::Continue(Box::new(next)),
+        activity: Activity::None,
+        routed: None,
+        decisions: vec![Decision {
+            subject: "fan-out".into(),
+            options: match decided_by {
+                // The limits took the other one away.
+                DecidedBy::OnlyOption => vec!["alone".into()],
+                DecidedBy::Model | DecidedBy::Fallback | DecidedBy::Caller => {
+                    vec!["fan-out".into(), "alone".into()]
+                }
+            },
+            narrowed_by: "the limits and what there is to divide".into(),
+            signal: signal.into(),
+            chosen: "alone".into(),
+            decided_by,
+            rationale: String::new(),
+        }],
+        said: vec![say::status(format!("No fan-out: {signal}"))],
+    }))
+}
+
+/// Patterns a child may have: valid for the task type, and without fan-out where the depth ends.
+pub(super) fn child_patterns(
+    request: &AgentRequest,
+    situation: &Situation,
+    limits: &Limits,
+) -> Vec<String> {
+    let task_type = if request.task_type.is_empty() {
+        GENERAL
+    } else {
+        &request.task_type
+    };
+    let depth = limits.max_depth.saturating_sub(1);
+    let (mut options, _) = pattern_options(&situation.snapshot, task_type, depth);
+    if !options.iter().any(|name| name == "react") {
+        options.push("react".to_owned());
+    }
+    options
+}
+
+/// What a fan-in brought, as the record of the step that read it says.
+pub(super) fn summary(verdict: &FanInRecord) -> FanInSummary {
+    FanInSummary {
+        correlation: verdict.correlation.clone(),
+        cause: verdict.cause,
+        members: verdict.members.clone(),
+        missing: verdict.missing.clone(),
+        tokens: verdict.tokens(),
+    }
+}
+
+/// Why one child has no result to show, if it has none: by its place, with the text of its end.
+pub(super) fn failure(verdict: &FanInRecord, index: u32, text: Option<&str>) -> Option<String> {
+    let Some(member) = verdict.members.iter().find(|m| m.index == index) else {
+        let cause = verdict.cause.as_str();
+        return Some(format!("not finished when the wait ended ({cause})"));
+    };
+    let reason = match (member.status, text) {
+        (CompletionStatus::Answered, Some(_)) => return None,
+        (CompletionStatus::Answered, None) => "its text could not be read",
+        (other, _) => other.as_str(),
+    };
+    Some(match text {
+        Some(text) => format!("{reason}: {}", bounded(text, 300)),
+        None => reason.to_owned(),
+    })
+}
+
+/// A text that is cut, and says so, where it is longer than `max` bytes.
+pub(super) fn bounded(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let mut end = max;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{} [cut]", &text[..end])
+}

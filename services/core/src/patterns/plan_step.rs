@@ -1,0 +1,549 @@
+//! One step of a plan: one call and what it came to, or a result that needs no call. Ready steps that
+//! do not depend on each other may go to subagents instead, and those of a specialist always do.
+
+use super::Implemented;
+use super::dag::{self, COMPLETE, FAILED};
+use super::fan_out::{Goal, Round};
+use super::plan::{go_on, remember};
+use super::react::{iterations, preview};
+use crate::json;
+use crate::limits::Limits;
+use crate::react_format::{Said as Format, parse};
+use crate::say;
+use crate::step::{
+    Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse,
+};
+use crate::tools;
+use crate::turn::Situation;
+use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::records::{Activity, DecidedBy, Decision, Executed, Iterated, StepResult};
+use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, PlanStep, uris};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// What a call may come to for its step.
+const COMES_TO: [&str; 3] = [COMPLETE, FAILED, "surprising"];
+/// Characters of a result that the history shows; the plan has all of it.
+const BRIEF: usize = 400;
+
+/// Revision of the plan a session works by.
+pub(super) fn revision(request: &AgentRequest) -> u32 {
+    let plans = request.history.iter().filter(|step| step.action == "plan");
+    (plans.count() as u32).saturating_sub(1)
+}
+
+/// Places of the steps that the newest fan-out gave to subagents, in the order of these.
+pub(super) fn given_away(request: &AgentRequest) -> Vec<usize> {
+    let newest = request.history.iter().rev();
+    let places = newest
+        .filter(|step| step.action == FAN_OUT)
+        .find_map(|step| step.arguments.get("steps"));
+    let places = places.map(String::as_str).unwrap_or_default();
+    places.split(',').filter_map(|at| at.parse().ok()).collect()
+}
+
+const FAN_OUT: &str = "fan-out";
+
+/// The beginning of a result.
+pub(super) fn brief(result: &str) -> String {
+    match result.char_indices().nth(BRIEF) {
+        Some((end, _)) => format!("{}...", &result[..end]),
+        None => result.to_owned(),
+    }
+}
+
+/// One step.
+#[derive(Debug)]
+pub struct Execute {
+    request: AgentRequest,
+    situation: Situation,
+    limits: Limits,
+    plan: Vec<PlanStep>,
+    ready: Vec<usize>,
+    at: usize,
+    tools: Vec<ToolItem>,
+    /// What was wrong with the model's replies so far.
+    faults: Vec<String>,
+    thought: String,
+    calling: Option<(ToolItem, BTreeMap<String, String>)>,
+    called: Option<Called>,
+    model_ms: u64,
+}
+
+/// A call that was made for the step.
+#[derive(Clone, Debug)]
+struct Called {
+    name: String,
+    arguments: BTreeMap<String, String>,
+    outcome: ToolOutcome,
+    state: Option<String>,
+}
+
+/// What became of the step.
+struct Came {
+    status: &'static str,
+    result: String,
+    /// Why the rest of the plan may no longer fit.
+    trouble: Option<String>,
+    decisions: Vec<Decision>,
+}
+
+impl Execute {
+    pub(super) fn new(
+        request: AgentRequest,
+        situation: Situation,
+        limits: Limits,
+        plan: Vec<PlanStep>,
+        ready: Vec<usize>,
+    ) -> Self {
+        let visible = tools::visible(&request, &situation.snapshot);
+        let tools = visible.into_iter().cloned().collect();
+        Self {
+            at: ready.first().copied().unwrap_or_default(),
+            request,
+            situation,
+            limits,
+            plan,
+            ready,
+            tools,
+            faults: Vec::new(),
+            thought: String::new(),
+            calling: None,
+            called: None,
+            model_ms: 0,
+        }
+    }
+
+    pub(super) fn tools(&self) -> &[ToolItem] {
+        &self.tools
+    }
+
+    pub(super) fn resume(&mut self, input: Input) -> Step {
+        match input {
+            Input::ModelReplied(reply) if self.called.is_some() => self.assessed(&reply),
+            Input::ModelReplied(reply) => self.replied(&reply),
+            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
+            Input::ToolReturned(outcome) => self.returned(outcome),
+            // It orders neither facts nor documents.
+            Input::Begin | Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
+        }
+    }
+
+    fn step(&self) -> PlanStep {
+        self.plan.get(self.at).cloned().unwrap_or_default()
+    }
+
+    fn begin(&mut self) -> Step {
+        let of_specialists = |at: &&usize| {
+            let step = self.plan.get(**at);
+            step.is_some_and(|step| !step.specialist.is_empty())
+        };
+        let special: Vec<usize> = self.ready.iter().filter(of_specialists).copied().collect();
+        let pattern = self.situation.snapshot.patterns.get(&self.request.pattern);
+        let is_parallel = pattern.is_some_and(|pattern| pattern.parallel);
+        let given = if special.is_empty() && is_parallel && self.ready.len() > 1 {
+            self.ready.clone()
+        } else {
+            special
+        };
+        if !given.is_empty() {
+            let needs_specialist = !self.step().specialist.is_empty();
+            match self.give_away(given) {
+                Ok(step) => return step,
+                Err(reason) if needs_specialist => {
+                    return self.finish(Came {
+                        status: FAILED,
+                        result: format!("No specialist could work on it: {reason}."),
+                        trouble: Some(format!("step {}: {reason}", self.at)),
+                        decisions: Vec::new(),
+                    });
+                }
+                // One after the other, then.
+                Err(_) => {}
+            }
+        }
+        self.ask()
+    }
+
+    fn give_away(&self, mut given: Vec<usize>) -> Result<Step, &'static str> {
+        let left = self.limits.max_iterations - iterations(&self.request);
+        given.truncate(self.limits.width().min(left) as usize);
+        let goals: Vec<Goal> = given
+            .iter()
+            .filter_map(|at| self.plan.get(*at))
+            .map(|step| self.goal(step))
+            .collect();
+        let places: Vec<String> = given.iter().map(usize::to_string).collect();
+        let thought = match places.as_slice() {
+            [only] => format!("Step {only} goes to a subagent."),
+            places => format!(
+                "Steps {} do not depend on each other: each goes to a subagent.",
+                places.join(", ")
+            ),
+        };
+        let mut kept = self.request.clone();
+        remember(
+            &mut kept,
+            self.plan.clone(),
+            AgentStep {
+                thought: thought.clone(),
+                action: FAN_OUT.into(),
+                arguments: BTreeMap::from([("steps".to_owned(), places.join(","))]),
+                step_type: "plan".into(),
+                ..AgentStep::default()
+            },
+        );
+        Round {
+            request: &kept,
+            situation: &self.situation,
+            limits: &self.limits,
+            thought,
+            history: Vec::new(),
+            after: None,
+            compared: None,
+            decisions: Vec::new(),
+            model_ms: 0,
+        }
+        .fan_out(goals)
+    }
+
+    fn goal(&self, step: &PlanStep) -> Goal {
+        let mut context = format!("The task as a whole: {}", self.request.question);
+        if !step.tool_hint.is_empty() {
+            context.push_str(&format!("\nA tool that may help: {}", step.tool_hint));
+        }
+        for result in dag::needed(&self.plan, step) {
+            context.push_str(&format!(
+                "\n\nPrior analysis, of \"{}\":\n{}",
+                result["goal"].as_str().unwrap_or_default(),
+                result["result"].as_str().unwrap_or_default(),
+            ));
+        }
+        Goal {
+            text: step.goal.clone(),
+            pattern: Implemented::React.as_str().to_owned(),
+            context,
+            specialist: step.specialist.clone(),
+            ..Goal::default()
+        }
+    }
+
+    fn ask(&self) -> Step {
+        let native = self.situation.native_tools;
+        let shown: Vec<&ToolItem> = self.tools.iter().collect();
+        let step = self.step();
+        Step::AskModel(Box::new(ModelAsk {
+            operation: Operation::PlanStep,
+            variables: json!({
+                "question": self.request.question,
+                "framing": self.request.framing,
+                "index": self.at,
+                "goal": step.goal,
+                "tool_hint": step.tool_hint,
+                "previous_results": dag::needed(&self.plan, &step),
+                "tools": tools::described(&shown),
+                "native": native,
+                "faults": self.faults,
+            }),
+            transcript: Vec::new(),
+            tools: if native {
+                self.tools.clone()
+            } else {
+                Vec::new()
+            },
+            schema: None,
+            stream: StreamAs::Thought,
+        }))
+    }
+
+    fn replied(&mut self, reply: &Reply) -> Step {
+        self.model_ms += reply.ms;
+        let parsed = parse(&reply.text);
+        self.thought = parsed.thought;
+        if let Some((name, arguments)) = reply.tool_calls.first() {
+            if self.thought.is_empty() {
+                reply.text.trim().clone_into(&mut self.thought);
+            }
+            return self.act(name, arguments.clone());
+        }
+        match parsed.said {
+            Format::Action { name, arguments } => self.act(&name, arguments),
+            Format::Final(text) => self.known(text),
+            Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
+                self.thought.clear();
+                self.known(reply.text.trim().to_owned())
+            }
+            Format::Malformed { reason, loose } => {
+                if self.is_last_try() && !loose.is_empty() {
+                    return self.known(loose);
+                }
+                self.fault(format!(
+                    "the reply could not be read: {reason}. Reply with `Thought:`, then either \
+                     `Action:` and `Args:`, or `Final Answer:`."
+                ))
+            }
+        }
+    }
+
+    fn is_last_try(&self) -> bool {
+        self.faults.len() + 1 >= self.limits.max_retries as usize
+    }
+
+    fn fault(&mut self, text: String) -> Step {
+        if self.is_last_try() {
+            return self.finish(Came {
+                status: FAILED,
+                trouble: Some(format!("step {} failed: {text}", self.at)),
+                result: text,
+                decisions: Vec::new(),
+            });
+        }
+        self.faults.push(text);
+        self.ask()
+    }
+
+    /// The step needs no call.
+    fn known(&self, result: String) -> Step {
+        self.finish(Came {
+            status: COMPLETE,
+            result,
+            trouble: None,
+            decisions: Vec::new(),
+        })
+    }
+
+    fn act(&mut self, name: &str, arguments: BTreeMap<String, String>) -> Step {
+        match tools::callable(&self.tools, name, &arguments) {
+            Ok(tool) => {
+                let tool = tool.clone();
+                self.calling = Some((tool.clone(), arguments.clone()));
+                Step::CallTool(Box::new(ToolUse { tool, arguments }))
+            }
+            Err(text) => self.fault(text),
+        }
+    }
+
+    fn returned(&mut self, mut outcome: ToolOutcome) -> Step {
+        let (name, arguments, state) = match (outcome.instead.take(), self.calling.take()) {
+            (Some((name, arguments)), _) => {
+                "An earlier attempt at this step made this call before it ended."
+                    .clone_into(&mut self.thought);
+                (name, arguments, None)
+            }
+            (None, Some((tool, arguments))) => (tool.name, arguments, tool.state),
+            (None, None) => return self.ask(),
+        };
+        let step = self.step();
+        let ask = Step::AskModel(Box::new(ModelAsk {
+            operation: Operation::PlanAssess,
+            variables: json!({
+                "question": self.request.question,
+                "framing": self.request.framing,
+                "goal": step.goal,
+                "action": name,
+                "arguments": arguments,
+                "observation": preview(
+                    &outcome.content, self.limits.max_observation_bytes, &self.observation()),
+                "is_error": outcome.is_error,
+                "open_steps": self.open(),
+            }),
+            transcript: Vec::new(),
+            tools: Vec::new(),
+            schema: Some(assess_schema()),
+            stream: StreamAs::Nothing,
+        }));
+        self.called = Some(Called {
+            name,
+            arguments,
+            outcome,
+            state,
+        });
+        ask
+    }
+
+    /// The goals that are still to be reached.
+    fn open(&self) -> Vec<&str> {
+        let others = self
+            .plan
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != self.at);
+        others
+            .filter(|(_, step)| step.status == dag::PENDING)
+            .map(|(_, step)| step.goal.as_str())
+            .collect()
+    }
+
+    fn n(&self) -> u32 {
+        iterations(&self.request) + 1
+    }
+
+    fn observation(&self) -> String {
+        uris::document_of(&uris::observation(&self.request.session_id, self.n()))
+    }
+
+    fn assessed(&mut self, reply: &Reply) -> Step {
+        self.model_ms += reply.ms;
+        let (observation, is_error) = match &self.called {
+            Some(called) => (called.outcome.content.clone(), called.outcome.is_error),
+            None => (String::new(), true),
+        };
+        let object = json::extract(&reply.text);
+        let text = |name: &str| {
+            let text = object.as_ref().and_then(|o| o.get(name));
+            text.and_then(Value::as_str)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let named = text("status").to_lowercase();
+        let chosen = COMES_TO.into_iter().find(|option| *option == named);
+        let mut decision = Decision {
+            subject: "plan-step".into(),
+            options: COMES_TO.map(str::to_owned).to_vec(),
+            narrowed_by: "what a call can come to for its step".into(),
+            signal: text("reason"),
+            chosen: String::new(),
+            decided_by: DecidedBy::Model,
+            rationale: String::new(),
+        };
+        let chosen = chosen.unwrap_or_else(|| {
+            decision.decided_by = DecidedBy::Fallback;
+            "the model named none of the options".clone_into(&mut decision.signal);
+            if is_error { FAILED } else { COMPLETE }
+        });
+        if decision.signal.is_empty() {
+            "not stated by the model".clone_into(&mut decision.signal);
+        }
+        chosen.clone_into(&mut decision.chosen);
+        let result = match text("result") {
+            result if result.is_empty() => observation,
+            result => result,
+        };
+        let trouble = (chosen != COMPLETE).then(|| {
+            let how = if chosen == FAILED {
+                "failed"
+            } else {
+                "was a surprise"
+            };
+            format!("step {} {how}: {}", self.at, decision.signal)
+        });
+        self.finish(Came {
+            status: if chosen == FAILED { FAILED } else { COMPLETE },
+            result,
+            trouble,
+            decisions: vec![decision],
+        })
+    }
+
+    fn finish(&self, came: Came) -> Step {
+        let session = &self.request.session_id;
+        let n = self.n();
+        let revision = revision(&self.request);
+        let result_uri = uris::document_of(&uris::step_result(session, self.at as u32));
+        let most = self.limits.max_observation_bytes;
+        let mut plan = self.plan.clone();
+        let step = self.step();
+        if let Some(step) = plan.get_mut(self.at) {
+            came.status.clone_into(&mut step.status);
+            step.result = preview(&came.result, most, &result_uri);
+        }
+        let mut next = self.request.clone();
+        if let Some(state) = self.called.as_ref().and_then(|called| called.state.clone()) {
+            next.state = state;
+        }
+        let replan = go_on(&mut next, &self.limits, &plan, came.trouble);
+        remember(
+            &mut next,
+            plan,
+            AgentStep {
+                thought: format!("Executing plan step {}: {}", self.at, step.goal),
+                action: self
+                    .called
+                    .as_ref()
+                    .map(|c| c.name.clone())
+                    .unwrap_or_default(),
+                arguments: self
+                    .called
+                    .as_ref()
+                    .map(|c| c.arguments.clone())
+                    .unwrap_or_default(),
+                observation: brief(&came.result),
+                step_type: "execute".into(),
+                ..AgentStep::default()
+            },
+        );
+        let mut said = Vec::new();
+        let call = self.called.as_ref().map(|called| {
+            if !self.thought.is_empty() {
+                let uri = uris::document_of(&uris::thought(session, n));
+                said.push(Said {
+                    streamed: true,
+                    ..say::message(MessageType::Thought, &*self.thought, uri)
+                });
+            }
+            said.push(Said {
+                message_type: MessageType::Action,
+                text: say::action(&called.name, &called.arguments),
+                streamed: true,
+                document: None,
+            });
+            let content = &called.outcome.content;
+            said.push(say::message(
+                MessageType::Observation,
+                &**content,
+                self.observation(),
+            ));
+            Iterated {
+                n,
+                thought: self.thought.clone(),
+                action: called.name.clone(),
+                arguments: called.arguments.clone(),
+                observation: preview(content, most, &self.observation()),
+                is_error: called.outcome.is_error,
+                candidates: self.tools.iter().map(|t| t.name.clone()).collect(),
+                sources: called.outcome.sources.clone(),
+                model_ms: self.model_ms,
+                tool_ms: called.outcome.ms,
+                critique: None,
+            }
+        });
+        said.push(say::message(MessageType::Thought, came.result, result_uri));
+        said.push(say::status(format!(
+            "Step {}: {} ({})",
+            self.at, step.goal, came.status
+        )));
+        Step::Finish(Box::new(Finish {
+            outcome: Outcome::Continue(Box::new(next)),
+            activity: Activity::Executed(Executed {
+                revision,
+                steps: vec![StepResult {
+                    index: self.at as u32,
+                    goal: step.goal,
+                    status: came.status.to_owned(),
+                    depends_on: step.depends_on,
+                    ..StepResult::default()
+                }],
+                call,
+                after: None,
+                model_ms: self.model_ms,
+            }),
+            routed: None,
+            decisions: came.decisions.into_iter().chain(replan).collect(),
+            said,
+        }))
+    }
+}
+
+fn assess_schema() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["status", "reason", "result"],
+        "properties": {
+            "status": {"type": "string", "enum": COMES_TO},
+            "reason": {"type": "string", "description": "the one thing that decided"},
+            "result": {"type": "string", "description": "what the step found out, with its sources"},
+        },
+    })
+}

@@ -1,0 +1,522 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use super::*;
+use crate::limits::FleetLimits;
+use crate::step::{ModelFailure, ToolOutcome};
+use crate::turn::Turn;
+use agentfleet_schema::config::{AgentPattern, Snapshot};
+use agentfleet_schema::records::{Child, CompletionStatus, JoinCause, Member};
+use std::sync::Arc;
+
+fn snapshot(parallel: bool) -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    for name in ["react", "plan-then-execute"] {
+        let pattern = AgentPattern {
+            name: name.into(),
+            parallel,
+            ..AgentPattern::default()
+        };
+        snapshot.patterns.insert(name.into(), pattern);
+    }
+    snapshot.tools.insert(
+        "search".into(),
+        ToolItem {
+            name: "search".into(),
+            kind: "document-search".into(),
+            group: vec!["default".into()],
+            applicable_states: vec!["*".into()],
+            state: Some("searched".into()),
+            ..ToolItem::default()
+        },
+    );
+    snapshot
+}
+
+fn situation(parallel: bool, fan_in: Option<FanInRecord>) -> Situation {
+    Situation {
+        now: 0,
+        snapshot: Arc::new(snapshot(parallel)),
+        fleet: Arc::new(FleetLimits::default()),
+        native_tools: false,
+        fan_in,
+    }
+}
+
+fn request() -> AgentRequest {
+    AgentRequest {
+        question: "who owns the mill?".into(),
+        session_id: "s".into(),
+        pattern: "plan-then-execute".into(),
+        framing: "by the register".into(),
+        ..AgentRequest::default()
+    }
+}
+
+/// A session whose plan has these steps: status and what each needs.
+fn with_plan(steps: &[(&str, &[u32])]) -> AgentRequest {
+    let plan = steps
+        .iter()
+        .enumerate()
+        .map(|(at, (status, after))| PlanStep {
+            goal: format!("goal {at}"),
+            status: (*status).into(),
+            depends_on: after.to_vec(),
+            result: format!("result {at}"),
+            ..PlanStep::default()
+        });
+    let mut request = request();
+    remember(
+        &mut request,
+        plan.collect(),
+        AgentStep {
+            action: "plan".into(),
+            step_type: "plan".into(),
+            ..AgentStep::default()
+        },
+    );
+    request
+}
+
+fn turn(request: AgentRequest, parallel: bool) -> Turn {
+    Turn::parse(request, situation(parallel, None)).unwrap()
+}
+
+fn said(text: &str) -> Input {
+    Input::ModelReplied(Reply {
+        text: text.into(),
+        ..Reply::default()
+    })
+}
+
+fn asked(step: Step) -> ModelAsk {
+    let Step::AskModel(ask) = step else {
+        panic!("the model was not asked: {step:?}")
+    };
+    *ask
+}
+
+fn finished(step: Step) -> Finish {
+    let Step::Finish(finish) = step else {
+        panic!("not finished: {step:?}")
+    };
+    *finish
+}
+
+fn continued(step: Step) -> AgentRequest {
+    let Outcome::Continue(next) = finished(step).outcome else {
+        panic!("it ended")
+    };
+    *next
+}
+
+fn statuses(request: &AgentRequest) -> Vec<String> {
+    let plan = dag::current(request).unwrap();
+    plan.iter().map(|step| step.status.clone()).collect()
+}
+
+const TWO: &str = r#"{"thought": "t", "steps": [{"goal": "a"}, {"goal": "b", "depends_on": [0]}]}"#;
+const CYCLE: &str = r#"[{"goal": "a", "depends_on": [1]}, {"goal": "b", "depends_on": [0]}]"#;
+
+#[test]
+fn a_plan_is_made_and_travels_in_the_history() {
+    let mut turn = turn(request(), false);
+    let ask = asked(turn.resume(Input::Begin));
+    assert_eq!(ask.operation, Operation::PlanCreate);
+    assert_eq!(ask.variables["framing"], "by the register");
+    assert_eq!(ask.variables["tools"][0]["name"], "search");
+    let next = continued(turn.resume(said(TWO)));
+    assert_eq!(statuses(&next), ["pending", "pending"]);
+    assert_eq!(iterations(&next), 0, "making a plan is no iteration");
+}
+
+#[test]
+fn a_plan_that_is_no_dag_is_asked_for_once_more_and_then_refused() {
+    for (first, second, expected) in [
+        (CYCLE, TWO, None),
+        ("no json", TWO, None),
+        ("[]", TWO, None),
+        (
+            CYCLE,
+            CYCLE,
+            Some("step 0 depends on step 1: step 1 comes after it"),
+        ),
+        (TWO, TWO, None),
+        ("[]", r#"{"steps": []}"#, Some("the plan has no steps")),
+    ] {
+        let mut turn = turn(request(), false);
+        turn.resume(Input::Begin);
+        let mut step = turn.resume(said(first));
+        if let Step::AskModel(again) = &step {
+            assert_ne!(again.variables["fault"], "", "{first}");
+            step = turn.resume(said(second));
+        }
+        match (finished(step).outcome, expected) {
+            (Outcome::Continue(_), None) => {}
+            (Outcome::Fail { error, .. }, Some(why)) => {
+                assert_eq!(error.code, "invalid-plan");
+                assert!(error.message.contains(why), "{}", error.message);
+            }
+            (outcome, _) => panic!("{first} {second}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_ready_step_is_executed_with_what_it_builds_on() {
+    let request = with_plan(&[("complete", &[]), ("pending", &[]), ("pending", &[0, 1])]);
+    let mut turn = turn(request, false);
+    let ask = asked(turn.resume(Input::Begin));
+    assert_eq!(ask.operation, Operation::PlanStep);
+    assert_eq!(
+        (&ask.variables["index"], &ask.variables["goal"]),
+        (&json!(1), &json!("goal 1"))
+    );
+    assert_eq!(ask.variables["previous_results"], json!([]));
+    let step = turn.resume(said(
+        "Thought: look\nAction: search\nArgs: {\"query\": \"mill\"}",
+    ));
+    assert!(matches!(step, Step::CallTool(_)));
+    let ask = asked(turn.resume(Input::ToolReturned(ToolOutcome {
+        content: "Ada owns it.".into(),
+        ..ToolOutcome::default()
+    })));
+    assert_eq!(ask.operation, Operation::PlanAssess);
+    assert_eq!(ask.variables["open_steps"], json!(["goal 2"]));
+    let reply = r#"{"status": "complete", "reason": "named", "result": "Ada [1]"}"#;
+    let finish = finished(turn.resume(said(reply)));
+    let Activity::Executed(executed) = &finish.activity else {
+        panic!("{:?}", finish.activity)
+    };
+    assert_eq!(executed.call.as_ref().unwrap().action, "search");
+    assert_eq!(finish.decisions[0].chosen, "complete");
+    let Outcome::Continue(next) = finish.outcome else {
+        panic!("it ended")
+    };
+    assert_eq!(statuses(&next), ["complete", "complete", "pending"]);
+    assert_eq!(dag::current(&next).unwrap()[1].result, "Ada [1]");
+    assert_eq!((next.state.as_str(), iterations(&next)), ("searched", 1));
+    // The next step sees both.
+    let mut turn = Turn::parse(*next, situation(false, None)).unwrap();
+    let ask = asked(turn.resume(Input::Begin));
+    let results = &ask.variables["previous_results"];
+    assert_eq!(results[1]["result"], "Ada [1]");
+}
+
+#[test]
+fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
+    let act = "Action: search\nArgs: {}";
+    for (reply, is_error, replans, status, replan, decisions) in [
+        (
+            r#"{"status":"complete","reason":"r","result":"x"}"#,
+            false,
+            0,
+            "complete",
+            false,
+            vec!["complete"],
+        ),
+        (
+            r#"{"status":"failed","reason":"r","result":""}"#,
+            true,
+            0,
+            "failed",
+            true,
+            vec!["failed", "revise"],
+        ),
+        (
+            r#"{"status":"surprising","reason":"r","result":"x"}"#,
+            false,
+            1,
+            "complete",
+            true,
+            vec!["surprising", "revise"],
+        ),
+        (
+            r#"{"status":"surprising","reason":"r","result":"x"}"#,
+            false,
+            2,
+            "complete",
+            false,
+            vec!["surprising", "go-on"],
+        ),
+        ("what?", false, 0, "complete", false, vec!["complete"]),
+        ("what?", true, 0, "failed", true, vec!["failed", "revise"]),
+        (
+            r#"{"status":"splendid"}"#,
+            false,
+            0,
+            "complete",
+            false,
+            vec!["complete"],
+        ),
+    ] {
+        let mut request = with_plan(&[("pending", &[]), ("pending", &[])]);
+        request.control.replans = replans;
+        let mut turn = turn(request, false);
+        turn.resume(Input::Begin);
+        turn.resume(said(act));
+        turn.resume(Input::ToolReturned(ToolOutcome {
+            content: "seen".into(),
+            is_error,
+            ..ToolOutcome::default()
+        }));
+        let finish = finished(turn.resume(said(reply)));
+        let chosen: Vec<_> = finish.decisions.iter().map(|d| d.chosen.as_str()).collect();
+        assert_eq!(chosen, decisions, "{reply} {is_error} {replans}");
+        for decision in &finish.decisions {
+            assert!(decision.options.contains(&decision.chosen), "PV-2");
+        }
+        let Outcome::Continue(next) = finish.outcome else {
+            panic!("it ended")
+        };
+        assert_eq!(statuses(&next)[0], status, "{reply}");
+        assert_eq!(!next.control.replan.is_empty(), replan, "{reply} {replans}");
+        let same = Turn::parse(*next, situation(false, None)).unwrap();
+        let Turn::Plan(plan) = same else {
+            panic!("no plan")
+        };
+        assert_eq!(matches!(*plan, Plan::Make(_)), replan, "{reply} {replans}");
+    }
+}
+
+#[test]
+fn what_the_model_gets_wrong_about_a_step_is_told_it_and_ends_in_a_failed_step() {
+    let mut turn = turn(with_plan(&[("pending", &[]), ("pending", &[])]), false);
+    turn.resume(Input::Begin);
+    for told in [1, 2] {
+        let ask = asked(turn.resume(said("Action: serch-all\nArgs: {}")));
+        assert_eq!(ask.variables["faults"].as_array().unwrap().len(), told);
+    }
+    let next = continued(turn.resume(said("Action: serch-all\nArgs: {}")));
+    assert_eq!(statuses(&next), ["failed", "pending"]);
+    assert!(next.control.replan.contains("unknown tool `serch-all`"));
+}
+
+#[test]
+fn a_revision_replaces_what_is_pending_and_builds_on_what_is_complete() {
+    let revised = |text: &str| {
+        let mut request = with_plan(&[("complete", &[]), ("failed", &[0]), ("pending", &[1])]);
+        request.control.replan = "step 1 failed".into();
+        request.control.replans = 1;
+        let mut turn = turn(request, false);
+        let ask = asked(turn.resume(Input::Begin));
+        assert_eq!(ask.operation, Operation::PlanRevise);
+        assert_eq!(ask.variables["next_index"], 3);
+        assert_eq!(ask.variables["reason"], "step 1 failed");
+        let mut step = turn.resume(said(text));
+        if matches!(step, Step::AskModel(_)) {
+            step = turn.resume(said(text));
+        }
+        let next = continued(step);
+        assert!(next.control.replan.is_empty());
+        statuses(&next)
+    };
+    let new = ["complete", "failed", "revised", "pending"];
+    assert_eq!(
+        revised(r#"[{"goal": "other way", "depends_on": [0]}]"#),
+        new
+    );
+    let kept = ["complete", "failed", "pending"];
+    for nothing in [
+        r#"{"steps": []}"#,
+        // Twice on a step without a result, then on one that it replaces itself.
+        r#"[{"goal": "other way", "depends_on": [1]}]"#,
+        r#"[{"goal": "other way", "depends_on": [2]}]"#,
+    ] {
+        assert_eq!(revised(nothing), kept, "{nothing}");
+    }
+}
+
+#[test]
+fn the_answer_is_written_when_nothing_is_ready_and_says_what_is_missing() {
+    for (steps, spent, expected) in [
+        (
+            vec![("complete", &[][..])],
+            0,
+            Some((Termination::PlanComplete, false)),
+        ),
+        (
+            vec![
+                ("complete", &[][..]),
+                ("failed", &[][..]),
+                ("pending", &[1][..]),
+            ],
+            0,
+            Some((Termination::PlanComplete, true)),
+        ),
+        (
+            vec![
+                ("complete", &[][..]),
+                ("failed", &[][..]),
+                ("revised", &[][..]),
+            ],
+            0,
+            Some((Termination::PlanComplete, false)),
+        ),
+        (
+            vec![("failed", &[][..])],
+            0,
+            Some((Termination::PlanComplete, true)),
+        ),
+        (
+            vec![("complete", &[][..]), ("pending", &[][..])],
+            100,
+            Some((Termination::BudgetExhausted, true)),
+        ),
+        (vec![("complete", &[][..]), ("pending", &[][..])], 99, None),
+    ] {
+        let mut request = with_plan(&steps);
+        request.limits.max_tokens = Some(100);
+        request.control.tokens_spent = spent;
+        let mut turn = turn(request, false);
+        let mut step = turn.resume(Input::Begin);
+        if let Step::AskModel(ask) = &step
+            && ask.operation == Operation::PlanSynthesise
+        {
+            assert_eq!(ask.stream, StreamAs::Answer);
+            step = turn.resume(said("## Owner\nConfidence: 0.7\n\nAda."));
+        }
+        let Some((termination, partial)) = expected else {
+            assert!(matches!(step, Step::AskModel(_)), "{steps:?}");
+            continue;
+        };
+        let Outcome::Answer(answer) = finished(step).outcome else {
+            panic!("no answer: {steps:?}")
+        };
+        assert_eq!(
+            (answer.termination, answer.partial),
+            (termination, partial),
+            "{steps:?}"
+        );
+    }
+}
+
+#[test]
+fn the_iteration_limit_ends_a_plan_with_what_there_is() {
+    let mut request = with_plan(&[("complete", &[]), ("pending", &[])]);
+    request.limits.max_iterations = Some(1);
+    let plan = dag::current(&request).unwrap().clone();
+    let executed = AgentStep {
+        step_type: "execute".into(),
+        ..AgentStep::default()
+    };
+    remember(&mut request, plan, executed);
+    let mut turn = turn(request, false);
+    let ask = asked(turn.resume(Input::Begin));
+    assert_eq!(ask.operation, Operation::PlanSynthesise);
+    assert_eq!(
+        ask.variables["missing"][0]["reason"],
+        "not begun: the iteration limit was reached"
+    );
+}
+
+fn fanned_out(request: AgentRequest, parallel: bool) -> Option<crate::step::FanOut> {
+    match turn(request, parallel).resume(Input::Begin) {
+        Step::Finish(finish) => match finish.outcome {
+            Outcome::FanOut(fan_out) => Some(*fan_out),
+            other => panic!("{other:?}"),
+        },
+        _ => None,
+    }
+}
+
+#[test]
+fn independent_steps_go_to_subagents_only_where_the_pattern_allows_it_and_there_is_room() {
+    let two: &[(&str, &[u32])] = &[("complete", &[]), ("pending", &[]), ("pending", &[0])];
+    let one: &[(&str, &[u32])] = &[("pending", &[]), ("pending", &[0])];
+    for (steps, parallel, depth, expected) in [
+        (two, true, None, Some(2)),
+        (two, false, None, None),
+        (one, true, None, None),
+        (two, true, Some(0), None),
+    ] {
+        let mut request = with_plan(steps);
+        request.limits.max_depth = depth;
+        let fan_out = fanned_out(request, parallel);
+        let count = fan_out.as_ref().map(|f| f.children.len());
+        assert_eq!(count, expected, "{steps:?} {parallel} {depth:?}");
+    }
+    let fan_out = fanned_out(with_plan(two), true).unwrap();
+    let (_, second) = &fan_out.children[1];
+    assert!(
+        second.control.context.contains("result 0"),
+        "{}",
+        second.control.context
+    );
+    assert_eq!(fan_out.synthesis.pattern, "plan-then-execute");
+}
+
+#[test]
+fn what_subagents_bring_becomes_the_results_of_their_steps() {
+    let steps: &[(&str, &[u32])] = &[
+        ("pending", &[]),
+        ("pending", &[]),
+        ("pending", &[]),
+        ("pending", &[0]),
+    ];
+    let fan_out = fanned_out(with_plan(steps), true).unwrap();
+    let member = |index: u32, status| Member {
+        index,
+        session: fan_out.children[index as usize].0.session.clone(),
+        status,
+        document: format!("urn:d{index}"),
+        tokens: 10,
+        ..Member::default()
+    };
+    let verdict = FanInRecord {
+        members: vec![
+            // In another order than they were given away.
+            member(1, CompletionStatus::Error),
+            member(0, CompletionStatus::Answered),
+        ],
+        missing: vec![Child {
+            index: 2,
+            ..Child::default()
+        }],
+        cause: JoinCause::Deadline,
+        ..FanInRecord::default()
+    };
+    let request = fan_out.synthesis;
+    let mut turn = Turn::parse(request, situation(true, Some(verdict))).unwrap();
+    let Step::ReadDocuments(uris) = turn.resume(Input::Begin) else {
+        panic!("nothing is read")
+    };
+    assert_eq!(uris, ["urn:d1", "urn:d0"]);
+    let texts = vec![Some("the tool failed".into()), Some("Ada.".into())];
+    let finish = finished(turn.resume(Input::DocumentsRead(texts)));
+    let Activity::Executed(executed) = &finish.activity else {
+        panic!("{:?}", finish.activity)
+    };
+    assert_eq!(executed.after.as_ref().unwrap().tokens, 20);
+    let Outcome::Continue(next) = finish.outcome else {
+        panic!("it ended")
+    };
+    assert_eq!(statuses(&next), ["complete", "failed", "failed", "pending"]);
+    assert_eq!(dag::current(&next).unwrap()[0].result, "Ada.");
+    assert_eq!((next.control.fan_in_step, iterations(&next)), (None, 3));
+    assert!(
+        next.control.replan.contains("step 2 failed: not finished"),
+        "{}",
+        next.control.replan
+    );
+}
+
+#[test]
+fn a_model_that_fails_ends_the_session_and_says_so() {
+    for request in [
+        request(),
+        with_plan(&[("pending", &[])]),
+        with_plan(&[("complete", &[])]),
+    ] {
+        let mut turn = turn(request, false);
+        turn.resume(Input::Begin);
+        let failure = ModelFailure {
+            message: "no key".into(),
+            ..ModelFailure::default()
+        };
+        let Outcome::Fail { error, .. } =
+            finished(turn.resume(Input::ModelFailed(failure))).outcome
+        else {
+            panic!("it went on")
+        };
+        assert_eq!(error.code, "model-failed");
+    }
+}

@@ -1,0 +1,367 @@
+//! Router: classifies a message, and gives it to a specialist. No reasoning loop of its own.
+//!
+//! One specialist goes on in the same session, so that its answer is the caller's. A message with
+//! several steps becomes a plan whose steps belong to specialists: each works with what those before
+//! it found, and one answer is written from all of it. What no specialist is meant for goes to
+//! `general`, which has no tools.
+
+use super::{Implemented, dag};
+use crate::json;
+use crate::say;
+use crate::specialists::{self, GENERAL};
+use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
+use crate::turn::Situation;
+use agentfleet_schema::records::{Activity, DecidedBy, Decision, Planned};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, PlanStep};
+use serde_json::{Value, json};
+
+/// Below this the model is not sure enough for a specialist, where the pattern does not say.
+const MIN_CONFIDENCE: f64 = 0.5;
+/// `step_type` of what a dispatch leaves in the history: nothing that was found out.
+pub(super) const ROUTE: &str = "route";
+/// What a message is about if nothing can be told.
+const GENERAL_CHAT: &str = "general_chat";
+
+#[derive(Debug)]
+pub struct Dispatch {
+    request: AgentRequest,
+    situation: Situation,
+    fault: String,
+    model_ms: u64,
+}
+
+/// A classification as the model gave it.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Classified {
+    intent: String,
+    confidence: f64,
+    specialist: String,
+    /// All of it, for the record.
+    whole: Value,
+    steps: Vec<PlanStep>,
+}
+
+impl Dispatch {
+    pub(crate) fn new(request: AgentRequest, situation: Situation) -> Self {
+        Self {
+            request,
+            situation,
+            fault: String::new(),
+            model_ms: 0,
+        }
+    }
+
+    pub(crate) fn resume(&mut self, input: Input) -> Step {
+        match input {
+            Input::ModelReplied(reply) => self.classified(&reply),
+            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
+            // Routing orders nothing else.
+            Input::Begin
+            | Input::ToolReturned(_)
+            | Input::FactsFound(_)
+            | Input::DocumentsRead(_) => self.begin(),
+        }
+    }
+
+    fn intents(&self) -> Vec<String> {
+        let known: Vec<String> = self.situation.snapshot.intents.keys().cloned().collect();
+        if known.is_empty() {
+            vec![GENERAL_CHAT.to_owned()]
+        } else {
+            known
+        }
+    }
+
+    fn specialists(&self) -> Vec<String> {
+        let known = self.situation.snapshot.specialists.keys();
+        let mut names: Vec<String> = known.cloned().collect();
+        if !names.iter().any(|name| name == GENERAL) {
+            names.push(GENERAL.to_owned());
+        }
+        names
+    }
+
+    fn begin(&self) -> Step {
+        if self.specialists().len() < 2 {
+            let nobody = Classified {
+                specialist: GENERAL.to_owned(),
+                ..Classified::default()
+            };
+            let signal = "no specialist is configured";
+            let chosen = self.decision("specialist", &[GENERAL.to_owned()], GENERAL, signal);
+            let chosen = Decision {
+                decided_by: DecidedBy::OnlyOption,
+                ..chosen
+            };
+            return self.dispatch(&nobody, vec![chosen]);
+        }
+        let snapshot = &self.situation.snapshot;
+        let intents: Vec<Value> = snapshot
+            .intents
+            .iter()
+            .map(|(name, intent)| json!({"name": name, "description": intent.description}))
+            .collect();
+        let specialists: Vec<Value> = snapshot
+            .specialists
+            .iter()
+            .map(|(name, one)| json!({"name": name, "description": one.description}))
+            .collect();
+        let known = &self.request.routing;
+        Step::AskModel(Box::new(ModelAsk {
+            operation: Operation::ClassifyIntent,
+            variables: json!({
+                "message": self.request.question,
+                "tenant_type": known.tenant_type,
+                "active_services": known.active_services,
+                "recent_topics": known.recent_topics,
+                "intents": intents,
+                "specialists": specialists,
+                "fault": self.fault,
+            }),
+            transcript: Vec::new(),
+            tools: Vec::new(),
+            schema: Some(schema(&self.intents(), &self.specialists())),
+            stream: StreamAs::Nothing,
+        }))
+    }
+
+    fn classified(&mut self, reply: &Reply) -> Step {
+        self.model_ms += reply.ms;
+        let (intents, specialists) = (self.intents(), self.specialists());
+        let read = read(&reply.text, &intents, &specialists);
+        match read {
+            Ok(classified) => {
+                let pattern = self.situation.snapshot.patterns.get(&self.request.pattern);
+                let least = pattern
+                    .and_then(|p| p.min_confidence)
+                    .unwrap_or(MIN_CONFIDENCE);
+                let signal = format!("confidence {:.2}", classified.confidence);
+                let intent = self.decision("intent", &intents, &classified.intent, &signal);
+                let intent = Decision {
+                    rationale: classified.whole.to_string(),
+                    ..intent
+                };
+                if classified.confidence < least {
+                    let signal = format!(
+                        "confidence {:.2} is below {least:.2}",
+                        classified.confidence
+                    );
+                    let chosen = self.decision("specialist", &specialists, GENERAL, &signal);
+                    let chosen = Decision {
+                        decided_by: DecidedBy::Fallback,
+                        ..chosen
+                    };
+                    let unsure = Classified {
+                        specialist: GENERAL.to_owned(),
+                        steps: Vec::new(),
+                        ..classified
+                    };
+                    return self.dispatch(&unsure, vec![intent, chosen]);
+                }
+                let signal = format!("intent {}", classified.intent);
+                let chosen =
+                    self.decision("specialist", &specialists, &classified.specialist, &signal);
+                self.dispatch(&classified, vec![intent, chosen])
+            }
+            Err(fault) if self.fault.is_empty() => {
+                self.fault = fault;
+                self.begin()
+            }
+            Err(fault) => {
+                let fallback = |decision: Decision| Decision {
+                    decided_by: DecidedBy::Fallback,
+                    rationale: super::fan_out::bounded(&reply.text, 2_000),
+                    ..decision
+                };
+                let intent = intents
+                    .iter()
+                    .find(|i| *i == GENERAL_CHAT)
+                    .or(intents.first());
+                let intent = intent.cloned().unwrap_or_default();
+                let decisions = vec![
+                    fallback(self.decision("intent", &intents, &intent, &fault)),
+                    fallback(self.decision("specialist", &specialists, GENERAL, &fault)),
+                ];
+                let nobody = Classified {
+                    intent,
+                    specialist: GENERAL.to_owned(),
+                    ..Classified::default()
+                };
+                self.dispatch(&nobody, decisions)
+            }
+        }
+    }
+
+    fn decision(&self, subject: &str, options: &[String], chosen: &str, signal: &str) -> Decision {
+        Decision {
+            subject: subject.into(),
+            options: options.to_vec(),
+            narrowed_by: format!(
+                "the configured {subject}s, version {}",
+                self.situation.snapshot.version
+            ),
+            signal: signal.into(),
+            chosen: chosen.into(),
+            decided_by: DecidedBy::Model,
+            rationale: String::new(),
+        }
+    }
+
+    fn dispatch(&self, to: &Classified, decisions: Vec<Decision>) -> Step {
+        let mut next = self.request.clone();
+        let told = if to.steps.len() > 1 {
+            Implemented::PlanThenExecute
+                .as_str()
+                .clone_into(&mut next.pattern);
+            let names: Vec<&str> = to.steps.iter().map(|s| s.specialist.as_str()).collect();
+            format!("Dispatched in {} steps: {}", names.len(), names.join(", "))
+        } else {
+            Implemented::React.as_str().clone_into(&mut next.pattern);
+            specialists::engage(&mut next, &to.specialist, &self.situation.snapshot);
+            next.control.context = specialists::context(&next, &self.situation.snapshot, &to.whole);
+            format!("Dispatched to {}", to.specialist)
+        };
+        next.history.push(AgentStep {
+            thought: told.clone(),
+            action: if to.steps.len() > 1 {
+                "plan"
+            } else {
+                "dispatch"
+            }
+            .into(),
+            observation: told.clone(),
+            user: next.user.clone(),
+            step_type: if to.steps.len() > 1 { "plan" } else { ROUTE }.into(),
+            plan: (to.steps.len() > 1).then(|| to.steps.clone()),
+            ..AgentStep::default()
+        });
+        Step::Finish(Box::new(Finish {
+            outcome: Outcome::Continue(Box::new(next)),
+            activity: if to.steps.len() > 1 {
+                Activity::Planned(Planned {
+                    steps: to.steps.clone(),
+                    model_ms: self.model_ms,
+                    ..Planned::default()
+                })
+            } else {
+                Activity::None
+            },
+            routed: None,
+            decisions,
+            said: vec![say::status(told)],
+        }))
+    }
+}
+
+/// Reads a classification; `Err` names what is wrong with it.
+fn read(text: &str, intents: &[String], specialists: &[String]) -> Result<Classified, String> {
+    let whole = json::extract(text).ok_or("the reply holds no JSON")?;
+    let field = |value: &Value, name: &str| {
+        let text = value.get(name).and_then(Value::as_str);
+        text.unwrap_or_default().trim().to_owned()
+    };
+    let among = |name: &str, value: &str, options: &[String]| {
+        let found = options.iter().find(|o| o.eq_ignore_ascii_case(value));
+        let known = || options.join(", ");
+        found
+            .cloned()
+            .ok_or_else(|| format!("`{name}` is `{value}`, and there are: {}", known()))
+    };
+    let intent = among("intent", &field(&whole, "intent"), intents)?;
+    let specialist = among("specialist", &field(&whole, "specialist"), specialists)?;
+    let confidence = whole.get("confidence").and_then(Value::as_f64);
+    let confidence = confidence.filter(|c| (0.0..=1.0).contains(c));
+    let confidence = confidence.ok_or("`confidence` is no number from 0 to 1")?;
+    let is_multi = whole
+        .get("multi_step")
+        .and_then(Value::as_bool)
+        .unwrap_or_default();
+    let mut steps = Vec::new();
+    let listed = whole
+        .get("steps")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    for (at, entry) in listed.enumerate().filter(|_| is_multi) {
+        let task = field(entry, "task");
+        if task.is_empty() {
+            return Err(format!("step {} of `steps` has no `task`", at + 1));
+        }
+        steps.push(PlanStep {
+            goal: task,
+            specialist: among("specialist", &field(entry, "specialist"), specialists)?,
+            depends_on: depends_on(entry.get("depends_on"), at)?,
+            ..PlanStep::default()
+        });
+    }
+    if let Some(fault) = dag::fault(&[], &steps) {
+        return Err(fault);
+    }
+    Ok(Classified {
+        intent,
+        confidence,
+        specialist,
+        whole,
+        steps,
+    })
+}
+
+/// `"step_1"`, or a list of such: counted from 1.
+fn depends_on(value: Option<&Value>, at: usize) -> Result<Vec<u32>, String> {
+    let wrong =
+        |value: &Value| format!("step {} depends on {value}; written so: \"step_1\"", at + 1);
+    let one = |value: &Value| {
+        let number = match value {
+            Value::String(text) => {
+                let text = text.trim();
+                text.strip_prefix("step_")
+                    .unwrap_or(text)
+                    .parse::<u32>()
+                    .ok()
+            }
+            value => value.as_u64().and_then(|number| u32::try_from(number).ok()),
+        };
+        let number = number.and_then(|number| number.checked_sub(1));
+        number.ok_or_else(|| wrong(value))
+    };
+    match value {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::String(text)) if text.trim().is_empty() => Ok(Vec::new()),
+        Some(Value::Array(list)) => list.iter().map(one).collect(),
+        Some(value) => Ok(vec![one(value)?]),
+    }
+}
+
+fn schema(intents: &[String], specialists: &[String]) -> Value {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["intent", "confidence", "specialist", "services", "entities", "time_scope",
+                     "action_required", "multi_step", "steps"],
+        "properties": {
+            "intent": {"type": "string", "enum": intents},
+            "confidence": {"type": "number"},
+            "specialist": {"type": "string", "enum": specialists},
+            "services": texts,
+            "entities": texts,
+            "time_scope": {"type": "string", "enum": ["recent", "historical", "future", "none"]},
+            "action_required": {"type": "boolean"},
+            "multi_step": {"type": "boolean"},
+            "steps": {"type": "array", "items": {
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["specialist", "task", "depends_on"],
+                "properties": {
+                    "specialist": {"type": "string", "enum": specialists},
+                    "task": {"type": "string"},
+                    "depends_on": texts,
+                },
+            }},
+        },
+    })
+}
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+#![allow(clippy::unwrap_used, clippy::panic)]
+use super::*;
+use crate::limits::FleetLimits;
+use crate::turn::Turn;
+use agentfleet_schema::RoutingContext;
+use agentfleet_schema::config::{AgentPattern, Intent, Snapshot, Specialist, ToolItem};
+use std::sync::Arc;
+
+fn situation(specialists: &[&str]) -> Situation {
+    let mut snapshot = Snapshot::default();
+    for name in ["react", "router", "plan-then-execute"] {
+        let pattern = AgentPattern {
+            name: name.into(),
+            ..AgentPattern::default()
+        };
+        snapshot.patterns.insert(name.into(), pattern);
+    }
+    for name in ["analytics_diagnosis", GENERAL_CHAT] {
+        snapshot.intents.insert(name.into(), Intent::default());
+    }
+    for name in specialists {
+        let specialist = Specialist {
+            name: (*name).into(),
+            prompt: format!("prompt of {name}"),
+            tools: vec![format!("{name}_*")],
+            context: vec!["tenant_type".into(), "entities".into()],
+            profile: format!("{name}-model"),
+            ..Specialist::default()
+        };
+        snapshot.specialists.insert((*name).into(), specialist);
+    }
+    for name in ["blog_list", "analytics_trend"] {
+        let tool = ToolItem {
+            name: name.into(),
+            kind: "http".into(),
+            group: vec!["default".into()],
+            applicable_states: vec!["*".into()],
+            ..ToolItem::default()
+        };
+        snapshot.tools.insert(name.into(), tool);
+    }
+    Situation {
+        now: 0,
+        snapshot: Arc::new(snapshot),
+        fleet: Arc::new(FleetLimits::default()),
+        native_tools: false,
+        fan_in: None,
+    }
+}
+
+fn request() -> AgentRequest {
+    AgentRequest {
+        question: "Why did my blog traffic drop this week?".into(),
+        session_id: "s".into(),
+        pattern: "router".into(),
+        routing: RoutingContext {
+            tenant_type: "food_bakery".into(),
+            active_services: vec!["blog".into(), "chat".into()],
+            recent_topics: vec!["traffic".into()],
+        },
+        ..AgentRequest::default()
+    }
+}
+
+const BOTH: &[&str] = &["analytics", "blog"];
+
+/// The decisions, and the request that goes on.
+fn dispatched(specialists: &[&str], replies: &[&str]) -> (Vec<Decision>, AgentRequest) {
+    let mut turn = Turn::parse(request(), situation(specialists)).unwrap();
+    let mut step = turn.resume(Input::Begin);
+    for reply in replies {
+        let Step::AskModel(ask) = &step else {
+            panic!("asked too seldom: {step:?}")
+        };
+        assert_eq!(ask.operation, Operation::ClassifyIntent);
+        step = turn.resume(Input::ModelReplied(Reply {
+            text: (*reply).into(),
+            ..Reply::default()
+        }));
+    }
+    let Step::Finish(finish) = step else {
+        panic!("asked too often: {step:?}")
+    };
+    let Outcome::Continue(next) = finish.outcome else {
+        panic!("it ended")
+    };
+    for decision in &finish.decisions {
+        assert!(
+            decision.options.contains(&decision.chosen),
+            "PV-2: {decision:?}"
+        );
+    }
+    (finish.decisions, *next)
+}
+
+#[test]
+fn the_model_sees_the_message_and_little_else() {
+    let mut turn = Turn::parse(request(), situation(BOTH)).unwrap();
+    let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+        panic!("nothing is asked")
+    };
+    assert_eq!(ask.variables["tenant_type"], "food_bakery");
+    assert_eq!(ask.variables["active_services"], json!(["blog", "chat"]));
+    assert_eq!(ask.variables["recent_topics"], json!(["traffic"]));
+    let schema = ask.schema.unwrap();
+    let properties = &schema["properties"];
+    assert_eq!(
+        properties["specialist"]["enum"],
+        json!(["analytics", "blog", "general"])
+    );
+    assert_eq!(
+        properties["intent"]["enum"],
+        json!(["analytics_diagnosis", "general_chat"])
+    );
+}
+
+#[test]
+fn a_specialist_goes_on_with_its_prompt_tools_context_and_model() {
+    let reply = r#"{"intent": "analytics_diagnosis", "confidence": 0.94, "specialist": "analytics",
+        "entities": ["traffic", "blog"], "multi_step": false, "steps": []}"#;
+    let (decisions, next) = dispatched(BOTH, &[reply]);
+    let chosen: Vec<_> = decisions.iter().map(|d| d.chosen.as_str()).collect();
+    assert_eq!(chosen, ["analytics_diagnosis", "analytics"]);
+    assert_eq!(next.pattern, "react");
+    assert_eq!(next.framing, "prompt of analytics");
+    assert_eq!(next.control.profile, "analytics-model");
+    assert_eq!(
+        next.control.context,
+        "tenant type: food_bakery\nentities: traffic, blog"
+    );
+    let turn = Turn::parse(next, situation(BOTH)).unwrap();
+    let tools: Vec<_> = turn.tools().iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(tools, ["analytics_trend"]);
+}
+
+#[test]
+fn what_is_unclear_or_unknown_goes_to_general_without_tools() {
+    let unsure = r#"{"intent": "general_chat", "confidence": 0.3, "specialist": "blog"}"#;
+    let unknown = r#"{"intent": "general_chat", "confidence": 0.9, "specialist": "cook"}"#;
+    let meant = r#"{"intent": "general_chat", "confidence": 0.9, "specialist": "general"}"#;
+    let odd = r#"{"intent": "general_chat", "confidence": 7, "specialist": "blog"}"#;
+    for (specialists, replies, by) in [
+        (BOTH, &[meant][..], DecidedBy::Model),
+        (BOTH, &[unsure][..], DecidedBy::Fallback),
+        (BOTH, &[unknown, unknown][..], DecidedBy::Fallback),
+        (BOTH, &["what?", odd][..], DecidedBy::Fallback),
+        (BOTH, &[odd, meant][..], DecidedBy::Model),
+        (&[][..], &[][..], DecidedBy::OnlyOption),
+    ] {
+        let (decisions, next) = dispatched(specialists, replies);
+        let last = decisions.last().unwrap();
+        assert_eq!(
+            (last.chosen.as_str(), last.decided_by),
+            ("general", by),
+            "{replies:?}"
+        );
+        let turn = Turn::parse(next, situation(specialists)).unwrap();
+        assert_eq!(turn.tools(), [], "{replies:?}");
+    }
+}
+
+#[test]
+fn several_steps_become_a_plan_of_specialists() {
+    let reply = |steps: Value| {
+        json!({"intent": "analytics_diagnosis", "confidence": 0.9, "specialist": "analytics",
+               "multi_step": true, "steps": steps})
+        .to_string()
+    };
+    let two = reply(json!([
+        {"specialist": "analytics", "task": "topics"},
+        {"specialist": "blog", "task": "calendar", "depends_on": "step_1"},
+    ]));
+    let (_, next) = dispatched(BOTH, &[&two]);
+    assert_eq!(next.pattern, "plan-then-execute");
+    let plan = dag::current(&next).unwrap();
+    assert_eq!(
+        (plan[1].specialist.as_str(), plan[1].depends_on.clone()),
+        ("blog", vec![0])
+    );
+    let mut turn = Turn::parse(next, situation(BOTH)).unwrap();
+    let Step::Finish(finish) = turn.resume(Input::Begin) else {
+        panic!("no specialist is at work")
+    };
+    let Outcome::FanOut(fan_out) = finish.outcome else {
+        panic!("no fan-out")
+    };
+    assert_eq!(fan_out.children[0].1.framing, "prompt of analytics");
+    // What cannot be carried out is asked for once more.
+    for (wrong, why) in [
+        (
+            json!([{"specialist": "cook", "task": "t"}]),
+            "`specialist` is `cook`",
+        ),
+        (json!([{"specialist": "blog"}]), "has no `task`"),
+        (
+            json!([{"specialist": "blog", "task": "t", "depends_on": "first"}]),
+            "step_1",
+        ),
+        (
+            json!([{"specialist": "blog", "task": "t", "depends_on": ["step_2"]},
+                   {"specialist": "blog", "task": "u", "depends_on": ["step_1"]}]),
+            "comes after it",
+        ),
+    ] {
+        let wrong = reply(wrong);
+        let (decisions, next) = dispatched(BOTH, &[&wrong, &wrong]);
+        assert!(decisions[0].signal.contains(why), "{}", decisions[0].signal);
+        assert_eq!(next.control.specialist, "general");
+    }
+}

@@ -1,0 +1,79 @@
+//! What takes a judgement, and so a language model: a critique, a comparison of answers, a verdict on
+//! them. Each says that there was none.
+
+use super::inputs::{list, options, text};
+use super::rank;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Nothing is ever found wrong.
+pub(super) fn critique() -> Value {
+    json!({
+        "decision": "go-on",
+        "wrong": "",
+        "next": "I am no language model and cannot criticise: this went on unexamined.",
+    })
+}
+
+/// Answers are never held against each other, and another round would bring the same ones.
+pub(super) fn comparison(inputs: &Value) -> Value {
+    let positions: Vec<Value> = list(inputs, "answers")
+        .iter()
+        .map(|answer| json!({"reasoner": text(answer, "reasoner"), "position": "not compared"}))
+        .collect();
+    json!({
+        "agreement": "agree",
+        "reason": "no language model is at work: the answers were not compared, and another round \
+                   would bring the same ones",
+        "positions": positions,
+        "disagreements": [],
+    })
+}
+
+/// The answers side by side; those that are equal, once.
+pub(super) fn verdict(inputs: &Value) -> String {
+    let mut answers: Vec<(Vec<&str>, &str)> = Vec::new();
+    for answer in list(inputs, "answers") {
+        let (name, said) = (text(answer, "reasoner"), text(answer, "text").trim());
+        match answers.iter_mut().find(|(_, known)| *known == said) {
+            Some((names, _)) => names.push(name),
+            None => answers.push((vec![name], said)),
+        }
+    }
+    let mut out =
+        "*No language model was at work: I cannot debate or judge. These are the answers \
+                   of the reasoners, as they came and not reconciled.*"
+            .to_owned();
+    for (names, said) in answers {
+        let _ = write!(out, "\n\n## {}\n\n{said}", names.join(", "));
+    }
+    out
+}
+
+/// The intent and the specialist that share most words with the message, if any do.
+pub(super) fn intent(inputs: &Value) -> Value {
+    let message = text(inputs, "message");
+    let pick = |name: &str, fallback: &str| {
+        let options = options(inputs, name);
+        let ranked = rank::score(message, &options);
+        let best = rank::best(&ranked).filter(|best| best.is_telling);
+        let found = best.and_then(|best| options.get(best.at));
+        let fallback = options.iter().find(|option| option.name == fallback);
+        let is_found = found.is_some();
+        let chosen = found.or(fallback).or(options.first());
+        (chosen.map(|o| o.name.clone()).unwrap_or_default(), is_found)
+    };
+    let (intent, known) = pick("intents", "general_chat");
+    let (specialist, responsible) = pick("specialists", "general");
+    json!({
+        "intent": intent,
+        "confidence": if known || responsible { 0.6 } else { 0.2 },
+        "specialist": specialist,
+        "services": [],
+        "entities": [],
+        "time_scope": "none",
+        "action_required": false,
+        "multi_step": false,
+        "steps": [],
+    })
+}

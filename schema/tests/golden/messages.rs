@@ -1,11 +1,12 @@
 //! Values of the message fixtures.
 
 use crate::{Fixture, exact, reads};
+use agentfleet_schema::records::ForkedFrom;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, MessageType, Metadata,
-    PlanStep, RunControl, RunLimits, Term, TermType, Triple, Triples,
+    PlanStep, RunControl, RunLimits, SessionId, Term, TermType, Triple, Triples,
 };
 use serde_json::json;
 
@@ -20,10 +21,11 @@ fn requests() -> Vec<Fixture> {
     let default = AgentRequest::default;
     vec![
         exact("messages/agent-request/full", request()),
+        reads("messages/agent-request/before-forks", before_forks()),
         exact("messages/agent-request/default", default()),
         reads("messages/agent-request/minimal", default()),
         reads("messages/agent-request/nulls", default()),
-        reads("messages/agent-request/unknown", request()),
+        reads("messages/agent-request/unknown", before_forks()),
         reads(
             "messages/agent-request/alias",
             AgentRequest {
@@ -372,6 +374,7 @@ fn request() -> AgentRequest {
         parent_session_id: "s-0".into(),
         subagent_goal: "Review legal exposure".into(),
         expected_siblings: 4,
+        model: "a-model".into(),
         step: 2,
         limits: limits(10),
         control: RunControl {
@@ -383,6 +386,12 @@ fn request() -> AgentRequest {
             context: "fiscal 2025".into(),
             index: 1,
             fan_in_step: Some(1),
+            fan_in_session: "s-9".into(),
+            forked_from: Some(ForkedFrom {
+                session: "s-9".into(),
+                step: 3,
+                node: "urn:trustgraph:agent:s-9/routing".into(),
+            }),
             config_version: Some(7),
             started_at: 1_767_225_600_000,
             hard_deadline: 1_767_229_200_000,
@@ -394,6 +403,15 @@ fn request() -> AgentRequest {
             derives_from: "urn:trustgraph:agent:s-1/routing".into(),
         },
     }
+}
+
+/// As it was written before there were forks, and before a request could name a model.
+fn before_forks() -> AgentRequest {
+    let mut request = request();
+    request.model.clear();
+    request.control.fan_in_session = SessionId::default();
+    request.control.forked_from = None;
+    request
 }
 
 fn step() -> AgentStep {

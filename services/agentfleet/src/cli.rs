@@ -95,7 +95,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  agentfleet trace 7c9fa540\n  agentfleet trace 7c9fa540 --format svg > trace.svg"
     )]
     Trace(Trace),
-    /// Work every step of a run again from its records, and say where it comes out otherwise
+    /// Work a run again from its records, and name what differs
     #[command(
         after_help = "Nothing is called: models, tools, graph and texts answer as recorded.\n\nExamples:\n  agentfleet replay 7c9fa540\n  agentfleet replay 7c9fa540 --step 2 --json"
     )]
@@ -105,7 +105,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  agentfleet fork 7c9fa540 --at 0 --pattern react\n  agentfleet fork 7c9fa540 --at 3 --model openai:gpt-4o --detach"
     )]
     Fork(Fork),
-    /// Go on from the last good step of a run that failed, timed out or was cancelled
+    /// Go on from the last good step of a run that failed
     #[command(after_help = "Example:\n  agentfleet retry 7c9fa540")]
     Retry(Retry),
     /// Compare two runs step by step

@@ -32,6 +32,16 @@ PY
 cmp -s "$work/trace.tree" "$work/by-correlation.tree" || fail "a correlation id does not lead to the whole tree"
 mv "$work/trace.turtle" "$work/trace.ttl"
 "$root/.venv/bin/python" "$root/tests/validators/validate.py" "$work/trace.ttl"
+# Every step comes out of its records again.
+"$bin" replay "$session" >"$work/replay.txt" || fail "a replay diverges: $(cat "$work/replay.txt")"
+grep -q "of 5 sessions: no divergence$" "$work/replay.txt" || fail "not everything was replayed: $(cat "$work/replay.txt")"
+# A fork at the synthesis needs no subagent, and its trace is valid by itself.
+"$bin" fork "$session" --at 2 >"$work/fork.txt" 2>/dev/null || fail "the fork failed"
+fork=$("$bin" sessions list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["session"])')
+"$bin" trace "$fork" --format turtle >"$work/fork.ttl"
+"$root/.venv/bin/python" "$root/tests/validators/validate.py" "$work/fork.ttl"
+"$bin" replay "$fork" >/dev/null || fail "the replay of the fork diverges"
+"$bin" diff "$session" "$fork" >/dev/null || fail "the runs cannot be compared"
 # A changed question changes the answer.
 "$bin" ask "Which sanctions were screened?" --collection dossier >"$work/other.txt" 2>/dev/null
 cmp -s "$work/answer.txt" "$work/other.txt" && fail "another question got the same answer"

@@ -17,6 +17,7 @@ pub mod topics;
 pub mod triples;
 pub mod uris;
 pub mod vocabulary;
+pub mod worked;
 
 pub use id::{CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId};
 pub use operation::Operation;

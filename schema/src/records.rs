@@ -8,6 +8,10 @@ use crate::Millis;
 use crate::config::JoinPolicy;
 use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 use crate::request::{AgentRequest, PlanStep, RunLimits};
+pub use crate::worked::{
+    Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, StreamedPart, StreamedParts,
+    Worked,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -104,6 +108,12 @@ pub struct StepRecord {
     /// Documents created with this record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub documents: Vec<DocumentRef>,
+    /// Where this session went on from another, on its first step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+    /// What else the step was worked with, so that it can be worked again from this record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worked: Option<Box<Worked>>,
 }
 
 /// A subagent's place in its parent's fan-out.
@@ -442,6 +452,9 @@ pub enum Call {
         #[serde(default)]
         usage: Usage,
         ms: u64,
+        /// The reply is JSON of a text and native tool calls.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        calls_tools: bool,
     },
     Tool {
         name: String,
@@ -449,14 +462,25 @@ pub enum Call {
         result: String,
         is_error: bool,
         ms: u64,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sources: Vec<Source>,
+        /// Set where it is another attempt's call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        adopted: Option<Adopted>,
     },
     Facts {
         query: String,
         rows: u64,
+        /// Pairs of subagent session and source.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        found: Vec<(String, Source)>,
     },
     Document {
         uri: String,
         digest: Digest,
+        /// There was none.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        missing: bool,
     },
 }
 

@@ -3,6 +3,7 @@
 use crate::Millis;
 use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 use crate::tolerant::{null_default, string_map};
+use crate::worked::ForkedFrom;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -70,6 +71,14 @@ pub struct AgentRequest {
     #[serde(default, deserialize_with = "null_default")]
     pub expected_siblings: u32,
 
+    /// Name of a model to use instead of those of the model profiles, as the fleet's provider
+    /// knows it. Ours; absent leaves the choice to the profiles.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub model: String,
     /// The step this message asks for, from 0. Ours; absent means 0.
     #[serde(
         default,
@@ -119,6 +128,7 @@ impl Default for AgentRequest {
             parent_session_id: SessionId::default(),
             subagent_goal: String::new(),
             expected_siblings: 0,
+            model: String::new(),
             step: 0,
             routing: RoutingContext::default(),
             limits: RunLimits::default(),
@@ -310,6 +320,16 @@ pub struct RunControl {
     /// Step of the fan-out whose verdict this synthesis answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fan_in_step: Option<u32>,
+    /// The session whose fan-out that is, if not this one: it was forked from it.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "SessionId::is_empty"
+    )]
+    pub fan_in_session: SessionId,
+    /// Where this session goes on from another; on its first step only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
     /// The config version this run's decisions are taken under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u64>,

@@ -104,6 +104,7 @@ impl World {
             Self::documents_are_the_records,
             Self::late_results_are_marked,
             Self::provenance_is_complete,
+            Self::steps_come_out_again,
         ];
         for check in checks {
             if let Err(what) = check(self) {

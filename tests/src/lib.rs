@@ -24,6 +24,7 @@ pub mod load;
 pub mod pause;
 pub mod place;
 pub mod queues;
+pub mod replayed;
 pub mod report;
 pub mod rng;
 pub mod scenario;

@@ -202,6 +202,10 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         ends_once(&mut command(&data, &["attach", "--json", session]));
     }
     fleet.kill();
+    // Whatever was interrupted, every step comes out of its records again.
+    for session in &sessions {
+        cli(&data, &["replay", "--json", session]);
+    }
 
     let calls = started_once(&starts);
     let database = Connection::open(data.join("agentfleet.db")).unwrap();

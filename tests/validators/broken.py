@@ -417,10 +417,16 @@ BROKEN = [
         "FI-1: the session was answered, and this fan-out of it has no synthesis",
     ),
     (
+        "a fork that does not say what it went on from",
+        "alone",
+        "INSERT { ?s prov:wasInformedBy <urn:trustgraph:agent:other> } WHERE { ?s a tg:AgentQuestion }",
+        "the question of a session that went on from another derives from what it went on from",
+    ),
+    (
         "FI-1: two syntheses",
         "deadline",
         """INSERT { <urn:trustgraph:agent:deadline-1/synthesis/again> ?p ?o } WHERE { ?x a tg:Synthesis ; ?p ?o }""",
-        "FI-1: two syntheses have one correlation id",
+        "FI-1: two syntheses of one tree have one correlation id",
     ),
     (
         "FI-3: a sibling that is lost",
@@ -439,7 +445,7 @@ BROKEN = [
         "deadline",
         """DELETE { ?x tg:correlationId ?c } INSERT { ?x tg:correlationId 'other' }
         WHERE { ?x a tg:Synthesis ; tg:correlationId ?c }""",
-        "no fan-out of the same session has the correlation id of this synthesis",
+        "no fan-out of the same session, nor of one it was forked from, has the correlation id of this synthesis",
     ),
     (
         "a completion of another fan-out than its session",

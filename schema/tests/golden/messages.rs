@@ -1,11 +1,12 @@
 //! Values of the message fixtures.
 
 use crate::{Fixture, exact, reads};
+use agentfleet_schema::records::ForkedFrom;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, MessageType, Metadata,
-    PlanStep, RoutingContext, RunControl, RunLimits, Term, TermType, Triple, Triples,
+    PlanStep, RoutingContext, RunControl, RunLimits, SessionId, Term, TermType, Triple, Triples,
 };
 use serde_json::json;
 
@@ -19,12 +20,12 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
 fn requests() -> Vec<Fixture> {
     let default = AgentRequest::default;
     vec![
-        reads("messages/agent-request/before-patterns", request()),
         exact("messages/agent-request/full", request_of_patterns()),
+        reads("messages/agent-request/before-forks", before_forks()),
         exact("messages/agent-request/default", default()),
         reads("messages/agent-request/minimal", default()),
         reads("messages/agent-request/nulls", default()),
-        reads("messages/agent-request/unknown", request()),
+        reads("messages/agent-request/unknown", before_forks()),
         reads(
             "messages/agent-request/alias",
             AgentRequest {
@@ -382,6 +383,7 @@ fn request() -> AgentRequest {
         parent_session_id: "s-0".into(),
         subagent_goal: "Review legal exposure".into(),
         expected_siblings: 4,
+        model: "a-model".into(),
         step: 2,
         limits: limits(10),
         control: RunControl {
@@ -393,6 +395,12 @@ fn request() -> AgentRequest {
             context: "fiscal 2025".into(),
             index: 1,
             fan_in_step: Some(1),
+            fan_in_session: "s-9".into(),
+            forked_from: Some(ForkedFrom {
+                session: "s-9".into(),
+                step: 3,
+                node: "urn:trustgraph:agent:s-9/routing".into(),
+            }),
             config_version: Some(7),
             started_at: 1_767_225_600_000,
             hard_deadline: 1_767_229_200_000,
@@ -432,6 +440,15 @@ fn request_of_patterns() -> AgentRequest {
     {
         step.specialist = "blog".into();
     }
+    request
+}
+
+/// As it was written before there were forks, and before a request could name a model.
+fn before_forks() -> AgentRequest {
+    let mut request = request();
+    request.model.clear();
+    request.control.fan_in_session = SessionId::default();
+    request.control.forked_from = None;
     request
 }
 

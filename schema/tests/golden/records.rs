@@ -4,11 +4,12 @@
 use crate::{Fixture, exact, reads};
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
-    Activity, Call, CallStatus, Child, ClosedRecord, Compared, CompletionStatus, Concluded,
-    Critique, DecidedBy, Decision, DocumentRef, Executed, FanInRecord, FanInSummary, FanOutRecord,
-    FannedOut, IntentRecord, Iterated, JoinCause, Member, OutcomeKind, ParentLink, ParkedRecord,
-    PartConfidence, Planned, Position, Publication, ResultRecord, Routed, Source, StepRecord,
-    StepResult, Termination, Usage,
+    Activity, Adopted, Call, CallStatus, Child, ClosedRecord, Compared, CompletionStatus,
+    Concluded, Critique, DecidedBy, Decision, DocumentRef, EndedFromOutside, Executed, FailedCall,
+    FanInRecord, FanInSummary, FanOutRecord, FannedOut, FleetLimits, ForkedFrom, IntentRecord,
+    Iterated, JoinCause, Member, OutcomeKind, ParentLink, ParkedRecord, PartConfidence, Planned,
+    Position, Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart,
+    StreamedParts, Termination, Usage, Worked,
 };
 use agentfleet_schema::{CollectionName, Digest, ErrorBody, PlanStep, RunLimits};
 
@@ -40,6 +41,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         exact("records/step-record/planned", planned()),
         exact("records/step-record/executed", executed()),
         exact("records/step-record/debated", debated()),
+        exact("records/step-record/worked", worked()),
         exact("records/step-record/bare", bare_step(OutcomeKind::Continue)),
         reads(
             "records/step-record/minimal",
@@ -66,6 +68,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     reply: String::new(),
                     usage: Usage::default(),
                     ms: 1,
+                    calls_tools: false,
                 }],
                 publications: vec![Publication {
                     topic: "agent-request".into(),
@@ -250,6 +253,7 @@ fn common() -> StepRecord {
                     cost: 0.125,
                 },
                 ms: 900,
+                calls_tools: false,
             },
             Call::Tool {
                 name: "search".into(),
@@ -257,14 +261,18 @@ fn common() -> StepRecord {
                 result: "three filings".into(),
                 is_error: false,
                 ms: 40,
+                sources: Vec::new(),
+                adopted: None,
             },
             Call::Facts {
                 query: "SELECT * WHERE { ?s ?p ?o }".into(),
                 rows: 3,
+                found: Vec::new(),
             },
             Call::Document {
                 uri: "urn:d".into(),
                 digest: Digest::of(b"d"),
+                missing: false,
             },
         ],
         usage: Usage {
@@ -322,6 +330,81 @@ fn iterated() -> StepRecord {
             critique: None,
         }),
         ..common()
+    }
+}
+
+/// With what replay reads beside.
+fn worked() -> StepRecord {
+    let source = source();
+    let streamed = StreamedPart {
+        chunks: 2,
+        bytes: 7,
+        digest: Digest::of(b"look it"),
+    };
+    StepRecord {
+        calls: vec![
+            Call::Model {
+                operation: "agent-react".into(),
+                model: "a-model".into(),
+                prompt: "system: ...".into(),
+                reply: "{\"text\":\"\",\"tool_calls\":[]}".into(),
+                usage: Usage::default(),
+                ms: 900,
+                calls_tools: true,
+            },
+            Call::Tool {
+                name: "search".into(),
+                arguments: [("query".to_owned(), "Company X".to_owned())].into(),
+                result: "three filings".into(),
+                is_error: false,
+                ms: 40,
+                sources: vec![source.clone()],
+                adopted: Some(Adopted::Instead),
+            },
+            Call::Facts {
+                query: "SELECT * WHERE { ?s ?p ?o }".into(),
+                rows: 1,
+                found: vec![("s-2".into(), source)],
+            },
+            Call::Document {
+                uri: "urn:d".into(),
+                digest: Digest::of(b""),
+                missing: true,
+            },
+        ],
+        forked_from: Some(ForkedFrom {
+            session: "s-9".into(),
+            step: 3,
+            node: "urn:trustgraph:agent:s-9/analysis/2".into(),
+        }),
+        worked: Some(Box::new(Worked {
+            request: Some("{\"question\":\"q\"}".into()),
+            came_at: Some(AT),
+            native_tools: true,
+            fleet: Some(FleetLimits::default()),
+            responses: "replies-a".into(),
+            failures: vec![FailedCall {
+                after: 1,
+                message: "the model cannot be reached".into(),
+                hint: "ask again".into(),
+            }],
+            streamed: StreamedParts {
+                thought: Some(streamed),
+                has_gap: true,
+                ..StreamedParts::default()
+            },
+            ended: Some(EndedFromOutside {
+                by: "gave-up".into(),
+                reason: "five tries".into(),
+                termination: Termination::Error,
+                error: Some(ErrorBody {
+                    code: "gave-up".into(),
+                    message: "gave up".into(),
+                    ..ErrorBody::default()
+                }),
+            }),
+        })),
+        ..iterated()
     }
 }
 

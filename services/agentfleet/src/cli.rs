@@ -13,7 +13,8 @@ use std::path::PathBuf;
     after_help = "Settings, such as --data, --model and --listen: agentfleet help settings\n\n\
                   Exit codes: 0 done, 1 the run ended in an error, 2 wrong usage, 3 not found, \
                   4 a store or model is unavailable, 5 left before the run ended, \
-                  6 a message hung and the process is to be started again.\n\n\
+                  6 a message hung and the process is to be started again, \
+                  7 a replay diverges.\n\n\
                   Examples:\n  agentfleet demo\n  agentfleet load docs/ --collection handbook\n  \
                   agentfleet ask \"How do refunds work?\" --collection handbook\n  \
                   agentfleet trace <SESSION> --format svg > trace.svg"
@@ -94,6 +95,22 @@ pub(crate) enum Command {
         after_help = "Examples:\n  agentfleet trace 7c9fa540\n  agentfleet trace 7c9fa540 --format svg > trace.svg"
     )]
     Trace(Trace),
+    /// Work a run again from its records, and name what differs
+    #[command(
+        after_help = "Nothing is called: models, tools, graph and texts answer as recorded.\n\nExamples:\n  agentfleet replay 7c9fa540\n  agentfleet replay 7c9fa540 --step 2 --json"
+    )]
+    Replay(Replay),
+    /// Go on from a step of a run another way, in a new run
+    #[command(
+        after_help = "Examples:\n  agentfleet fork 7c9fa540 --at 0 --pattern react\n  agentfleet fork 7c9fa540 --at 3 --model openai:gpt-4o --detach"
+    )]
+    Fork(Fork),
+    /// Go on from the last good step of a run that failed
+    #[command(after_help = "Example:\n  agentfleet retry 7c9fa540")]
+    Retry(Retry),
+    /// Compare two runs step by step
+    #[command(after_help = "Example:\n  agentfleet diff 7c9fa540 b21e04c9")]
+    Diff(Diff),
     /// Print a text of the librarian by its URI
     #[command(
         after_help = "Example:\n  agentfleet document urn:agentfleet:document:dossier:press-review.md"
@@ -222,20 +239,10 @@ pub(crate) struct Named {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Sessions {
     /// Newest runs first
-    #[command(after_help = "Example:\n  agentfleet sessions list --collection handbook")]
-    List {
-        /// Only runs of this collection.
-        #[arg(long)]
-        collection: Option<String>,
-        /// Only runs of this conversation.
-        #[arg(long)]
-        conversation: Option<String>,
-        /// Most runs to list.
-        #[arg(long, default_value_t = 20)]
-        limit: usize,
-        #[command(flatten)]
-        output: Output,
-    },
+    #[command(
+        after_help = "Examples:\n  agentfleet sessions list --collection handbook\n  agentfleet sessions list --state failed --newer-than 2d"
+    )]
+    List(ListSessions),
     /// One run: its question, its steps, how it ended
     #[command(after_help = "Example:\n  agentfleet sessions show 7c9fa540")]
     Show {
@@ -244,6 +251,53 @@ pub(crate) enum Sessions {
         #[command(flatten)]
         output: Output,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListSessions {
+    /// Only runs of this collection.
+    #[arg(long)]
+    pub collection: Option<String>,
+    /// Only runs of this conversation.
+    #[arg(long)]
+    pub conversation: Option<String>,
+    /// Only runs in this state.
+    #[arg(long, value_enum)]
+    pub state: Option<RunState>,
+    /// Only runs that were given this pattern.
+    #[arg(long)]
+    pub pattern: Option<String>,
+    /// Only runs of this task type.
+    #[arg(long)]
+    pub task_type: Option<String>,
+    /// Only runs that began longer ago than this, such as `2h` or `30d`.
+    #[arg(long, value_name = "AGE")]
+    pub older_than: Option<String>,
+    /// Only runs that began within this time, such as `2h` or `30d`.
+    #[arg(long, value_name = "AGE")]
+    pub newer_than: Option<String>,
+    /// Most runs to list, up to 10000.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub limit: u64,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// How far a run is, as the list shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunState {
+    /// Taken in, and not begun.
+    Queued,
+    Running,
+    /// With an answer, whole or partial.
+    Answered,
+    /// With an answer in which something is missing.
+    Partial,
+    /// Ended in an error, a dead letter included.
+    Failed,
+    Cancelled,
+    /// Ended because its time was used up.
+    Timeout,
 }
 
 #[derive(Debug, Args)]
@@ -262,6 +316,68 @@ pub(crate) enum TraceFormat {
     Turtle,
     Json,
     ProvJson,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// Its id, or the first 6 or more characters of it.
+    pub session: String,
+    /// Only this step of it.
+    #[arg(long)]
+    pub step: Option<u32>,
+    /// Only this session, without the subagents below it.
+    #[arg(long)]
+    pub only: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct Fork {
+    /// Its id, or the first 6 or more characters of it; a subagent's becomes a run of its own.
+    pub session: String,
+    /// Step to work anew, from 0; `sessions show` lists them.
+    #[arg(long)]
+    pub at: u32,
+    /// Pattern to go on with.
+    #[arg(long)]
+    pub pattern: Option<String>,
+    /// Question to go on with.
+    #[arg(long)]
+    pub question: Option<String>,
+    /// Task type to go on with; its framing comes with it.
+    #[arg(long)]
+    pub task_type: Option<String>,
+    /// Config version to work under; default: the newest.
+    #[arg(long)]
+    pub config_version: Option<u64>,
+    /// Publish the request, print its session, and leave.
+    #[arg(long)]
+    pub detach: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Retry {
+    /// Its id, or the first 6 or more characters of it.
+    pub session: String,
+    /// Publish the request, print its session, and leave.
+    #[arg(long)]
+    pub detach: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// A session: its id, or the first 6 or more characters of it.
+    pub a: String,
+    /// The session to compare it with.
+    pub b: String,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,8 @@ pub enum Exit {
     Left = 5,
     /// A message was worked for longer than the wall limit: start the process again.
     Hung = 6,
+    /// A replayed step came out otherwise than it is recorded.
+    Diverged = 7,
 }
 
 /// A failed command.
@@ -111,6 +113,31 @@ impl From<agentfleet_gateway::Problem> for Failure {
         Self {
             hint: problem.hint,
             ..Self::new(exit, message)
+        }
+    }
+}
+
+impl From<agentfleet_orchestrator::replay::ReplayError> for Failure {
+    fn from(error: agentfleet_orchestrator::replay::ReplayError) -> Self {
+        use agentfleet_orchestrator::replay::ReplayError;
+        let (exit, hint) = match &error {
+            ReplayError::Unknown(_) => (
+                Exit::NotFound,
+                Some("`agentfleet sessions list` shows the runs"),
+            ),
+            ReplayError::NotBegun(_) => (Exit::NotFound, Some("wait until a fleet has begun it")),
+            ReplayError::NoStep { .. } | ReplayError::Erased(_) => (Exit::NotFound, None),
+            ReplayError::Missing { .. } => (
+                Exit::NotFound,
+                Some("records are never changed or taken away one by one: restore a backup"),
+            ),
+            ReplayError::Unreadable { .. }
+            | ReplayError::Documents(_)
+            | ReplayError::Config { .. } => (Exit::Unavailable, None),
+        };
+        Self {
+            hint: hint.map(str::to_owned),
+            ..Self::new(exit, error.to_string())
         }
     }
 }

@@ -84,6 +84,10 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
             out!("{}", String::from_utf8_lossy(&script));
             Ok(())
         }
+        Command::Replay(replay) => commands::replay::run(replay, &settings).await,
+        Command::Fork(fork) => commands::fork::fork(fork, &settings, ui).await,
+        Command::Retry(retry) => commands::fork::retry(retry, &settings, ui).await,
+        Command::Diff(diff) => commands::diff::run(diff, &settings, ui).await,
         Command::Trace(trace) => commands::trace::run(trace, &settings, ui).await,
         Command::Up(up) => commands::up::up(up, &settings).await,
         Command::Orchestrator => commands::up::role(Roles::Orchestrator, &settings).await,

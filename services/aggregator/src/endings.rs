@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
-use agentfleet_core::{Finish, error, say};
+use agentfleet_core::{Finish, Outcome, error, say};
 use agentfleet_runtime::{Adoption, Committed, StepCommit, effects, telemetry};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    ClosedRecord, FanOutRecord, OutcomeKind, Publication, StepRecord, Termination,
+    ClosedRecord, FanOutRecord, OutcomeKind, Publication, StepRecord, Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
@@ -166,6 +166,19 @@ impl Endings {
             request.control.root = session.clone();
         }
         properties.remove(property::STEP);
+        let by = match &finish.outcome {
+            Outcome::Fail { .. } => "dead-letter",
+            Outcome::Cancelled(_)
+            | Outcome::Continue(_)
+            | Outcome::FanOut(_)
+            | Outcome::Answer(_) => "cancelled",
+        };
+        let worked = Worked {
+            request: serde_json::to_string(&request).ok(),
+            responses: String::new(),
+            ended: say::from_outside(by, &finish),
+            ..Worked::default()
+        };
         let pattern = request.pattern.clone();
         // What is not allowed has been refused before, or is refused now: by the fleet's own topic.
         let responses = self.parts.reply_topics.of(&properties);
@@ -189,6 +202,14 @@ impl Endings {
             finish,
             calls: effects::started(&*self.parts.documents, session, step).await?,
             streamed: Streamed::default(),
+            worked: Some(Box::new(Worked {
+                responses: if responses == topics::AGENT_RESPONSE {
+                    String::new()
+                } else {
+                    responses.as_str().to_owned()
+                },
+                ..worked
+            })),
             responses,
             request,
         });

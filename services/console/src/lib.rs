@@ -10,6 +10,7 @@
 //! - Whatever a graph says, reading it ends, and every session appears once.
 
 mod columns;
+pub mod diff;
 pub mod json;
 pub mod lanes;
 pub mod markdown;

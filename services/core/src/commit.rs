@@ -10,12 +10,12 @@ use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Activity, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, Publication, StepRecord,
-    Termination, Usage,
+    StreamedPart, StreamedParts, Termination, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
-    Triples, uris,
+    SessionId, Triples, uris,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct Commit {
     pub streamed: Streamed,
     /// Where the responses go.
     pub responses: Topic,
+    /// What the record keeps of how the step was worked.
+    pub worked: Option<Box<Worked>>,
 }
 
 /// What was streamed before the step was committed, by part: what the model said while it talked,
@@ -55,6 +57,46 @@ pub struct Streamed {
     pub answer_chunks: u32,
     /// A chunk may not have reached the broker: what was streamed has a gap, and is said again.
     pub has_gap: bool,
+}
+
+impl Streamed {
+    /// In short, as a record keeps it.
+    pub fn noted(&self) -> StreamedParts {
+        StreamedParts {
+            thought: StreamedPart::of(&self.thought, self.thought_chunks),
+            action: StreamedPart::of(&self.action, self.action_chunks),
+            answer: StreamedPart::of(&self.answer, self.answer_chunks),
+            has_gap: self.has_gap,
+        }
+    }
+
+    /// From what a record keeps, and what was said in the end.
+    pub fn from_noted(parts: &StreamedParts, said: &[Said]) -> Self {
+        let part = |kind: MessageType, noted: &Option<StreamedPart>| {
+            let Some(noted) = noted else {
+                return (String::new(), 0);
+            };
+            let texts = said.iter().filter(|said| said.message_type == kind);
+            let beginning = texts
+                .filter_map(|said| said.text.get(..usize::try_from(noted.bytes).ok()?))
+                .find(|text| Digest::of(text.as_bytes()) == noted.digest);
+            // What it was no longer matters where nothing said begins with it.
+            let text = beginning.map_or_else(|| "\u{0}".to_owned(), str::to_owned);
+            (text, noted.chunks)
+        };
+        let (thought, thought_chunks) = part(MessageType::Thought, &parts.thought);
+        let (action, action_chunks) = part(MessageType::Action, &parts.action);
+        let (answer, answer_chunks) = part(MessageType::Answer, &parts.answer);
+        Self {
+            thought,
+            thought_chunks,
+            action,
+            action_chunks,
+            answer,
+            answer_chunks,
+            has_gap: parts.has_gap,
+        }
+    }
 }
 
 /// What is to be committed, as one.
@@ -142,6 +184,8 @@ pub fn assemble(commit: &Commit) -> Assembled {
         tokens_total: spent_before + usage.total(),
         publications: Vec::new(),
         documents: Vec::new(),
+        forked_from: request.control.forked_from.clone(),
+        worked: commit.worked.clone(),
     };
     let documents = documents(&record, finish);
     record.documents = documents
@@ -189,6 +233,7 @@ fn activity(commit: &Commit) -> Activity {
                     result,
                     is_error,
                     ms,
+                    ..
                 } => Some((name, arguments, result, *is_error, *ms)),
                 Call::Model { .. } | Call::Facts { .. } | Call::Document { .. } => None,
             })
@@ -316,6 +361,7 @@ impl Publisher<'_> {
                     self.request(&child);
                 }
                 let mut synthesis = self.next(fan_out.synthesis.clone(), identity, &told.last);
+                synthesis.control.fan_in_session = SessionId::default();
                 synthesis.control.tokens_spent = self.record.tokens_total;
                 fan_out_record = Some(FanOutRecord {
                     session: self.record.session.clone(),
@@ -343,6 +389,7 @@ impl Publisher<'_> {
         next.control.config_version = Some(record.config_version);
         next.control.tokens_spent = record.tokens_total;
         next.control.after = record.committed_at;
+        next.control.forked_from = None;
         last.clone_into(&mut next.control.derives_from);
         if next.control.started_at == 0 {
             next.control.started_at = record.started_at;

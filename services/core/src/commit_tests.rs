@@ -54,6 +54,7 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
                 cost: 0.0,
             },
             ms: 1,
+            calls_tools: false,
         }],
         ..template(request)
     })
@@ -79,6 +80,7 @@ fn template(request: AgentRequest) -> Commit {
         calls: Vec::new(),
         streamed: Streamed::default(),
         responses: topics::AGENT_RESPONSE,
+        worked: None,
     }
 }
 
@@ -228,6 +230,8 @@ fn a_call_that_was_made_before_the_end_is_told_in_the_graph_with_what_is_known_o
         result: result.into(),
         is_error,
         ms: 7,
+        sources: Vec::new(),
+        adopted: None,
     };
     let unknown = "started; its end is unknown";
     let mut commit = Commit {

@@ -5,7 +5,7 @@
 
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member};
-use agentfleet_schema::{Millis, SessionId};
+use agentfleet_schema::{AgentRequest, Millis, SessionId};
 use std::collections::BTreeMap;
 
 /// A completion as the graph tells it.
@@ -70,6 +70,28 @@ pub fn decide(
         cause,
         nonce: String::new(),
     })
+}
+
+/// The session whose fan-out a synthesis request reads the verdict of.
+pub fn session_of(request: &AgentRequest) -> &SessionId {
+    let named = &request.control.fan_in_session;
+    if named.is_empty() {
+        &request.session_id
+    } else {
+        named
+    }
+}
+
+/// The verdict as a request's session reads it. What the subagents of a session that it was forked
+/// from spent is that session's, and counts once.
+pub fn read_by(request: &AgentRequest, mut verdict: FanInRecord) -> FanInRecord {
+    if !request.control.fan_in_session.is_empty() {
+        verdict.missing_tokens = 0;
+        for member in &mut verdict.members {
+            member.tokens = 0;
+        }
+    }
+    verdict
 }
 
 #[cfg(test)]

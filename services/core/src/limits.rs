@@ -3,46 +3,8 @@
 
 use crate::patterns::Implemented;
 use agentfleet_schema::config::Snapshot;
+pub use agentfleet_schema::records::FleetLimits;
 use agentfleet_schema::{AgentRequest, Millis, RunLimits};
-
-/// The fleet's own settings, used where nothing narrower says otherwise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetLimits {
-    pub max_iterations: u32,
-    pub max_subagents: u32,
-    pub max_depth: u32,
-    pub max_sessions: u32,
-    pub max_rounds: u32,
-    pub max_replan_depth: u32,
-    pub max_reflections: u32,
-    pub subagent_timeout_ms: u64,
-    pub run_timeout_ms: u64,
-    /// Largest observation that travels in the history; longer ones become documents.
-    pub max_observation_bytes: usize,
-    /// Replies in a row that cannot be used before the step gives up on a better one.
-    pub max_retries: u32,
-    /// What the operator allows at most, whatever request and config say.
-    pub most: RunLimits,
-}
-
-impl Default for FleetLimits {
-    fn default() -> Self {
-        Self {
-            max_iterations: 10,
-            max_subagents: 8,
-            max_depth: 2,
-            max_sessions: 1_000,
-            max_rounds: 3,
-            max_replan_depth: 2,
-            max_reflections: 2,
-            subagent_timeout_ms: 5 * 60_000,
-            run_timeout_ms: 60 * 60_000,
-            max_observation_bytes: 16 * 1024,
-            max_retries: 3,
-            most: RunLimits::default(),
-        }
-    }
-}
 
 /// The bounds in force for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,6 +124,24 @@ impl Limits {
         let reserve = (left / 5).min(30_000);
         let latest = hard_deadline - reserve;
         (latest > now).then(|| own.min(latest))
+    }
+}
+
+/// Sets what a root carries from its acceptance on.
+pub fn accept(
+    request: &mut AgentRequest,
+    snapshot: &Snapshot,
+    fleet: &FleetLimits,
+    came_at: Millis,
+) {
+    let control = &mut request.control;
+    if control.started_at == 0 {
+        control.started_at = came_at;
+    }
+    control.config_version.get_or_insert(snapshot.version);
+    if control.hard_deadline == 0 {
+        let limits = Limits::of(request, snapshot, fleet);
+        request.control.hard_deadline = came_at + limits.run_timeout_ms as Millis;
     }
 }
 

@@ -261,6 +261,21 @@ impl Teller<'_> {
         self.text(&question, RDFS_LABEL, "Question");
         self.add(&question, prov::VALUE, Term::text(&*routed.question));
         self.text(&question, tg::CONVERSATION_ID, record.conversation.as_str());
+        if let Some(from) = record
+            .forked_from
+            .as_ref()
+            .filter(|_| record.parent.is_none())
+        {
+            // Asked anew of what another session had come to.
+            self.link(
+                &session,
+                prov::WAS_INFORMED_BY,
+                &uris::session(&from.session),
+            );
+            if let Some(node) = uris::as_iri(&from.node) {
+                self.link(&question, prov::WAS_DERIVED_FROM, &node);
+            }
+        }
         if let Some(parent) = &record.parent {
             self.text(
                 &session,

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, body};
 use crate::step::{Answer, Finish, ModelFailure, Outcome, Said, Step};
-use agentfleet_schema::records::{Activity, Concluded, Termination};
+use agentfleet_schema::records::{Activity, Concluded, EndedFromOutside, Termination};
 use agentfleet_schema::{ErrorBody, MessageType};
 use std::collections::BTreeMap;
 
@@ -78,7 +78,10 @@ pub fn time_used_up() -> Finish {
 
 /// The end of a session because its tree was closed, or what it worked for is decided.
 pub fn cancelled(reason: &str, termination: Termination) -> Finish {
-    let text = format!("Stopped: {reason}.");
+    stopped(format!("Stopped: {reason}."), termination)
+}
+
+fn stopped(text: String, termination: Termination) -> Finish {
     Finish {
         activity: Activity::Concluded(Concluded {
             termination,
@@ -92,6 +95,29 @@ pub fn cancelled(reason: &str, termination: Termination) -> Finish {
         routed: None,
         decisions: Vec::new(),
         said: Vec::new(),
+    }
+}
+
+/// An end that no turn came to, as the record keeps it; `by` says what came over it.
+pub fn from_outside(by: &str, finish: &Finish) -> Option<EndedFromOutside> {
+    let (reason, termination, error) = match &finish.outcome {
+        Outcome::Cancelled(answer) => (answer.text.clone(), answer.termination, None),
+        Outcome::Fail { error, termination } => (String::new(), *termination, Some(error.clone())),
+        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => return None,
+    };
+    Some(EndedFromOutside {
+        by: by.to_owned(),
+        reason,
+        termination,
+        error,
+    })
+}
+
+/// The end that a record keeps so.
+pub fn ended(end: &EndedFromOutside) -> Finish {
+    match &end.error {
+        Some(error) => failed(error.clone(), end.termination, 0),
+        None => stopped(end.reason.clone(), end.termination),
     }
 }
 

@@ -88,6 +88,7 @@ pub(crate) fn check(request: &AgentRequest) -> Result<(), Problem> {
         ("user", request.user.as_str()),
         ("collection", request.collection.as_str()),
         ("conversation_id", request.conversation_id.as_str()),
+        ("model", request.model.as_str()),
     ];
     for (field, name) in names {
         if name.len() > MAX_NAME || name.chars().any(char::is_control) {

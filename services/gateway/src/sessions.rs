@@ -116,7 +116,7 @@ fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> S
          FROM <{RETRIEVAL_GRAPH}> WHERE {{
            {{ SELECT DISTINCT {selected} WHERE {{
                 ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
-                FILTER NOT EXISTS {{ ?session prov:wasInformedBy ?parent }}
+                FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }}
               }} ORDER BY DESC(?start) DESC(STR(?session)) LIMIT {limit} }}
            OPTIONAL {{ ?session tg:query ?question }}
            OPTIONAL {{ ?session tg:collection ?collection }}

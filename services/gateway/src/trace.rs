@@ -19,16 +19,24 @@ use tokio::time::Instant;
 
 /// All that was said about the sessions of a tree: what they generated and used, who worked, and
 /// what hangs on those nodes, in the provenance graph and no other: nothing that was loaded passes
-/// for a trace. The sub-select selects `?top`, or a value for it would stay outside.
+/// for a trace. What was forked from it is another tree, and of what it was forked from itself it is
+/// told that it is there. The sub-select selects `?top`, or a value for it would stay outside.
 const TREE: &str = "
-CONSTRUCT { ?node ?p ?o } FROM <urn:graph:retrieval> WHERE {
-  { SELECT DISTINCT ?node ?top WHERE {
+CONSTRUCT { ?node ?p ?o . ?from a prov:Entity } FROM <urn:graph:retrieval> WHERE {
+  { SELECT DISTINCT ?node ?from ?top WHERE {
       ?session prov:wasInformedBy* ?top .
+      FILTER NOT EXISTS { ?top tg:rootSessionId ?root . ?session tg:rootSessionId ?other .
+                          FILTER(?root != ?other) }
       { ?session prov:startedAtTime ?start . BIND(?session AS ?node) }
       UNION { ?node prov:wasGeneratedBy ?session }
       UNION { ?session prov:used|prov:wasAssociatedWith ?node }
       UNION { ?made prov:wasGeneratedBy ?session .
               ?made tg:thought|tg:subagentGoals|tg:source|prov:wasAttributedTo ?node }
+      UNION { ?session prov:wasInformedBy ?informant .
+              FILTER NOT EXISTS { ?session tg:parentSessionId ?id }
+              { ?session prov:used/prov:wasDerivedFrom ?from }
+              UNION { ?made prov:wasGeneratedBy ?session ; prov:wasDerivedFrom ?from }
+              BIND(?session AS ?node) }
   } }
   ?node ?p ?o
 }";

@@ -13,7 +13,7 @@ use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Error as ModelError, Retry};
 use agentfleet_runtime::metrics;
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{Call, Source, Usage};
+use agentfleet_schema::records::{Adopted, Call, EndedFromOutside, FailedCall, Source, Usage};
 use agentfleet_schema::topics::Topic;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
 use agentfleet_schema::{AgentRequest, Digest, Term, keys, uris};
@@ -33,6 +33,10 @@ pub(crate) struct Driver<'a> {
     pub last_attempt: bool,
     pub calls: Vec<Call>,
     pub streamed: Streamed,
+    /// Model calls that failed for good.
+    pub failures: Vec<FailedCall>,
+    /// Set where the step ended over the head of its turn.
+    pub ended: Option<EndedFromOutside>,
     /// Number of the next side-effecting call.
     pub side_effects: u32,
     /// Numbers that attempts before this one left fenced.
@@ -47,10 +51,12 @@ impl Driver<'_> {
             let over = matches!(step, Step::Finish(_));
             if !over && self.parts.host.now() >= self.request.control.hard_deadline {
                 // It may have come while the step was at work (BG-1).
-                return Ok(say::time_used_up());
+                let finish = say::time_used_up();
+                self.ended = say::from_outside("deadline", &finish);
+                return Ok(finish);
             }
             input = match step {
-                Step::AskModel(ask) => self.ask_model(&ask).await?,
+                Step::AskModel(ask) => self.ask(&ask).await?,
                 Step::CallTool(tool_use) => self.call_tool(*tool_use).await?,
                 Step::FindFacts(query) => self.find_facts(&query).await?,
                 Step::ReadDocuments(uris) => self.read_documents(uris).await?,
@@ -61,6 +67,19 @@ impl Driver<'_> {
                 },
             };
         }
+    }
+
+    /// Asks the model, and keeps in mind what the turn is told where it cannot answer.
+    async fn ask(&mut self, ask: &ModelAsk) -> Result<Input, Stop> {
+        let input = self.ask_model(ask).await?;
+        if let Input::ModelFailed(failure) = &input {
+            self.failures.push(FailedCall {
+                after: self.calls.len() as u32,
+                message: failure.message.clone(),
+                hint: failure.hint.clone(),
+            });
+        }
+        Ok(input)
     }
 
     async fn ask_model(&mut self, ask: &ModelAsk) -> Result<Input, Stop> {
@@ -74,7 +93,7 @@ impl Driver<'_> {
                 }));
             }
         };
-        let prompt = model::prompt_text(&request);
+        let prompt = model::prompt_text(&request.messages);
         let started = self.parts.host.now();
         let chat = &*self.parts.model;
         let replied = if ask.stream == StreamAs::Nothing || !self.request.streaming {
@@ -98,7 +117,8 @@ impl Driver<'_> {
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
         match replied {
             Ok(reply) => {
-                let profile = model::profile(self.snapshot, self.request, ask.operation);
+                let (of, snapshot) = (self.request, self.snapshot);
+                let profile = model::prices(snapshot, of, ask.operation);
                 let usage = model::priced(reply.usage, &profile);
                 self.calls.push(Call::Model {
                     operation: ask.operation.as_str().to_owned(),
@@ -107,6 +127,7 @@ impl Driver<'_> {
                     reply: model::reply_text(&reply),
                     usage,
                     ms,
+                    calls_tools: !reply.tool_calls.is_empty(),
                 });
                 Ok(Input::ModelReplied(model::reply(&reply, usage, ms)))
             }
@@ -229,14 +250,21 @@ impl Driver<'_> {
                 reply: String::new(),
                 usage,
                 ms: 0,
+                calls_tools: false,
             });
         }
+        let adopted = match asked {
+            None => Some(Adopted::Unasked),
+            Some(asked) => (called.ran != *asked).then_some(Adopted::Instead),
+        };
         self.calls.push(Call::Tool {
             name: called.ran.0.clone(),
             arguments: called.ran.1.clone(),
             result: result.content.clone(),
             is_error: result.is_error,
             ms,
+            sources: result.sources.clone(),
+            adopted,
         });
         let instead = (Some(&called.ran) != asked).then_some(called.ran);
         Input::ToolReturned(ToolOutcome {
@@ -283,6 +311,7 @@ impl Driver<'_> {
                 self.calls.push(Call::Facts {
                     query: sparql,
                     rows: sources.len() as u64,
+                    found: sources.clone(),
                 });
                 Ok(Input::FactsFound(sources))
             }
@@ -296,7 +325,11 @@ impl Driver<'_> {
         for (uri, body) in uris.into_iter().zip(bodies) {
             let text = body.map(|body| String::from_utf8_lossy(&body).into_owned());
             let digest = Digest::of(text.as_deref().unwrap_or_default().as_bytes());
-            self.calls.push(Call::Document { uri, digest });
+            self.calls.push(Call::Document {
+                uri,
+                digest,
+                missing: text.is_none(),
+            });
             texts.push(text);
         }
         Ok(Input::DocumentsRead(texts))

@@ -8,11 +8,13 @@ use crate::{Options, Parts, calls};
 use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing, Receipt};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
-use agentfleet_core::{Finish, Rejection, Situation, Turn, error, say};
+use agentfleet_core::{Finish, Rejection, Situation, Turn, error, fan_in, limits, say};
 use agentfleet_runtime::{
     Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects, metrics, telemetry,
 };
-use agentfleet_schema::records::{ClosedRecord, FanInRecord, Publication, StepRecord, Termination};
+use agentfleet_schema::records::{
+    ClosedRecord, FanInRecord, Publication, StepRecord, Termination, Worked,
+};
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, ErrorBody, Millis, keys};
 use async_trait::async_trait;
@@ -61,8 +63,7 @@ struct Found {
 /// What is asked about everything above a step.
 fn above(request: &AgentRequest) -> Vec<String> {
     let root = request.root();
-    let own = request.control.fan_in_step;
-    let own = own.map(|fan_out| keys::fan_in(&request.session_id, fan_out));
+    let own = verdict_key(request);
     let ancestors = request.control.ancestors.iter();
     let ancestors = ancestors.map(|above| keys::fan_in(&above.session, above.step));
     [keys::tombstone(root), keys::closed(root)]
@@ -72,20 +73,27 @@ fn above(request: &AgentRequest) -> Vec<String> {
         .collect()
 }
 
+/// Where the verdict lies that a synthesis answers.
+fn verdict_key(request: &AgentRequest) -> Option<String> {
+    Some(keys::fan_in(
+        fan_in::session_of(request),
+        request.control.fan_in_step?,
+    ))
+}
+
 impl Found {
     /// Reads what was found for [`above`].
     fn above(request: &AgentRequest, bodies: &[Option<Arc<[u8]>>]) -> Result<Self, Stop> {
         let body = |at: usize| bodies.get(at).and_then(Option::as_ref);
         let ancestors = 2..2 + request.control.ancestors.len();
         let closed = keys::closed(request.root());
-        let fan_in = request.control.fan_in_step;
-        let fan_in = fan_in.map(|fan_out| keys::fan_in(&request.session_id, fan_out));
+        let fan_in = verdict_key(request);
         Ok(Self {
             tombstone: body(0).is_some(),
             closed: body(1).map(|body| decode(&closed, body)).transpose()?,
             decided_above: ancestors.clone().any(|at| body(at).is_some()),
             fan_in: match (fan_in, body(ancestors.end)) {
-                (Some(key), Some(body)) => Some(decode(&key, body)?),
+                (Some(key), Some(body)) => Some(fan_in::read_by(request, decode(&key, body)?)),
                 _ => None,
             },
             ..Self::default()
@@ -190,7 +198,7 @@ impl Orchestrator {
             None => self.parts.config.snapshot().await?,
         };
         let came_at = intake::came_at(delivery).unwrap_or(now);
-        intake::accept(&mut request, &snapshot, &self.options.limits, came_at);
+        limits::accept(&mut request, &snapshot, &self.options.limits, came_at);
         let nonce = self.parts.host.nonce();
         let attempt = match counted {
             Some(count) => count,
@@ -218,6 +226,8 @@ impl Orchestrator {
             last_attempt: attempt >= self.options.max_attempts,
             calls: Vec::new(),
             streamed: Streamed::default(),
+            failures: Vec::new(),
+            ended: None,
             side_effects: 0,
             fenced: if found.called || attempt > 1 {
                 calls::fences(&*self.parts.documents, &request).await?
@@ -225,52 +235,83 @@ impl Orchestrator {
                 Vec::new()
             },
         };
-        let finish = if let Some(finish) = self.stopped(&found, &request, attempt, now) {
-            finish
-        } else if let Some(error) = not_allowed {
-            refuse(error, &mut refused)
-        } else {
-            let situation = Situation {
-                now,
-                snapshot: Arc::clone(&snapshot),
-                fleet: Arc::new(self.options.limits.clone()),
-                native_tools: self.parts.model.capabilities().native_tools,
-                fan_in: found.fan_in,
-            };
-            match Turn::parse(request.clone(), situation) {
-                Ok(turn) => match driver.run(turn).await {
-                    Ok(finish) => finish,
-                    Err(Stop::Retry { reason, .. }) if driver.last_attempt => say::failed(
+        let native_tools = self.parts.model.capabilities().native_tools;
+        let mut by = "";
+        let finish =
+            if let Some((stopped_by, finish)) = self.stopped(&found, &request, attempt, now) {
+                by = stopped_by;
+                finish
+            } else if let Some(error) = not_allowed {
+                refuse(error, &mut refused)
+            } else {
+                let situation = Situation {
+                    now,
+                    snapshot: Arc::clone(&snapshot),
+                    fleet: Arc::new(self.options.limits.clone()),
+                    native_tools,
+                    fan_in: found.fan_in,
+                };
+                match Turn::parse(request.clone(), situation) {
+                    Ok(turn) => match driver.run(turn).await {
+                        Ok(finish) => finish,
+                        Err(Stop::Retry { reason, .. }) if driver.last_attempt => {
+                            by = "gave-up";
+                            say::failed(
+                                error::body(
+                                    Code::GaveUp,
+                                    format!("gave up after {attempt} tries: {reason}"),
+                                    "ask again when the cause is gone",
+                                ),
+                                Termination::Error,
+                                0,
+                            )
+                        }
+                        Err(stop) => return Err(stop),
+                    },
+                    Err(Rejection::Invalid(error)) => refuse(error, &mut refused),
+                    Err(rejection @ Rejection::NotImplementedHere(_))
+                        if now - came_at < UPGRADE.as_millis() as Millis =>
+                    {
+                        return Err(Stop::Postpone {
+                            reason: rejection.to_string(),
+                            after: NEWER_WORKER,
+                        });
+                    }
+                    Err(rejection @ Rejection::NotImplementedHere(_)) => refuse(
                         error::body(
-                            Code::GaveUp,
-                            format!("gave up after {attempt} tries: {reason}"),
-                            "ask again when the cause is gone",
+                            Code::PatternNotImplemented,
+                            rejection.to_string(),
+                            "leave `pattern` empty to let the router choose, or update the workers",
                         ),
-                        Termination::Error,
-                        0,
+                        &mut refused,
                     ),
-                    Err(stop) => return Err(stop),
-                },
-                Err(Rejection::Invalid(error)) => refuse(error, &mut refused),
-                Err(rejection @ Rejection::NotImplementedHere(_))
-                    if now - came_at < UPGRADE.as_millis() as Millis =>
-                {
-                    return Err(Stop::Postpone {
-                        reason: rejection.to_string(),
-                        after: NEWER_WORKER,
-                    });
                 }
-                Err(rejection @ Rejection::NotImplementedHere(_)) => refuse(
-                    error::body(
-                        Code::PatternNotImplemented,
-                        rejection.to_string(),
-                        "leave `pattern` empty to let the router choose, or update the workers",
-                    ),
-                    &mut refused,
-                ),
-            }
+            };
+        if refused.is_some() {
+            by = "refused";
+        }
+        let ended = if by.is_empty() {
+            driver.ended
+        } else {
+            say::from_outside(by, &finish)
         };
         let (mut calls, streamed) = (driver.calls, driver.streamed);
+        let worked = Worked {
+            // No record before this one holds what a root was asked.
+            request: (request.step == 0 && !request.is_subagent())
+                .then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
+            came_at: (came_at != now).then_some(came_at),
+            native_tools,
+            fleet: Some(self.options.limits.clone()),
+            responses: if responses == topics::AGENT_RESPONSE {
+                String::new()
+            } else {
+                responses.as_str().to_owned()
+            },
+            failures: driver.failures,
+            streamed: streamed.noted(),
+            ended,
+        };
         if found.called && finish.outcome.is_terminal() {
             // Ended over the head of an attempt that had begun to call something.
             let (session, step) = (&request.session_id, request.step);
@@ -294,6 +335,7 @@ impl Orchestrator {
             calls,
             streamed,
             responses,
+            worked: Some(Box::new(worked)),
         };
         self.commit(commit, refused, delivery, began).await
     }
@@ -347,39 +389,33 @@ impl Orchestrator {
         request: &AgentRequest,
         attempt: u32,
         now: Millis,
-    ) -> Option<Finish> {
+    ) -> Option<(&'static str, Finish)> {
         if let Some(closed) = &found.closed {
             let termination = match closed.cause.as_str() {
                 "deadline" => Termination::Timeout,
                 _ => Termination::Cancelled,
             };
-            return Some(say::cancelled(
-                &format!("the run was ended ({})", closed.cause),
-                termination,
-            ));
+            let reason = format!("the run was ended ({})", closed.cause);
+            return Some(("closed", say::cancelled(&reason, termination)));
         }
         if found.decided_above {
-            return Some(say::cancelled(
-                "the fan-out above was concluded without this result",
-                Termination::Cancelled,
-            ));
+            let reason = "the fan-out above was concluded without this result";
+            let finish = say::cancelled(reason, Termination::Cancelled);
+            return Some(("decided-above", finish));
         }
         if now >= request.control.hard_deadline {
-            return Some(say::time_used_up());
+            return Some(("deadline", say::time_used_up()));
         }
         (attempt > self.options.max_attempts).then(|| {
-            say::failed(
-                error::body(
-                    Code::GaveUp,
-                    format!(
-                        "gave up after {} tries, none of which came to its end",
-                        attempt - 1
-                    ),
-                    "the log of the workers says what stopped them",
+            let error = error::body(
+                Code::GaveUp,
+                format!(
+                    "gave up after {} tries, none of which came to its end",
+                    attempt - 1
                 ),
-                Termination::Error,
-                0,
-            )
+                "the log of the workers says what stopped them",
+            );
+            ("gave-up", say::failed(error, Termination::Error, 0))
         })
     }
 
@@ -407,6 +443,10 @@ impl Orchestrator {
             );
             commit.finish = say::failed(error, Termination::Error, 0);
             commit.streamed = Streamed::default();
+            if let Some(worked) = &mut commit.worked {
+                worked.streamed = commit.streamed.noted();
+                worked.ended = say::from_outside("too-large", &commit.finish);
+            }
             assembled = assemble(&commit);
         }
         let (session, step) = (&commit.request.session_id, commit.request.step);

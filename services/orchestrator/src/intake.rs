@@ -5,8 +5,6 @@
 
 use agentfleet_broker::{Delivery, MAX_PAYLOAD};
 use agentfleet_core::error::Code;
-use agentfleet_core::{FleetLimits, Limits};
-use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::topics::property;
 use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId};
 
@@ -95,24 +93,6 @@ fn parse(payload: &[u8]) -> Result<AgentRequest, String> {
 /// When a message that was put back came first.
 pub(crate) fn came_at(delivery: &Delivery) -> Option<Millis> {
     delivery.properties.get(property::SINCE)?.parse().ok()
-}
-
-/// Sets what a root carries from its acceptance on.
-pub(crate) fn accept(
-    request: &mut AgentRequest,
-    snapshot: &Snapshot,
-    fleet: &FleetLimits,
-    now: Millis,
-) {
-    let control = &mut request.control;
-    if control.started_at == 0 {
-        control.started_at = now;
-    }
-    control.config_version.get_or_insert(snapshot.version);
-    if control.hard_deadline == 0 {
-        let limits = Limits::of(request, snapshot, fleet);
-        request.control.hard_deadline = now + limits.run_timeout_ms as Millis;
-    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod error;
 mod handle;
 mod intake;
 mod model;
+pub mod replay;
 mod stream;
 
 pub use error::Stop;

@@ -11,7 +11,8 @@ use agentfleet_schema::{AgentRequest, AgentStep, Operation};
 use agentfleet_tools::Tools;
 use serde_json::{Value, json};
 
-/// Builds the call. `Err` says which prompt could not be rendered, and why.
+/// Builds the call that a request's turn asks for. `Err` says which prompt could not be rendered, and
+/// why.
 pub(crate) fn request(
     ask: &ModelAsk,
     of: &AgentRequest,
@@ -19,12 +20,40 @@ pub(crate) fn request(
     options: &Options,
     tools: &dyn Tools,
 ) -> Result<ModelRequest, String> {
+    let profile = profile(snapshot, of, ask.operation);
+    Ok(ModelRequest {
+        operation: ask.operation,
+        messages: messages(ask, snapshot, &options.default_prompts)?,
+        tools: ask
+            .tools
+            .iter()
+            .map(|tool| ToolSpec {
+                name: tool.name.clone(),
+                description: tool.description.clone(),
+                parameters: tools.parameters(tool),
+            })
+            .collect(),
+        schema: ask.schema.clone(),
+        inputs: ask.variables.clone(),
+        model: named(profile.model, &of.model),
+        temperature: profile.temperature,
+        max_tokens: profile.max_tokens,
+        timeout: options.model_timeout,
+    })
+}
+
+/// What the model reads: the rendered prompt, then the native transcript.
+pub(crate) fn messages(
+    ask: &ModelAsk,
+    snapshot: &Snapshot,
+    defaults: &Snapshot,
+) -> Result<Vec<Message>, String> {
     let id = ask.operation.as_str();
     let rendered = {
         let from = if snapshot.prompts.contains_key(id) {
             snapshot
         } else {
-            &options.default_prompts
+            defaults
         };
         let Some(item) = from.prompts.get(id) else {
             return Err(format!("there is no prompt `{id}`: seed the config"));
@@ -40,26 +69,7 @@ pub(crate) fn request(
     for (step, n) in ask.transcript.iter().zip(1..) {
         shown(step, n, &mut messages);
     }
-    let profile = profile(snapshot, of, ask.operation);
-    Ok(ModelRequest {
-        operation: ask.operation,
-        messages,
-        tools: ask
-            .tools
-            .iter()
-            .map(|tool| ToolSpec {
-                name: tool.name.clone(),
-                description: tool.description.clone(),
-                parameters: tools.parameters(tool),
-            })
-            .collect(),
-        schema: ask.schema.clone(),
-        inputs: ask.variables.clone(),
-        model: profile.model,
-        temperature: profile.temperature,
-        max_tokens: profile.max_tokens,
-        timeout: options.model_timeout,
-    })
+    Ok(messages)
 }
 
 /// A step of the history as a native call and its result; what was no call, as plain turns.
@@ -88,6 +98,15 @@ fn shown(step: &AgentStep, n: usize, messages: &mut Vec<Message>) {
     }
 }
 
+/// The model of a call: the request's where it names one, else the profile's.
+fn named(of_the_profile: String, of_the_request: &str) -> String {
+    if of_the_request.is_empty() {
+        of_the_profile
+    } else {
+        of_the_request.to_owned()
+    }
+}
+
 /// The profile that the request names, else that of the operation, else `default`, else empty.
 pub(crate) fn profile(
     snapshot: &Snapshot,
@@ -95,6 +114,16 @@ pub(crate) fn profile(
     operation: Operation,
 ) -> ModelProfile {
     snapshot.profile(&[&of.control.profile, operation.as_str()])
+}
+
+/// The profile whose prices count: of the model that the request names, as far as a profile knows it,
+/// else the operation's.
+pub(crate) fn prices(snapshot: &Snapshot, of: &AgentRequest, operation: Operation) -> ModelProfile {
+    let mut named = snapshot.profiles.values();
+    let named = named.find(|profile| !of.model.is_empty() && profile.model == of.model);
+    named
+        .cloned()
+        .unwrap_or_else(|| profile(snapshot, of, operation))
 }
 
 /// What the tokens of a reply cost under a profile.
@@ -132,9 +161,9 @@ pub(crate) fn reply(reply: &ModelReply, usage: Usage, ms: u64) -> Reply {
 }
 
 /// The rendered messages as the record keeps them.
-pub(crate) fn prompt_text(request: &ModelRequest) -> String {
+pub(crate) fn prompt_text(messages: &[Message]) -> String {
     let mut text = String::new();
-    for message in &request.messages {
+    for message in messages {
         let (role, content) = match message {
             Message::System(content) => ("system", content.clone()),
             Message::User(content) => ("user", content.clone()),
@@ -166,4 +195,39 @@ pub(crate) fn reply_text(reply: &ModelReply) -> String {
         .map(|call| json!({"name": call.name, "arguments": call.arguments}))
         .collect();
     json!({"text": reply.text, "tool_calls": calls}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_of_the_request_overrides_the_profiles_and_costs_what_its_profile_says() {
+        let profile = |model: &str, price: f64| ModelProfile {
+            model: model.to_owned(),
+            input_price: Some(price),
+            ..ModelProfile::default()
+        };
+        let mut snapshot = Snapshot::default();
+        for (key, model, price) in [("default", "small", 1.0), ("agent-react", "large", 5.0)] {
+            snapshot
+                .profiles
+                .insert(key.to_owned(), profile(model, price));
+        }
+        let operation = Operation::React;
+        for (asked, model, price) in [
+            ("", "large", 5.0),
+            ("small", "small", 1.0),
+            ("unheard-of", "unheard-of", 5.0),
+        ] {
+            let of = AgentRequest {
+                model: asked.to_owned(),
+                ..AgentRequest::default()
+            };
+            let of_the_profile = super::profile(&snapshot, &of, operation).model;
+            assert_eq!(named(of_the_profile, asked), model);
+            let prices = prices(&snapshot, &of, operation);
+            assert_eq!(prices.input_price, Some(price), "{asked}");
+        }
+    }
 }

@@ -38,6 +38,8 @@ pub async fn started(
                 CallStatus::Unknown => "started; its end is unknown".to_owned(),
             },
             ms: 0,
+            sources: result.sources,
+            adopted: None,
         });
     }
     Ok(calls)

@@ -361,6 +361,7 @@ impl Spans<'_> {
                 reply,
                 usage,
                 ms,
+                calls_tools: _,
             } => {
                 let provider = model.split_once(':').map_or("agentfleet", |(name, _)| name);
                 let mut attributes = vec![
@@ -392,6 +393,8 @@ impl Spans<'_> {
                 result,
                 is_error,
                 ms,
+                sources: _,
+                adopted: _,
             } => {
                 let mut attributes = vec![
                     KeyValue::new("gen_ai.operation.name", "execute_tool"),

@@ -61,6 +61,7 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
         key: None,
         json: demo.output.json,
         hints,
+        model_travels: false,
     };
     asking.answered(&store, settings, ui).await
 }
@@ -96,47 +97,67 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         ..AgentRequest::default()
     };
     if ask.detach {
-        let holder = can_be_had(settings).await?;
-        let intake = store.intake();
-        intake.check(&request).await?;
-        let session = intake.take_in(request, ask.id).await?.session;
-        if ask.output.json {
-            return ui::json(&serde_json::json!({"session_id": session}));
-        }
-        outln!("{session}");
-        let program = settings.program();
-        errln!("Watch it with: {program} attach {session}");
-        if holder.is_none() && !settings.on_servers() {
-            errln!("No fleet runs; it waits for `{program} up` or the next `attach`.");
-        }
-        return Ok(());
+        let works = can_be_had(settings, false).await?.is_some();
+        return detached(&store, settings, request, ask.id, works, ask.output.json).await;
     }
     let asking = Asking {
         request,
         key: ask.id,
         json: ask.output.json,
         hints: Vec::new(),
+        model_travels: false,
     };
     asking.answered(&store, settings, ui).await
 }
 
-/// A request on its way to its answer.
-struct Asking {
+/// Publishes a request and leaves. `works` says whether a fleet of this data directory is there.
+pub(crate) async fn detached(
+    store: &Store,
+    settings: &Settings,
     request: AgentRequest,
     key: Option<String>,
+    works: bool,
     json: bool,
-    hints: Vec<Hint>,
+) -> Result<(), Failure> {
+    let intake = store.intake();
+    intake.check(&request).await?;
+    let session = intake.take_in(request, key).await?.session;
+    if json {
+        return ui::json(&serde_json::json!({"session_id": session}));
+    }
+    outln!("{session}");
+    let program = settings.program();
+    errln!("Watch it with: {program} attach {session}");
+    if !works && !settings.on_servers() {
+        errln!("No fleet runs; it waits for `{program} up` or the next `attach`.");
+    }
+    Ok(())
+}
+
+/// A request on its way to its answer.
+pub(crate) struct Asking {
+    pub request: AgentRequest,
+    pub key: Option<String>,
+    pub json: bool,
+    pub hints: Vec<Hint>,
+    /// The request names the model itself.
+    pub model_travels: bool,
 }
 
 impl Asking {
     /// Publishes the request and watches it to its end, with a fleet of our own where none runs.
-    async fn answered(mut self, store: &Store, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    pub(crate) async fn answered(
+        mut self,
+        store: &Store,
+        settings: &Settings,
+        ui: Ui,
+    ) -> Result<(), Failure> {
         let mut signals = Signals::new()?;
         let question = self.request.question.clone();
         let intake = store.intake();
         // What is wrong with the request or with the fleet is said before anything is asked.
         intake.check(&self.request).await?;
-        can_be_had(settings).await?;
+        can_be_had(settings, self.model_travels).await?;
         let collection = self.request.collection.clone();
         let keeper = keep(store, settings, ui, self.json).await?;
         let taken = intake.take_in(self.request, self.key).await;
@@ -206,7 +227,12 @@ const OF_THE_WORKER: [&str; 6] = [
 
 /// Refuses what was asked for on this side and is not to be had, because another process works the
 /// data directory: a question must not go to a model that its asker did not choose.
-async fn can_be_had(settings: &Settings) -> Result<Option<Holder>, Failure> {
+///
+/// A model that travels with the request needs no more than a worker with the same provider.
+pub(crate) async fn can_be_had(
+    settings: &Settings,
+    model_travels: bool,
+) -> Result<Option<Holder>, Failure> {
     let of_a_worker = |names: &[&str], who: &str| {
         let given = |name: &&&str| settings.source(name) == Source::Flag;
         match names.iter().find(given) {
@@ -220,7 +246,9 @@ async fn can_be_had(settings: &Settings) -> Result<Option<Holder>, Failure> {
     };
     if settings.on_servers() {
         of_a_worker(&OF_THE_WORKER, "")?;
-        of_a_worker(&["model", "base_url"], "")?;
+        let of_the_model = ["model", "base_url"];
+        let skipped = usize::from(model_travels);
+        of_a_worker(&of_the_model[skipped..], "")?;
         return Ok(None);
     }
     let Some(holder) = FleetLock::holder(settings)? else {
@@ -237,6 +265,11 @@ async fn can_be_had(settings: &Settings) -> Result<Option<Holder>, Failure> {
     };
     let any = settings.model == "auto" && settings.base_url.is_none();
     if any || (settings.model == holder.asked && settings.base_url == holder.base_url) {
+        return Ok(Some(holder));
+    }
+    let provider = |model: &str| model.split(':').next().unwrap_or_default().to_owned();
+    let same_provider = provider(&settings.model) == provider(&holder.model);
+    if model_travels && same_provider && settings.base_url == holder.base_url {
         return Ok(Some(holder));
     }
     let ours = choose_model(settings).await?.model.describe();

@@ -2,14 +2,17 @@
 
 pub(crate) mod ask;
 pub(crate) mod config;
+pub(crate) mod diff;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
+pub(crate) mod fork;
 mod gather;
 pub(crate) mod library;
 pub(crate) mod migrate;
 pub(crate) mod purge;
 pub(crate) mod query;
 pub(crate) mod records;
+pub(crate) mod replay;
 pub(crate) mod sessions;
 pub(crate) mod trace;
 pub(crate) mod up;

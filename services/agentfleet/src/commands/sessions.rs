@@ -1,27 +1,32 @@
 //! `sessions`: which runs there were, and how one of them went.
 
 use super::records::{self, Run};
-use crate::cli::Sessions;
+use crate::cli::{ListSessions, RunState, Sessions};
 use crate::engine::settled_graph;
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
+use agentfleet_core::provenance::date_time;
 use agentfleet_graph::{QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
-use agentfleet_schema::{SessionId, Term, keys, uris};
+use agentfleet_schema::vocabulary::xsd;
+use agentfleet_schema::{Millis, SessionId, Term, keys, uris};
 use serde::Serialize;
 use std::collections::HashSet;
 
 /// Root runs, newest first. The optional parts are there once a run has ended.
 const LIST: &str = "\
-SELECT ?id ?question ?started ?ended ?reason ?partial ?conversation ?collection FROM <GRAPH> WHERE {
+SELECT ?id ?question ?started ?ended ?reason ?partial ?conversation ?collection ?pattern ?taskType
+FROM <GRAPH> WHERE {
   ?session a tg:AgentQuestion ; tg:query ?question ; prov:startedAtTime ?started ;
     tg:rootSessionId ?id .
   FILTER NOT EXISTS { ?session tg:parentSessionId ?parent }
   OPTIONAL { ?session tg:conversationId ?conversation }
   OPTIONAL { ?session tg:collection ?collection }
+  OPTIONAL { ?routing prov:wasGeneratedBy ?session ; tg:selectedPattern ?pattern .
+    OPTIONAL { ?routing tg:taskType ?taskType } }
   OPTIONAL { ?session prov:endedAtTime ?ended .
     ?answer prov:wasGeneratedBy ?session ; a tg:Conclusion ; tg:terminationReason ?reason .
     OPTIONAL { ?answer tg:partial ?partial } }
@@ -41,6 +46,10 @@ struct Listed {
     conversation: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     collection: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pattern: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_type: Option<String>,
 }
 
 /// A run in full.
@@ -72,23 +81,15 @@ pub(crate) struct ShownStep {
 pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
     match command {
-        Sessions::List {
-            collection,
-            conversation,
-            limit,
-            output,
-        } => {
-            let wanted = Wanted {
-                collection,
-                conversation,
-                limit,
-            };
-            let listed = list(&store, settings, &wanted).await?;
-            if output.json {
+        Sessions::List(args) => {
+            let json = args.output.json;
+            let wanted = Wanted::of(args, store.now())?;
+            let (listed, more) = list(&store, settings, &wanted).await?;
+            if json {
                 return ui::json(&listed);
             }
             if listed.is_empty() {
-                if wanted.collection.is_some() || wanted.conversation.is_some() {
+                if wanted.narrows() {
                     outln!("No such run.");
                 } else {
                     outln!("Nothing was asked yet. Try `{} demo`.", settings.program());
@@ -100,6 +101,12 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 .map(|run| vec![run.session, run.state, minute(&run.started), run.question])
                 .collect();
             ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], 3, rows);
+            if more {
+                ui.note(&format!(
+                    "These are the newest {}; there are more: `--limit` lists up to 10000.",
+                    wanted.limit
+                ));
+            }
             Ok(())
         }
         Sessions::Show { session, output } => {
@@ -143,38 +150,191 @@ fn minute(instant: &str) -> String {
 }
 
 /// Which runs to list, and how many.
+#[derive(Debug, Default)]
 struct Wanted {
     collection: Option<String>,
     conversation: Option<String>,
+    state: Option<RunState>,
+    pattern: Option<String>,
+    task_type: Option<String>,
+    /// Instants as the graph writes them, which sort as they follow.
+    began_before: Option<String>,
+    began_after: Option<String>,
     limit: usize,
 }
 
 impl Wanted {
+    fn of(args: ListSessions, now: Millis) -> Result<Self, Failure> {
+        let ago = |flag: &str, age: Option<String>| -> Result<Option<String>, Failure> {
+            let Some(text) = age else { return Ok(None) };
+            let age = humantime::parse_duration(&text).map_err(|_| {
+                Failure::usage(format!(
+                    "`{flag}` is `{text}`, expected a time such as `2h` or `30d`"
+                ))
+            })?;
+            let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            Ok(Some(date_time(now.saturating_sub(age).max(0))))
+        };
+        Ok(Self {
+            collection: args.collection,
+            conversation: args.conversation,
+            state: args.state,
+            pattern: args.pattern,
+            task_type: args.task_type,
+            began_before: ago("--older-than", args.older_than)?,
+            began_after: ago("--newer-than", args.newer_than)?,
+            limit: args.limit as usize,
+        })
+    }
+
+    /// Whether it leaves anything out.
+    fn narrows(&self) -> bool {
+        let texts = [
+            &self.collection,
+            &self.conversation,
+            &self.pattern,
+            &self.task_type,
+            &self.began_before,
+            &self.began_after,
+        ];
+        self.state.is_some() || texts.into_iter().any(Option::is_some)
+    }
+
+    /// Whether a run that no worker has begun is among them.
     fn has(&self, run: &Listed) -> bool {
         let same = |wanted: &Option<String>, has: &Option<String>| {
             wanted.is_none() || wanted.as_deref() == has.as_deref()
         };
-        same(&self.collection, &run.collection) && same(&self.conversation, &run.conversation)
+        let state = match self.state {
+            None => true,
+            Some(RunState::Queued) => run.state == "queued",
+            Some(RunState::Cancelled) => run.state == "cancelled",
+            Some(
+                RunState::Running
+                | RunState::Answered
+                | RunState::Partial
+                | RunState::Failed
+                | RunState::Timeout,
+            ) => false,
+        };
+        state
+            && same(&self.collection, &run.collection)
+            && same(&self.conversation, &run.conversation)
+            && same(&self.pattern, &run.pattern)
+            && same(&self.task_type, &run.task_type)
+            && self
+                .began_before
+                .as_ref()
+                .is_none_or(|at| run.started < *at)
+            && self
+                .began_after
+                .as_ref()
+                .is_none_or(|at| run.started >= *at)
+    }
+
+    /// The same of the runs that the graph knows.
+    fn in_graph(&self) -> (String, Vec<(&'static str, Term)>) {
+        let instant = |at: &String| Term::typed(at.clone(), xsd::DATE_TIME);
+        let parts = [
+            (
+                "wantedCollection",
+                self.collection.as_ref().map(Term::text),
+                "?session tg:collection ?wantedCollection . ",
+            ),
+            (
+                "wantedConversation",
+                self.conversation.as_ref().map(Term::text),
+                "?session tg:conversationId ?wantedConversation . ",
+            ),
+            (
+                "wantedPattern",
+                self.pattern.as_deref().map(|p| Term::iri(uris::pattern(p))),
+                "?byPattern prov:wasGeneratedBy ?session ; tg:selectedPattern ?wantedPattern . ",
+            ),
+            (
+                "wantedType",
+                self.task_type
+                    .as_deref()
+                    .map(|t| Term::iri(uris::task_type(t))),
+                "?byType prov:wasGeneratedBy ?session ; tg:taskType ?wantedType . ",
+            ),
+            (
+                "beganBefore",
+                self.began_before.as_ref().map(instant),
+                "FILTER(?started < ?beganBefore) ",
+            ),
+            (
+                "beganAfter",
+                self.began_after.as_ref().map(instant),
+                "FILTER(?started >= ?beganAfter) ",
+            ),
+        ];
+        let (mut which, mut bindings) = (String::new(), Vec::new());
+        for (name, term, part) in parts {
+            if let Some(term) = term {
+                which.push_str(part);
+                bindings.push((name, term));
+            }
+        }
+        which.push_str(match self.state {
+            None => "",
+            // The graph knows none of these.
+            Some(RunState::Queued) => "FILTER(false) ",
+            Some(RunState::Running) => "FILTER(!BOUND(?ended)) ",
+            Some(RunState::Answered) => "?given prov:wasGeneratedBy ?session ; a tg:Answer . ",
+            Some(RunState::Partial) => {
+                "?given prov:wasGeneratedBy ?session ; a tg:Answer ; tg:partial ?lacks . "
+            }
+            Some(RunState::Failed) => {
+                "FILTER(BOUND(?reason) && ?reason != \"cancelled\" && ?reason != \"timeout\") \
+                 FILTER NOT EXISTS { ?given prov:wasGeneratedBy ?session ; a tg:Answer } "
+            }
+            Some(RunState::Cancelled) => "FILTER(?reason = \"cancelled\") ",
+            Some(RunState::Timeout) => "FILTER(?reason = \"timeout\") ",
+        });
+        (which, bindings)
     }
 }
 
-async fn list(store: &Store, settings: &Settings, wanted: &Wanted) -> Result<Vec<Listed>, Failure> {
+/// Refuses a name that no run can have: neither configured, nor found at any run.
+async fn check_names(store: &Store, wanted: &Wanted) -> Result<(), Failure> {
+    let config = store.config.snapshot().await?;
+    let lists: [(&str, &Option<String>, Vec<&String>); 2] = [
+        ("pattern", &wanted.pattern, config.patterns.keys().collect()),
+        (
+            "task type",
+            &wanted.task_type,
+            config.task_types.keys().collect(),
+        ),
+    ];
+    for (what, name, known) in lists {
+        if let Some(name) = name
+            && !known.contains(&name)
+        {
+            let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+            return Err(Failure::usage(format!(
+                "unknown {what} `{name}` (available: {})",
+                known.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The runs, and whether there are more than were asked for.
+async fn list(
+    store: &Store,
+    settings: &Settings,
+    wanted: &Wanted,
+) -> Result<(Vec<Listed>, bool), Failure> {
     let mut listed = queued(store).await?;
     listed.retain(|run| wanted.has(run));
     let graph = settled_graph(store, settings).await?;
-    let (mut which, mut bindings) = (String::new(), Vec::new());
-    if let Some(collection) = &wanted.collection {
-        which.push_str("?session tg:collection ?wantedCollection . ");
-        bindings.push(("wantedCollection", Term::text(collection)));
-    }
-    if let Some(conversation) = &wanted.conversation {
-        which.push_str("?session tg:conversationId ?wantedConversation . ");
-        bindings.push(("wantedConversation", Term::text(conversation)));
-    }
+    let (which, bindings) = wanted.in_graph();
     let sparql = LIST
         .replace("WANTED", &which)
         .replace("GRAPH", uris::RETRIEVAL_GRAPH);
-    let sparql = format!("{sparql}{}", wanted.limit);
+    let sparql = format!("{sparql}{}", wanted.limit + 1);
     let found = graph
         .select(&sparql, &bindings, QueryOptions::default())
         .await?;
@@ -184,8 +344,12 @@ async fn list(store: &Store, settings: &Settings, wanted: &Wanted) -> Result<Vec
     listed.reverse();
     listed.retain(|run| seen.insert(run.session.clone()));
     listed.sort_by(|a, b| b.started.cmp(&a.started));
+    let more = listed.len() > wanted.limit;
     listed.truncate(wanted.limit);
-    Ok(listed)
+    if listed.is_empty() {
+        check_names(store, wanted).await?;
+    }
+    Ok((listed, more))
 }
 
 /// Runs that were taken in and that no worker has begun.
@@ -217,10 +381,12 @@ async fn queued(store: &Store) -> Result<Vec<Listed>, Failure> {
             state: not_begun(store, &session).await?.to_owned(),
             session: session.to_string(),
             question: request.question,
-            started: agentfleet_core::provenance::date_time(asked.at),
+            started: date_time(asked.at),
             ended: None,
             conversation: Some(conversation).filter(|id| !id.is_empty()),
             collection: Some(request.collection.to_string()),
+            pattern: Some(request.pattern).filter(|name| !name.is_empty()),
+            task_type: Some(request.task_type).filter(|name| !name.is_empty()),
         });
     }
     Ok(queued)
@@ -238,6 +404,7 @@ async fn not_begun(store: &Store, session: &SessionId) -> Result<&'static str, F
 
 fn listed(found: &Solutions, row: usize) -> Listed {
     let text = |name| found.text(row, name).map(str::to_owned);
+    let name = |of| Some(text(of)?.rsplit(':').next()?.to_owned());
     let state = match (
         text("reason").as_deref(),
         found.text(row, "partial").is_some(),
@@ -255,6 +422,8 @@ fn listed(found: &Solutions, row: usize) -> Listed {
         ended: text("ended"),
         conversation: text("conversation"),
         collection: text("collection"),
+        pattern: name("pattern"),
+        task_type: name("taskType"),
     }
 }
 
@@ -320,7 +489,7 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
                 what: what(record),
                 attempt: record.attempt,
                 tokens: record.usage.total(),
-                at: agentfleet_core::provenance::date_time(record.committed_at),
+                at: date_time(record.committed_at),
             })
             .collect(),
     })

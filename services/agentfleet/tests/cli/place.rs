@@ -4,7 +4,7 @@ use agentfleet::settings::{Flags, Settings};
 use agentfleet::store::Store;
 use agentfleet_config::{Item, Release};
 use agentfleet_schema::keys;
-use agentfleet_schema::records::ParkedRecord;
+use agentfleet_schema::records::{ParkedRecord, StepRecord};
 use agentfleet_schema::topics::AGENT_REQUEST;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -134,6 +134,32 @@ impl Place {
             let body = serde_json::to_vec(&parked).unwrap();
             let documents = &*store.documents;
             documents.create(&keys::parked(id), body).await.unwrap();
+        });
+    }
+
+    /// Changes the record of a step, as nobody of the fleet would.
+    pub(crate) fn alter(&self, session: &str, step: u32, change: impl FnOnce(&mut StepRecord)) {
+        self.replace(session, step, |body| {
+            let mut record = serde_json::from_slice(body).unwrap();
+            change(&mut record);
+            serde_json::to_vec(&record).unwrap()
+        });
+    }
+
+    /// Makes the record of a step unreadable.
+    pub(crate) fn spoil(&self, session: &str, step: u32) {
+        self.replace(session, step, |_| b"{".to_vec());
+    }
+
+    fn replace(&self, session: &str, step: u32, change: impl FnOnce(&[u8]) -> Vec<u8>) {
+        let key = keys::outcome(&session.into(), step);
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&self.settings()).await.unwrap();
+            let documents = &*store.documents;
+            let body = documents.get(&key).await.unwrap().unwrap();
+            documents.delete(std::slice::from_ref(&key)).await.unwrap();
+            documents.create(&key, change(&body)).await.unwrap();
         });
     }
 

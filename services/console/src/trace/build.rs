@@ -144,6 +144,13 @@ impl Builder<'_> {
             ended_at: self.instant(&uri, prov::ENDED_AT_TIME),
             ..Session::default()
         };
+        if session.parent.is_none()
+            && let Some(other) = facts.link(&uri, prov::WAS_INFORMED_BY)
+        {
+            session.forked_from = Some(session_id(&other));
+            let question = facts.link(&uri, prov::USED);
+            session.forked_at = question.and_then(|q| facts.link(&q, prov::WAS_DERIVED_FROM));
+        }
         session.config_version = nodes
             .iter()
             .find_map(|(node, _)| facts.number(node, tg::CONFIG_VERSION));

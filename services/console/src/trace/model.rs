@@ -44,6 +44,12 @@ pub struct Session {
     pub uri: String,
     /// The session whose fan-out started it.
     pub parent: Option<SessionId>,
+    /// The session it went on from, on forked and retried ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<SessionId>,
+    /// The provenance node it went on from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked_at: Option<String>,
     /// That fan-out.
     pub correlation: Option<CorrelationId>,
     /// Its place among the siblings, from 0.

@@ -105,6 +105,14 @@ fn construct(start: &str) -> String {
             ));
         }
     }
+    // What a fork went on from belongs to another tree: of that, no more than that it is there.
+    branches.push(format!(
+        "  {{ {start}\n    ?session prov:wasInformedBy ?other .\n    \
+         FILTER NOT EXISTS {{ ?session tg:parentSessionId ?id }}\n    \
+         {{ ?session prov:used ?asked . ?asked prov:wasDerivedFrom ?subject }} UNION\n    \
+         {{ ?part prov:wasGeneratedBy ?session . ?part prov:wasDerivedFrom ?subject }}\n    \
+         BIND(rdf:type AS ?predicate) BIND(prov:Entity AS ?object) }}"
+    ));
     format!(
         "CONSTRUCT {{ ?subject ?predicate ?object }} FROM <{RETRIEVAL_GRAPH}> WHERE {{\n{}\n}}",
         branches.join("\n  UNION\n")

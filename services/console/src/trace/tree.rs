@@ -205,6 +205,15 @@ impl<'a> View<'a> {
             let note = "Still running: this is what the graph knows so far.";
             lines.extend(Line::of(note, WARN).wrapped(self.look.width));
         }
+        if let Some(from) = &root.forked_from {
+            let mut line = Line::of(&format!("Forked from run {from}"), PLAIN);
+            if let Some(node) = &root.forked_at {
+                let node = node.strip_prefix("urn:trustgraph:agent:").unwrap_or(node);
+                let node = node.split_once('/').map_or(node, |(_, path)| path);
+                line.push(&format!(", going on from its {node}"), DIM);
+            }
+            lines.extend(line.wrapped(self.look.width));
+        }
         if root.parent.is_some() {
             let note = "A subagent; what is above it is not shown.";
             lines.extend(Line::of(note, WARN).wrapped(self.look.width));

@@ -455,6 +455,7 @@ impl Fleet {
                         reply: text.clone(),
                         usage,
                         ms,
+                        calls_tools: false,
                     });
                     Input::ModelReplied(Reply {
                         text,
@@ -532,6 +533,7 @@ impl Fleet {
             calls,
             streamed,
             responses: agentfleet_schema::topics::AGENT_RESPONSE,
+            worked: None,
             request,
         });
         let record = &assembled.record;

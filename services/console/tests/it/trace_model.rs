@@ -17,6 +17,7 @@ fn kinds(trace: &Trace, at: usize) -> Vec<&'static str> {
             Step::Iteration(_) => "iteration",
             Step::FanOut(_) => "fan-out",
             Step::Synthesis(_) => "synthesis",
+            Step::Note(_) => "note",
         })
         .collect()
 }

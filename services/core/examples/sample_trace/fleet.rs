@@ -181,6 +181,8 @@ impl Fleet {
                 result: "started; its end is unknown".into(),
                 is_error: true,
                 ms: 0,
+                sources: Vec::new(),
+                adopted: None,
             };
             let begun = matches!(fate, Fate::CancelInCall).then_some(begun);
             return Ok((finish, begun.into_iter().collect()));
@@ -246,6 +248,7 @@ impl Fleet {
             reply: text.clone(),
             usage,
             ms: 40,
+            calls_tools: false,
         });
         Input::ModelReplied(Reply {
             text,
@@ -266,6 +269,8 @@ impl Fleet {
             result: outcome.content.clone(),
             is_error: outcome.is_error,
             ms: outcome.ms,
+            sources: outcome.sources.clone(),
+            adopted: None,
         });
         outcome
     }
@@ -296,6 +301,7 @@ impl Fleet {
             calls,
             streamed: Streamed::default(),
             responses: topics::AGENT_RESPONSE,
+            worked: None,
             request,
         });
         self.documents.extend(documents);

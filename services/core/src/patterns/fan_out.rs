@@ -119,6 +119,7 @@ impl Round<'_> {
                     parent_session_id: request.session_id.clone(),
                     subagent_goal: goal.text,
                     expected_siblings: count,
+                    model: request.model.clone(),
                     limits,
                     ..AgentRequest::default()
                 };

@@ -483,6 +483,7 @@ impl Worker {
             reply: text.clone(),
             usage,
             ms: 1,
+            calls_tools: false,
         });
         Input::ModelReplied(Reply {
             text,
@@ -560,6 +561,7 @@ impl Worker {
             calls,
             streamed,
             responses: topics::AGENT_RESPONSE,
+            worked: None,
             request,
         });
         // As the graph-writer would, only sooner: whoever sees the answer finds its trace.

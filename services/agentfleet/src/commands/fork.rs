@@ -1,0 +1,252 @@
+//! `fork` and `retry`: a new run that goes on where a step of another one began.
+
+use super::ask::{Asking, can_be_had, detached};
+use super::records;
+use crate::cli::{Fork, Output, Retry};
+use crate::error::{Exit, Failure};
+use crate::settings::{Settings, Source};
+use crate::store::Store;
+use crate::ui::Ui;
+use agentfleet_console::text;
+use agentfleet_core::fork::{Otherwise, fork as forked};
+use agentfleet_orchestrator::replay::{ReplayError, request_of, steps};
+use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
+use agentfleet_schema::{AgentRequest, keys};
+
+/// Providers whose model has no name that a request could carry.
+const NAMELESS: [&str; 2] = ["scripted", "offline"];
+
+pub(crate) async fn fork(args: Fork, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings).await?;
+    store.prepare(settings).await?;
+    let session = records::session(&store, &args.session).await?;
+    let steps = steps(&*store.documents, &session).await?;
+    let record = at(&steps, args.at)?;
+    let task_type = match args.task_type {
+        None => None,
+        Some(name) => Some(framed(&store, name, args.config_version).await?),
+    };
+    let otherwise = Otherwise {
+        question: args.question,
+        pattern: args.pattern,
+        task_type,
+        model: model(settings),
+        config_version: args.config_version,
+        limits: settings.limits(),
+    };
+    if let Some(version) = otherwise.config_version {
+        // Whether there is one is said now, not by a worker that cannot go on.
+        store.config.snapshot_at(version).await.map_err(|error| {
+            Failure::usage(format!("--config-version {version}: {error}"))
+                .hint("`agentfleet config history` lists versions")
+        })?;
+    }
+    go_on(
+        &store,
+        settings,
+        ui,
+        record,
+        otherwise,
+        args.detach,
+        args.output,
+    )
+    .await
+}
+
+pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings).await?;
+    store.prepare(settings).await?;
+    let session = records::session(&store, &args.session).await?;
+    let steps = steps(&*store.documents, &session).await?;
+    let Some(last) = steps.last() else {
+        return Err(ReplayError::NotBegun(session).into());
+    };
+    let otherwise = Otherwise {
+        model: model(settings),
+        limits: settings.limits(),
+        ..Otherwise::default()
+    };
+    let refused = |why: &str, hint: &str| {
+        Err(Failure::usage(format!("session `{session}` {why}"))
+            .hint(hint.replace("SESSION", session.as_str())))
+    };
+    match last.outcome {
+        OutcomeKind::Answer => {
+            return refused(
+                "is answered",
+                "`agentfleet fork SESSION --at N` goes on another way",
+            );
+        }
+        OutcomeKind::Continue | OutcomeKind::FanOut | OutcomeKind::Pause => {
+            return refused(
+                "has not ended",
+                "`agentfleet attach SESSION` watches it, `agentfleet cancel SESSION` ends it",
+            );
+        }
+        OutcomeKind::Fail | OutcomeKind::Cancelled => {}
+    }
+    let record = last_good(&store, &steps, last).await?;
+    if !args.output.json {
+        ui.note(&format!(
+            "Session {session} ended at step {}; it is worked anew from step {}.",
+            last.step, record.step
+        ));
+    }
+    go_on(
+        &store,
+        settings,
+        ui,
+        record,
+        otherwise,
+        args.detach,
+        args.output,
+    )
+    .await
+}
+
+/// The step to work anew: the one that came to nothing, or the fan-out before it where nobody
+/// concluded what its subagents had found.
+async fn last_good<'a>(
+    store: &Store,
+    steps: &'a [StepRecord],
+    last: &'a StepRecord,
+) -> Result<&'a StepRecord, Failure> {
+    let request = request(store, last).await?;
+    let Some(fan_out) = request.control.fan_in_step else {
+        return Ok(last);
+    };
+    let of = agentfleet_core::fan_in::session_of(&request);
+    let of = if of.is_empty() { &last.session } else { of };
+    let verdict = store.documents.get(&keys::fan_in(of, fan_out)).await?;
+    let before = steps.iter().find(|record| record.step == fan_out);
+    Ok(match (verdict, before) {
+        (None, Some(fan_out)) if *of == last.session => fan_out,
+        _ => last,
+    })
+}
+
+fn at(steps: &[StepRecord], step: u32) -> Result<&StepRecord, Failure> {
+    let found = steps.iter().find(|record| record.step == step);
+    found.ok_or_else(|| {
+        let last = steps.last();
+        ReplayError::NoStep {
+            session: last
+                .map(|record| record.session.clone())
+                .unwrap_or_default(),
+            step,
+            last: last.map(|record| record.step).unwrap_or_default(),
+        }
+        .into()
+    })
+}
+
+/// The model's name, where one was named for this command.
+fn model(settings: &Settings) -> Option<String> {
+    if settings.source("model") != Source::Flag {
+        return None;
+    }
+    let (provider, name) = settings.model.split_once(':')?;
+    (!NAMELESS.contains(&provider) && !name.is_empty()).then(|| name.to_owned())
+}
+
+/// A task type with its framing.
+async fn framed(
+    store: &Store,
+    name: String,
+    version: Option<u64>,
+) -> Result<(String, String), Failure> {
+    let config = match version {
+        Some(version) => store.config.snapshot_at(version).await?,
+        None => store.config.snapshot().await?,
+    };
+    let Some(task_type) = config.task_types.get(&name) else {
+        let known: Vec<String> = config.task_types.keys().map(|n| format!("`{n}`")).collect();
+        return Err(Failure::usage(format!(
+            "unknown task type `{name}` (available: {})",
+            known.join(", ")
+        )));
+    };
+    let framing = task_type.framing_prompt.clone();
+    Ok((name, framing))
+}
+
+async fn request(store: &Store, record: &StepRecord) -> Result<AgentRequest, Failure> {
+    let body = request_of(&*store.documents, record).await?;
+    serde_json::from_str(&body).map_err(|error| {
+        let key = keys::outcome(&record.session, record.step);
+        Failure::new(
+            Exit::Unavailable,
+            format!("record `{key}` cannot be read: its request: {error}"),
+        )
+    })
+}
+
+async fn go_on(
+    store: &Store,
+    settings: &Settings,
+    ui: Ui,
+    record: &StepRecord,
+    otherwise: Otherwise,
+    detach: bool,
+    output: Output,
+) -> Result<(), Failure> {
+    let message = request(store, record).await?;
+    let travels = otherwise.model.is_some();
+    let mut request =
+        forked(record, &message, otherwise).map_err(|error| Failure::usage(error.to_string()))?;
+    request.streaming = true;
+    if detach {
+        let holder = can_be_had(settings, travels).await?;
+        return detached(
+            store,
+            settings,
+            request,
+            None,
+            holder.is_some(),
+            output.json,
+        )
+        .await;
+    }
+    if !output.json {
+        ui.note(&format!(
+            "Forked from session {}, step {}{}.",
+            record.session,
+            record.step,
+            text::clean(&before(record))
+        ));
+    }
+    let asking = Asking {
+        request,
+        key: None,
+        json: output.json,
+        hints: vec![agentfleet_console::lanes::Hint::new(
+            "What came out otherwise:",
+            format!("{} diff {} SESSION", settings.program(), record.session),
+        )],
+        model_travels: travels,
+    };
+    asking.answered(store, settings, ui).await
+}
+
+/// What the step did the first time.
+fn before(record: &StepRecord) -> String {
+    match &record.activity {
+        Activity::None => String::new(),
+        Activity::Iterated(it) => format!(" ({})", it.action),
+        Activity::FannedOut(fan_out) => {
+            format!(
+                " (fan-out to {})",
+                text::counted(fan_out.children.len() as u64, "subagent")
+            )
+        }
+        Activity::Planned(plan) => format!(
+            " (plan with {})",
+            text::counted(plan.steps.len() as u64, "step")
+        ),
+        Activity::Executed(executed) => {
+            let steps = executed.steps.iter().map(|step| step.goal.as_str());
+            format!(" ({})", steps.collect::<Vec<_>>().join(", "))
+        }
+        Activity::Concluded(end) => format!(" ({})", end.termination.as_str()),
+    }
+}

@@ -1,0 +1,240 @@
+//! Going on another way: the request of a new root session that begins where a step of another one
+//! began. Pure.
+//!
+//! What the step had before it stays: question, history, tool state, and the verdict of a synthesis.
+//! What belonged to the other session's place and time does not: its parent, its deadline, what it
+//! had spent, its config version. A plan belongs there, too, with the results of its steps: the new
+//! session makes its own.
+
+use agentfleet_schema::records::{ForkedFrom, StepRecord};
+use agentfleet_schema::{AgentRequest, AgentStep, RunControl, RunLimits, SessionId, uris};
+
+/// What is to be otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Otherwise {
+    pub question: Option<String>,
+    pub pattern: Option<String>,
+    /// A task type, with its framing.
+    pub task_type: Option<(String, String)>,
+    pub model: Option<String>,
+    pub config_version: Option<u64>,
+    /// Bounds that the caller sets.
+    pub limits: RunLimits,
+}
+
+/// Why a step cannot be gone on from so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotFork {
+    #[error(
+        "step {step} reads the verdict of a fan-out, which pattern `{pattern}` cannot: fork at an \
+         earlier step, or leave the pattern out"
+    )]
+    ReadsAVerdict { step: u32, pattern: String },
+}
+
+/// The request of a session that goes on from the message which a committed step worked.
+pub fn fork(
+    record: &StepRecord,
+    message: &AgentRequest,
+    otherwise: Otherwise,
+) -> Result<AgentRequest, CannotFork> {
+    let before = &message.control;
+    let is_planned = message.history.iter().any(|step| step.plan.is_some());
+    let of_plan =
+        |step: &AgentStep| is_planned && matches!(step.step_type.as_str(), "plan" | "execute");
+    let history = message
+        .history
+        .iter()
+        .filter(|step| !of_plan(step))
+        .cloned();
+    let fan_in_step = before.fan_in_step.filter(|_| !is_planned);
+    if let Some(pattern) = &otherwise.pattern
+        && fan_in_step.is_some()
+        && *pattern != message.pattern
+    {
+        return Err(CannotFork::ReadsAVerdict {
+            step: record.step,
+            pattern: pattern.clone(),
+        });
+    }
+    let fan_in_session = match fan_in_step {
+        None => SessionId::default(),
+        Some(_) if before.fan_in_session.is_empty() => record.session.clone(),
+        Some(_) => before.fan_in_session.clone(),
+    };
+    let node = if record.derives_from.is_empty() {
+        uris::question(&record.session)
+    } else {
+        record.derives_from.clone()
+    };
+    let (task_type, framing) = otherwise
+        .task_type
+        .unwrap_or_else(|| (message.task_type.clone(), message.framing.clone()));
+    Ok(AgentRequest {
+        question: otherwise
+            .question
+            .unwrap_or_else(|| message.question.clone()),
+        state: message.state.clone(),
+        group: message.group.clone(),
+        history: history.collect(),
+        user: message.user.clone(),
+        collection: message.collection.clone(),
+        streaming: message.streaming,
+        conversation_id: message.conversation_id.clone(),
+        pattern: otherwise.pattern.unwrap_or_else(|| message.pattern.clone()),
+        task_type,
+        framing,
+        model: otherwise.model.unwrap_or_else(|| message.model.clone()),
+        limits: either(otherwise.limits, &message.limits),
+        control: RunControl {
+            context: before.context.clone(),
+            specialist: before.specialist.clone(),
+            reasoner: before.reasoner.clone(),
+            profile: before.profile.clone(),
+            fan_in_step,
+            fan_in_session,
+            rounds: before.rounds,
+            config_version: otherwise.config_version,
+            forked_from: Some(ForkedFrom {
+                session: record.session.clone(),
+                step: record.step,
+                node,
+            }),
+            ..RunControl::default()
+        },
+        ..AgentRequest::default()
+    })
+}
+
+fn either(wanted: RunLimits, given: &RunLimits) -> RunLimits {
+    RunLimits {
+        max_iterations: wanted.max_iterations.or(given.max_iterations),
+        max_subagents: wanted.max_subagents.or(given.max_subagents),
+        max_depth: wanted.max_depth.or(given.max_depth),
+        max_sessions: wanted.max_sessions.or(given.max_sessions),
+        max_tokens: wanted.max_tokens.or(given.max_tokens),
+        subagent_timeout_ms: wanted.subagent_timeout_ms.or(given.subagent_timeout_ms),
+        run_timeout_ms: wanted.run_timeout_ms.or(given.run_timeout_ms),
+        max_replan_depth: wanted.max_replan_depth.or(given.max_replan_depth),
+        max_reflections: wanted.max_reflections.or(given.max_reflections),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn record(step: u32, derives_from: &str) -> StepRecord {
+        StepRecord {
+            session: "s".into(),
+            step,
+            derives_from: derives_from.into(),
+            ..StepRecord::default()
+        }
+    }
+
+    fn message() -> AgentRequest {
+        let mut message = AgentRequest {
+            question: "q".into(),
+            session_id: "s".into(),
+            state: "reviewed".into(),
+            pattern: "supervisor".into(),
+            task_type: "research".into(),
+            framing: "f".into(),
+            history: vec![agentfleet_schema::AgentStep::default()],
+            correlation_id: "c".into(),
+            parent_session_id: "p".into(),
+            subagent_goal: "q".into(),
+            expected_siblings: 2,
+            step: 3,
+            ..AgentRequest::default()
+        };
+        message.limits.max_tokens = Some(100);
+        message.control.context = "what the parent found".into();
+        message.control.tokens_spent = 90;
+        message.control.hard_deadline = 1;
+        message.control.config_version = Some(4);
+        message
+    }
+
+    #[test]
+    fn what_the_step_had_before_it_stays_and_what_was_of_its_time_and_place_does_not() {
+        let fork = fork(&record(3, "urn:node"), &message(), Otherwise::default()).unwrap();
+        let expected = AgentRequest {
+            session_id: SessionId::default(),
+            correlation_id: agentfleet_schema::CorrelationId::default(),
+            parent_session_id: SessionId::default(),
+            subagent_goal: String::new(),
+            expected_siblings: 0,
+            step: 0,
+            control: RunControl {
+                context: "what the parent found".into(),
+                forked_from: Some(ForkedFrom {
+                    session: "s".into(),
+                    step: 3,
+                    node: "urn:node".into(),
+                }),
+                ..RunControl::default()
+            },
+            ..message()
+        };
+        assert_eq!(fork, expected);
+    }
+
+    #[test]
+    fn what_is_to_be_otherwise_is() {
+        let otherwise = Otherwise {
+            question: Some("r".into()),
+            pattern: Some("react".into()),
+            task_type: Some(("general".into(), "g".into())),
+            model: Some("m".into()),
+            config_version: Some(9),
+            limits: RunLimits {
+                max_depth: Some(1),
+                ..RunLimits::default()
+            },
+        };
+        let fork = fork(&record(0, ""), &message(), otherwise).unwrap();
+        let texts = [
+            &fork.question,
+            &fork.pattern,
+            &fork.task_type,
+            &fork.framing,
+        ];
+        assert_eq!(texts, ["r", "react", "general", "g"]);
+        assert_eq!(fork.model, "m");
+        assert_eq!(fork.control.config_version, Some(9));
+        assert_eq!(
+            (fork.limits.max_depth, fork.limits.max_tokens),
+            (Some(1), Some(100))
+        );
+        let from = fork.control.forked_from.unwrap();
+        assert_eq!(
+            from.node,
+            uris::question(&"s".into()),
+            "nothing came before"
+        );
+    }
+
+    #[test]
+    fn a_synthesis_keeps_its_verdict_wherever_that_lies() {
+        let mut message = message();
+        message.control.fan_in_step = Some(2);
+        let plain = || Otherwise::default();
+        let first = fork(&record(3, "n"), &message, plain()).unwrap();
+        assert_eq!(first.control.fan_in_step, Some(2));
+        assert_eq!(first.control.fan_in_session, "s".into());
+        let of_the_fork = StepRecord {
+            session: "t".into(),
+            ..record(0, "n")
+        };
+        let second = fork(&of_the_fork, &first, plain()).unwrap();
+        assert_eq!(second.control.fan_in_session, "s".into());
+        let react = Otherwise {
+            pattern: Some("react".into()),
+            ..plain()
+        };
+        assert!(fork(&record(3, "n"), &message, react).is_err());
+    }
+}

@@ -1,0 +1,694 @@
+//! Working a committed step again, from records alone: the same turn, with what models, tools, graph
+//! and librarian answered then, must come to the same record.
+//!
+//! Pure: whoever has the records looks them up, and calls nothing. What differs is a divergence, with
+//! both values in short. What an old record does not hold is told as unchecked, never guessed to be
+//! equal.
+
+use crate::commit::{Assembled, Commit, Streamed, assemble, carried};
+use crate::limits::{self, FleetLimits};
+use crate::say;
+use crate::step::{Finish, Input, ModelAsk, ModelFailure, Outcome, Reply, Step, ToolOutcome};
+use crate::turn::{Situation, Turn};
+use crate::{Rejection, error};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{
+    Activity, Adopted, Call, Concluded, EndedFromOutside, FailedCall, FanInRecord, FanOutRecord,
+    OutcomeKind, Publication, StepRecord, Usage, Worked,
+};
+use agentfleet_schema::topics::{self, Topic};
+use agentfleet_schema::{AgentRequest, Digest, tolerant};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+mod compare;
+
+/// Longest value shown of a difference, in characters.
+const SHORT: usize = 120;
+
+/// A committed step, with what it was worked from.
+pub struct Subject<'a> {
+    pub record: &'a StepRecord,
+    /// The fan-out as the aggregator reads it, where one was committed with the step.
+    pub fan_out: Option<&'a FanOutRecord>,
+    /// The message that was worked.
+    pub request: &'a str,
+    /// The config at the version of the record.
+    pub snapshot: Arc<Snapshot>,
+    /// The verdict that a synthesis answers.
+    pub fan_in: Option<FanInRecord>,
+    /// Texts of the librarian that the step read, by URI.
+    pub texts: &'a BTreeMap<String, String>,
+    /// What the model is sent for a question to it. `Err` says why that cannot be told.
+    pub prompt: &'a dyn Fn(&ModelAsk) -> Result<String, String>,
+}
+
+impl fmt::Debug for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject")
+            .field("session", &self.record.session)
+            .field("step", &self.record.step)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came of working a step again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    pub divergences: Vec<Divergence>,
+    /// What the record does not hold, or this program cannot tell.
+    pub unchecked: Vec<String>,
+}
+
+/// A place where the record and what follows from its inputs differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Divergence {
+    pub at: String,
+    pub recorded: String,
+    pub derived: String,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}`: the record says {}, working it again gives {}",
+            self.at, self.recorded, self.derived
+        )
+    }
+}
+
+impl Replayed {
+    fn differs(&mut self, at: impl Into<String>, recorded: &str, derived: &str) {
+        self.divergences.push(Divergence {
+            at: at.into(),
+            recorded: short(recorded),
+            derived: short(derived),
+        });
+    }
+
+    fn unchecked(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !self.unchecked.contains(&what) {
+            self.unchecked.push(what);
+        }
+    }
+}
+
+impl Replayed {
+    /// What differs may do so because of what an old record does not hold.
+    fn suppose(&mut self) {
+        for divergence in std::mem::take(&mut self.divergences) {
+            self.unchecked(format!(
+                "under the limits of today it goes another way, at {divergence}"
+            ));
+        }
+    }
+}
+
+/// A text on one line, cut where it is long.
+pub fn short(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHORT) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
+}
+
+/// Works a committed step again.
+pub fn replay(subject: &Subject<'_>) -> Replayed {
+    let mut replayed = Replayed::default();
+    let record = subject.record;
+    if record.outcome == OutcomeKind::Pause {
+        replayed.unchecked("a wait for a person cannot be worked again");
+        return replayed;
+    }
+    let mut request: AgentRequest = match serde_json::from_str(subject.request) {
+        Ok(request) => request,
+        Err(error) => {
+            replayed.differs("request", "a message", &format!("no request: {error}"));
+            return replayed;
+        }
+    };
+    let digest = Digest::of(subject.request.as_bytes());
+    if !record.request.is_empty() && record.request != digest {
+        replayed.differs("request", record.request.as_str(), digest.as_str());
+    }
+    let known = record.worked.as_deref();
+    let guessed = guess(record);
+    let worked = known.unwrap_or(&guessed);
+    if request.session_id.is_empty() {
+        request.session_id = record.session.clone();
+    }
+    if request.control.root.is_empty() {
+        request.control.root = request.session_id.clone();
+    }
+    // What the aggregator ends, no orchestrator has taken in.
+    let by_aggregator = record.request.is_empty();
+    let snapshot = if by_aggregator {
+        Arc::default()
+    } else {
+        Arc::clone(&subject.snapshot)
+    };
+    let fleet = worked.fleet.clone().unwrap_or_default();
+    if !by_aggregator {
+        let came_at = worked.came_at.unwrap_or(record.started_at);
+        limits::accept(&mut request, &snapshot, &fleet, came_at);
+    }
+    let (finish, streamed) = match &worked.ended {
+        Some(ended) => {
+            refused_again(subject, &request, &snapshot, &fleet, ended, &mut replayed);
+            (say::ended(ended), Streamed::default())
+        }
+        None if known.is_none() && record.outcome == OutcomeKind::Cancelled => {
+            replayed.unchecked("the record does not hold what ended this step");
+            return replayed;
+        }
+        None => {
+            let situation = Situation {
+                now: record.started_at,
+                snapshot: Arc::clone(&snapshot),
+                fleet: Arc::new(fleet),
+                native_tools: worked.native_tools,
+                fan_in: subject.fan_in.clone(),
+            };
+            let mut tape = Tape {
+                subject,
+                worked,
+                exact: known.is_some(),
+                next: 0,
+                failed: 0,
+                replayed: &mut replayed,
+            };
+            let Some(finish) = tape.play(request.clone(), situation) else {
+                if known.is_none() {
+                    replayed.suppose();
+                }
+                return replayed;
+            };
+            (finish, Streamed::default())
+        }
+    };
+    let streamed = match &worked.streamed {
+        parts if *parts == streamed.noted() => streamed,
+        parts => Streamed::from_noted(parts, &finish.said),
+    };
+    let (snapshot_version, properties) = (record.config_version, properties(record));
+    let responses = match worked.responses.as_str() {
+        "" => topics::AGENT_RESPONSE,
+        named => Topic::named(named.to_owned()),
+    };
+    let assembled = assemble(&Commit {
+        request,
+        request_digest: record.request.clone(),
+        properties,
+        nonce: record.nonce.clone(),
+        attempt: record.attempt,
+        config_version: snapshot_version,
+        snapshot,
+        started_at: record.started_at,
+        now: record.committed_at,
+        finish,
+        calls: record.calls.clone(),
+        streamed,
+        responses,
+        worked: record.worked.clone(),
+    });
+    compared(subject, &assembled, known.is_some(), &mut replayed);
+    replayed
+}
+
+/// What an old record lets one suppose of how it was worked.
+fn guess(record: &StepRecord) -> Worked {
+    let native = record.calls.iter().any(|call| match call {
+        Call::Model { reply, .. } => native_reply(reply).is_some(),
+        Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => false,
+    });
+    let ended = match (&record.activity, record.outcome) {
+        (
+            Activity::Concluded(Concluded {
+                error: Some(error),
+                termination,
+                ..
+            }),
+            OutcomeKind::Fail,
+        ) => Some(EndedFromOutside {
+            by: String::new(),
+            reason: String::new(),
+            termination: *termination,
+            error: Some(error.clone()),
+        }),
+        _ => None,
+    };
+    Worked {
+        native_tools: native,
+        ended,
+        ..Worked::default()
+    }
+}
+
+/// The properties of the message that was worked: every publication carries them on.
+fn properties(record: &StepRecord) -> BTreeMap<String, String> {
+    let first = record.publications.first();
+    first.map_or_else(BTreeMap::new, |first| carried(&first.properties))
+}
+
+/// Whether a request that was refused would be refused again, and for the same reason.
+fn refused_again(
+    subject: &Subject<'_>,
+    request: &AgentRequest,
+    snapshot: &Arc<Snapshot>,
+    fleet: &FleetLimits,
+    ended: &EndedFromOutside,
+    replayed: &mut Replayed,
+) {
+    let is_of_the_moment = |code: &str| {
+        [
+            error::Code::ReplyToNotAllowed.as_str(),
+            error::Code::PatternNotImplemented.as_str(),
+        ]
+        .contains(&code)
+    };
+    let Some(recorded) = ended.error.as_ref().filter(|_| ended.by == "refused") else {
+        return;
+    };
+    if is_of_the_moment(&recorded.code) {
+        return;
+    }
+    let situation = Situation {
+        now: subject.record.started_at,
+        snapshot: Arc::clone(snapshot),
+        fleet: Arc::new(fleet.clone()),
+        native_tools: false,
+        fan_in: subject.fan_in.clone(),
+    };
+    let derived = match Turn::parse(request.clone(), situation) {
+        Err(Rejection::Invalid(error)) if error == *recorded => return,
+        Err(Rejection::Invalid(error)) => error.message,
+        Err(rejection @ Rejection::NotImplementedHere(_)) => rejection.to_string(),
+        Ok(_) => "no refusal".to_owned(),
+    };
+    replayed.differs("worked.ended", &recorded.message, &derived);
+}
+
+/// The recorded answers, in their order.
+struct Tape<'a, 'b> {
+    subject: &'a Subject<'b>,
+    worked: &'a Worked,
+    /// Whether the record holds everything that the orders depend on.
+    exact: bool,
+    next: usize,
+    failed: usize,
+    replayed: &'a mut Replayed,
+}
+
+impl Tape<'_, '_> {
+    /// Runs the turn to its end; `None` where it cannot go on as recorded.
+    fn play(&mut self, request: AgentRequest, situation: Situation) -> Option<Finish> {
+        let mut turn = match Turn::parse(request, situation) {
+            Ok(turn) => turn,
+            Err(rejection) => {
+                let derived = match rejection {
+                    Rejection::Invalid(error) => error.message,
+                    rejection @ Rejection::NotImplementedHere(_) => rejection.to_string(),
+                };
+                self.replayed
+                    .differs("turn", self.subject.record.outcome.as_str(), &derived);
+                return None;
+            }
+        };
+        let mut input = Input::Begin;
+        // A turn that orders for ever without using up what is recorded is no turn of ours.
+        let most = self.subject.record.calls.len() + self.worked.failures.len() + 8;
+        for _ in 0..=most {
+            let step = turn.resume(input);
+            input = match step {
+                Step::AskModel(ask) => self.reply(&ask)?,
+                Step::CallTool(tool) => self.tool(&tool.tool.name, &tool.arguments)?,
+                Step::FindFacts(_) => self.facts()?,
+                Step::ReadDocuments(uris) => self.documents(&uris)?,
+                Step::Finish(finish) => match self.left_behind() {
+                    Some(input) => input,
+                    None => return self.over(*finish),
+                },
+            };
+        }
+        self.replayed.differs("turn", "an end", "no end");
+        None
+    }
+
+    fn call(&self) -> Option<&Call> {
+        self.subject.record.calls.get(self.next)
+    }
+
+    /// The order that does not match what is recorded in its place.
+    fn mismatch(&mut self, ordered: &str) -> Option<Input> {
+        let recorded = self.call().map_or_else(|| "no call".to_owned(), told);
+        let at = format!("calls[{}]", self.next);
+        self.replayed.differs(at, &recorded, ordered);
+        None
+    }
+
+    fn reply(&mut self, ask: &ModelAsk) -> Option<Input> {
+        if let Some(failure) = self.failure() {
+            return Some(Input::ModelFailed(failure));
+        }
+        let ordered = ask.operation.as_str();
+        let Some(Call::Model {
+            operation,
+            prompt,
+            reply,
+            usage,
+            ms,
+            calls_tools,
+            ..
+        }) = self.call()
+        else {
+            return self.mismatch(&format!("model `{ordered}`"));
+        };
+        if operation != ordered {
+            return self.mismatch(&format!("model `{ordered}`"));
+        }
+        let native = if *calls_tools || (!self.exact && self.worked.native_tools) {
+            native_reply(reply)
+        } else {
+            None
+        };
+        let (text, tool_calls) = native.unwrap_or_else(|| (reply.clone(), Vec::new()));
+        let input = Input::ModelReplied(Reply {
+            text,
+            tool_calls,
+            usage: *usage,
+            ms: *ms,
+        });
+        let prompt = prompt.clone();
+        self.prompt(ask, &prompt);
+        self.next += 1;
+        Some(input)
+    }
+
+    fn prompt(&mut self, ask: &ModelAsk, recorded: &str) {
+        if !self.exact {
+            return;
+        }
+        match (self.subject.prompt)(ask) {
+            Ok(derived) if derived == recorded => {}
+            Ok(derived) => {
+                // From a little before the first difference, which is what one wants to see.
+                let same = recorded
+                    .chars()
+                    .zip(derived.chars())
+                    .take_while(|(a, b)| a == b);
+                let skip = same.count().saturating_sub(20);
+                let from = |text: &str| text.chars().skip(skip).collect::<String>();
+                let at = format!("calls[{}].prompt, character {skip}", self.next);
+                self.replayed.differs(at, &from(recorded), &from(&derived));
+            }
+            Err(reason) => self.replayed.unchecked(reason),
+        }
+    }
+
+    fn failure(&mut self) -> Option<ModelFailure> {
+        let FailedCall {
+            after,
+            message,
+            hint,
+        } = self.worked.failures.get(self.failed)?;
+        if *after as usize != self.next {
+            return None;
+        }
+        self.failed += 1;
+        Some(ModelFailure {
+            message: message.clone(),
+            hint: hint.clone(),
+        })
+    }
+
+    fn tool(&mut self, name: &str, arguments: &BTreeMap<String, String>) -> Option<Input> {
+        let usage = self.usage_of_tool();
+        let matches = match self.call() {
+            Some(Call::Tool {
+                adopted: Some(Adopted::Instead),
+                ..
+            }) => true,
+            Some(Call::Tool {
+                name: made,
+                arguments: with,
+                adopted: None,
+                ..
+            }) => made == name && with == arguments,
+            _ => false,
+        };
+        if !matches {
+            return self.mismatch(&format!("tool {}", say::action(name, arguments)));
+        }
+        self.returned(usage)
+    }
+
+    /// The call of another attempt that the end of the turn came upon.
+    fn left_behind(&mut self) -> Option<Input> {
+        let usage = self.usage_of_tool();
+        match self.call() {
+            Some(Call::Tool {
+                adopted: Some(Adopted::Unasked),
+                ..
+            }) => self.returned(usage),
+            _ => None,
+        }
+    }
+
+    /// Tokens that a tool spent stand before its call.
+    fn usage_of_tool(&mut self) -> Usage {
+        match self.call() {
+            Some(Call::Model {
+                operation, usage, ..
+            }) if operation == "tool" => {
+                let usage = *usage;
+                self.next += 1;
+                usage
+            }
+            _ => Usage::default(),
+        }
+    }
+
+    fn returned(&mut self, usage: Usage) -> Option<Input> {
+        let Some(Call::Tool {
+            name,
+            arguments,
+            result,
+            is_error,
+            ms,
+            sources,
+            adopted,
+        }) = self.call()
+        else {
+            return None;
+        };
+        let input = Input::ToolReturned(ToolOutcome {
+            content: result.clone(),
+            is_error: *is_error,
+            sources: sources.clone(),
+            ms: *ms,
+            usage,
+            instead: adopted.map(|_| (name.clone(), arguments.clone())),
+        });
+        self.next += 1;
+        Some(input)
+    }
+
+    fn facts(&mut self) -> Option<Input> {
+        let Some(Call::Facts { rows, found, .. }) = self.call() else {
+            return self.mismatch("facts of the graph");
+        };
+        if *rows != found.len() as u64 {
+            let (rows, found) = (*rows, found.len());
+            if self.exact {
+                let at = format!("calls[{}].found", self.next);
+                self.replayed
+                    .differs(at, &format!("{rows} rows"), &format!("{found} of them"));
+            }
+        }
+        let Some(Call::Facts { found, .. }) = self.call() else {
+            return None;
+        };
+        let input = Input::FactsFound(found.clone());
+        self.next += 1;
+        Some(input)
+    }
+
+    fn documents(&mut self, uris: &[String]) -> Option<Input> {
+        let mut texts = Vec::with_capacity(uris.len());
+        for ordered in uris {
+            let Some(Call::Document {
+                uri,
+                digest,
+                missing,
+            }) = self.call()
+            else {
+                return self.mismatch(&format!("document `{ordered}`"));
+            };
+            if uri != ordered {
+                return self.mismatch(&format!("document `{ordered}`"));
+            }
+            let text = self.subject.texts.get(uri);
+            let there = Digest::of(text.map(String::as_bytes).unwrap_or_default());
+            let empty = Digest::of(b"");
+            if *missing || (!self.exact && text.is_none() && *digest == empty) {
+                texts.push(None);
+            } else if text.is_some() && there == *digest {
+                texts.push(text.cloned());
+            } else {
+                let at = format!("calls[{}].digest of `{uri}`", self.next);
+                let derived = text.map_or("no such text", |_| there.as_str());
+                let (recorded, derived) = (digest.to_string(), derived.to_owned());
+                self.replayed.differs(at, &recorded, &derived);
+                return None;
+            }
+            self.next += 1;
+        }
+        Some(Input::DocumentsRead(texts))
+    }
+
+    /// Nothing may be left; but an end tells what other attempts had begun.
+    fn over(&mut self, finish: Finish) -> Option<Finish> {
+        let rest = self.subject.record.calls.get(self.next..).unwrap_or(&[]);
+        let is_told = |call: &Call| matches!(call, Call::Tool { .. });
+        let told_all = finish.outcome.is_terminal() && rest.iter().all(is_told);
+        if !told_all && let Some(call) = rest.first() {
+            let at = format!("calls[{}]", self.next);
+            let ends = match &finish.outcome {
+                Outcome::Continue(_) => "the end of the step: the session goes on",
+                Outcome::FanOut(_) => "the end of the step: a fan-out",
+                Outcome::Answer(_) => "the end of the step: an answer",
+                Outcome::Cancelled(_) => "the end of the step: it is cancelled",
+                Outcome::Fail { .. } => "the end of the step: a failure",
+            };
+            self.replayed.differs(at, &told(call), ends);
+            return None;
+        }
+        if let Some(failure) = self.worked.failures.get(self.failed) {
+            let at = format!("worked.failures[{}]", self.failed);
+            self.replayed
+                .differs(at, &failure.message, "no question to the model");
+        }
+        Some(finish)
+    }
+}
+
+/// A recorded call in short.
+fn told(call: &Call) -> String {
+    match call {
+        Call::Model { operation, .. } => format!("model `{operation}`"),
+        Call::Tool {
+            name, arguments, ..
+        } => format!("tool {}", say::action(name, arguments)),
+        Call::Facts { .. } => "facts of the graph".to_owned(),
+        Call::Document { uri, .. } => format!("document `{uri}`"),
+    }
+}
+
+type NativeReply = (String, Vec<(String, BTreeMap<String, String>)>);
+
+/// A reply with native tool calls, as the record keeps it.
+fn native_reply(reply: &str) -> Option<NativeReply> {
+    let value: Value = serde_json::from_str(reply).ok()?;
+    let calls = value.get("tool_calls")?.as_array()?;
+    let calls = calls.iter().map(|call| {
+        let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
+        let arguments = call.get("arguments").and_then(Value::as_object);
+        let arguments = arguments.into_iter().flatten();
+        let arguments = arguments
+            .map(|(name, value)| (name.clone(), tolerant::text_of(value.clone())))
+            .collect();
+        (name.to_owned(), arguments)
+    });
+    Some((value.get("text")?.as_str()?.to_owned(), calls.collect()))
+}
+
+/// Compares what is there with what follows.
+fn compared(subject: &Subject<'_>, assembled: &Assembled, exact: bool, replayed: &mut Replayed) {
+    let bare = |record: &StepRecord| {
+        let bare = StepRecord {
+            publications: Vec::new(),
+            ..record.clone()
+        };
+        serde_json::to_value(bare).unwrap_or_default()
+    };
+    let (mut recorded, mut derived) = (bare(subject.record), bare(&assembled.record));
+    if !exact {
+        replayed.unchecked(
+            "the record holds no limits, streams and sources: what was asked of the model and what was published are not compared",
+        );
+        for value in [&mut recorded, &mut derived] {
+            compare::only_decisions(value);
+        }
+    }
+    compare::values("", &recorded, &derived, &mut replayed.divergences);
+    // What is published follows from the rest: where that differs already, it says nothing new.
+    if !exact || !replayed.divergences.is_empty() {
+        return;
+    }
+    published(subject, assembled, replayed);
+    if let Some(fan_out) = &assembled.fan_out
+        && let Some(there) = subject.fan_out
+    {
+        let value = |fan_out: &FanOutRecord| {
+            compare::with_bodies(serde_json::to_value(fan_out).unwrap_or_default())
+        };
+        compare::values(
+            "fanout",
+            &value(there),
+            &value(fan_out),
+            &mut replayed.divergences,
+        );
+    } else if assembled.fan_out.is_some() {
+        replayed.differs("fanout", "none", "the fan-out of this step");
+    }
+}
+
+fn published(subject: &Subject<'_>, assembled: &Assembled, replayed: &mut Replayed) {
+    let mut there = subject.record.publications.clone();
+    let ours = &assembled.record.publications;
+    let is_letter = |publication: &Publication| publication.topic == topics::DEAD_LETTER.as_str();
+    // A message that was refused is parked with the record.
+    if there.len() == ours.len() + 1
+        && let Some(letter) = there.pop_if(|last| is_letter(last))
+    {
+        let digest = Digest::of(letter.body.as_bytes());
+        if digest != subject.record.request {
+            replayed.differs(
+                "publications, the parked message",
+                "the request",
+                &letter.body,
+            );
+        }
+    }
+    let value = |publications: &[Publication]| {
+        compare::with_bodies(serde_json::to_value(publications).unwrap_or_default())
+    };
+    let mut found = Vec::new();
+    compare::values("publications", &value(&there), &value(ours), &mut found);
+    // A price that was read back may differ in its last digit, and with it the digest of the record.
+    let has_fractions = subject.record.usage.cost != 0.0
+        || matches!(&subject.record.activity, Activity::Concluded(end) if !end.confidence.is_empty());
+    if found.is_empty() && !has_fractions {
+        // The same in other words is another message.
+        let pairs = there.iter().zip(ours).enumerate();
+        for (index, (there, ours)) in pairs.filter(|(_, (a, b))| a.body != b.body) {
+            replayed.differs(
+                format!("publications[{index}].body, as text"),
+                Digest::of(there.body.as_bytes()).as_str(),
+                Digest::of(ours.body.as_bytes()).as_str(),
+            );
+        }
+    }
+    found.retain(|at| !(has_fractions && at.at.ends_with("control.previous")));
+    replayed.divergences.extend(found);
+}
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

@@ -13,7 +13,15 @@ pub mod item_type {
     pub const PROMPT: &str = "prompt";
     pub const TOOL: &str = "tool";
     pub const MODEL_PROFILE: &str = "model-profile";
-    pub const ALL: &[&str] = &[AGENT_PATTERN, AGENT_TASK_TYPE, PROMPT, TOOL, MODEL_PROFILE];
+    pub const QUERY: &str = "query";
+    pub const ALL: &[&str] = &[
+        AGENT_PATTERN,
+        AGENT_TASK_TYPE,
+        PROMPT,
+        TOOL,
+        MODEL_PROFILE,
+        QUERY,
+    ];
 }
 
 /// Kinds of tool this product knows: the `type` of a `tool` item.
@@ -171,6 +179,9 @@ pub struct ToolArgument {
     pub required: bool,
 }
 
+fn text_type() -> String {
+    parameter_type::TEXT.to_owned()
+}
 fn string_type() -> String {
     "string".to_owned()
 }
@@ -214,6 +225,51 @@ pub struct ModelProfile {
     pub output_price: Option<f64>,
 }
 
+/// `query`: a question to the provenance graph that analysts ask again and again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueryItem {
+    /// What it answers, in a sentence or two.
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Variables of the query that are given when it is run.
+    #[serde(default, deserialize_with = "null_default")]
+    pub parameters: Vec<QueryParameter>,
+    /// The query. Each parameter is a variable of the same name.
+    pub sparql: String,
+}
+
+/// One parameter of a saved query.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QueryParameter {
+    /// The variable's name, without `?`.
+    pub name: String,
+    /// What its value becomes: `text`, `integer`, `decimal`, `boolean`, `date-time`, `iri`, `session`.
+    #[serde(rename = "type", default = "text_type")]
+    pub kind: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Whether the query cannot run without it. One that may be left out and has no default stays a
+    /// variable, and so stands for everything.
+    #[serde(default = "yes")]
+    pub required: bool,
+    /// Its value where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+}
+
+/// Types a parameter of a saved query may have.
+pub mod parameter_type {
+    pub const TEXT: &str = "text";
+    pub const INTEGER: &str = "integer";
+    pub const DECIMAL: &str = "decimal";
+    pub const BOOLEAN: &str = "boolean";
+    pub const DATE_TIME: &str = "date-time";
+    pub const IRI: &str = "iri";
+    /// A session's id; the value is its IRI.
+    pub const SESSION: &str = "session";
+    pub const ALL: &[&str] = &[TEXT, INTEGER, DECIMAL, BOOLEAN, DATE_TIME, IRI, SESSION];
+}
+
 /// One consistent set of config items, by type and key. Workers never see half a change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -224,6 +280,7 @@ pub struct Snapshot {
     pub prompts: BTreeMap<String, PromptItem>,
     pub tools: BTreeMap<String, ToolItem>,
     pub profiles: BTreeMap<String, ModelProfile>,
+    pub queries: BTreeMap<String, QueryItem>,
 }
 
 /// Key of the profile of every operation that has none of its own.

@@ -45,6 +45,7 @@ pub fn config_item(name: &str) -> Option<Value> {
         item_type::PROMPT => Some(of::<config::PromptItem>()),
         item_type::TOOL => Some(of::<config::ToolItem>()),
         item_type::MODEL_PROFILE => Some(of::<config::ModelProfile>()),
+        item_type::QUERY => Some(of::<config::QueryItem>()),
         _ => None,
     }
 }
@@ -81,7 +82,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 18] = [
+pub const DECODERS: [Decoder; 20] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -100,6 +101,8 @@ pub const DECODERS: [Decoder; 18] = [
     decoder::<config::ToolItem>(),
     decoder::<config::ToolArgument>(),
     decoder::<config::ModelProfile>(),
+    decoder::<config::QueryItem>(),
+    decoder::<config::QueryParameter>(),
 ];
 
 /// Other names under which a decoder reads a property: type, alias, property.

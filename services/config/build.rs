@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const ITEM_TYPES: [&str; 5] = [
+const ITEM_TYPES: [&str; 6] = [
     "agent-pattern",
     "agent-task-type",
     "model-profile",
     "prompt",
+    "query",
     "tool",
 ];
 

@@ -17,6 +17,8 @@ pub enum Exit {
     Left = 5,
     /// A message was worked for longer than the wall limit: start the process again.
     Hung = 6,
+    /// What is stored of a run is not what was committed.
+    Tampered = 7,
 }
 
 /// A failed command.

@@ -25,6 +25,7 @@ pub(crate) fn put(set: &mut Snapshot, item: &Item) {
         item_type::PROMPT => read_into(&mut set.prompts, item),
         item_type::TOOL => read_into(&mut set.tools, item),
         item_type::MODEL_PROFILE => read_into(&mut set.profiles, item),
+        item_type::QUERY => read_into(&mut set.queries, item),
         // Stored for others.
         _ => (),
     }
@@ -55,6 +56,7 @@ pub(crate) fn remove(set: &mut Snapshot, item: &Item) {
         item_type::PROMPT => drop(set.prompts.remove(key)),
         item_type::TOOL => drop(set.tools.remove(key)),
         item_type::MODEL_PROFILE => drop(set.profiles.remove(key)),
+        item_type::QUERY => drop(set.queries.remove(key)),
         _ => (),
     }
 }

@@ -2,8 +2,11 @@
 
 pub(crate) mod ask;
 pub(crate) mod config;
+pub(crate) mod cost;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
+mod evidence;
+pub(crate) mod explain;
 mod gather;
 pub(crate) mod library;
 pub(crate) mod migrate;
@@ -11,7 +14,9 @@ pub(crate) mod purge;
 pub(crate) mod query;
 pub(crate) mod records;
 pub(crate) mod sessions;
+mod spend;
 pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod upkeep;
+pub(crate) mod verify;
 pub(crate) mod watch;

@@ -15,6 +15,7 @@ pub mod item_type {
     pub const MODEL_PROFILE: &str = "model-profile";
     pub const INTENT: &str = "intent";
     pub const SPECIALIST: &str = "specialist";
+    pub const QUERY: &str = "query";
     pub const ALL: &[&str] = &[
         AGENT_PATTERN,
         AGENT_TASK_TYPE,
@@ -23,6 +24,7 @@ pub mod item_type {
         MODEL_PROFILE,
         INTENT,
         SPECIALIST,
+        QUERY,
     ];
 }
 
@@ -214,6 +216,9 @@ pub struct ToolArgument {
     pub required: bool,
 }
 
+fn text_type() -> String {
+    parameter_type::TEXT.to_owned()
+}
 fn string_type() -> String {
     "string".to_owned()
 }
@@ -288,6 +293,51 @@ pub struct Specialist {
     pub profile: String,
 }
 
+/// `query`: a question to the provenance graph that analysts ask again and again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueryItem {
+    /// What it answers, in a sentence or two.
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Variables of the query that are given when it is run.
+    #[serde(default, deserialize_with = "null_default")]
+    pub parameters: Vec<QueryParameter>,
+    /// The query. Each parameter is a variable of the same name.
+    pub sparql: String,
+}
+
+/// One parameter of a saved query.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QueryParameter {
+    /// The variable's name, without `?`.
+    pub name: String,
+    /// What its value becomes: `text`, `integer`, `decimal`, `boolean`, `date-time`, `iri`, `session`.
+    #[serde(rename = "type", default = "text_type")]
+    pub kind: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub description: String,
+    /// Whether the query cannot run without it. One that may be left out and has no default stays a
+    /// variable, and so stands for everything.
+    #[serde(default = "yes")]
+    pub required: bool,
+    /// Its value where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+}
+
+/// Types a parameter of a saved query may have.
+pub mod parameter_type {
+    pub const TEXT: &str = "text";
+    pub const INTEGER: &str = "integer";
+    pub const DECIMAL: &str = "decimal";
+    pub const BOOLEAN: &str = "boolean";
+    pub const DATE_TIME: &str = "date-time";
+    pub const IRI: &str = "iri";
+    /// A session's id; the value is its IRI.
+    pub const SESSION: &str = "session";
+    pub const ALL: &[&str] = &[TEXT, INTEGER, DECIMAL, BOOLEAN, DATE_TIME, IRI, SESSION];
+}
+
 /// One consistent set of config items, by type and key. Workers never see half a change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -300,6 +350,7 @@ pub struct Snapshot {
     pub profiles: BTreeMap<String, ModelProfile>,
     pub intents: BTreeMap<String, Intent>,
     pub specialists: BTreeMap<String, Specialist>,
+    pub queries: BTreeMap<String, QueryItem>,
 }
 
 /// Key of the profile of every operation that has none of its own.

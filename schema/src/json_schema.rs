@@ -47,6 +47,7 @@ pub fn config_item(name: &str) -> Option<Value> {
         item_type::MODEL_PROFILE => Some(of::<config::ModelProfile>()),
         item_type::INTENT => Some(of::<config::Intent>()),
         item_type::SPECIALIST => Some(of::<config::Specialist>()),
+        item_type::QUERY => Some(of::<config::QueryItem>()),
         _ => None,
     }
 }
@@ -83,7 +84,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 22] = [
+pub const DECODERS: [Decoder; 24] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -106,6 +107,8 @@ pub const DECODERS: [Decoder; 22] = [
     decoder::<config::Intent>(),
     decoder::<config::Specialist>(),
     decoder::<RoutingContext>(),
+    decoder::<config::QueryItem>(),
+    decoder::<config::QueryParameter>(),
 ];
 
 /// Other names under which a decoder reads a property: type, alias, property.

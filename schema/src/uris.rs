@@ -124,6 +124,13 @@ pub fn task_type(name: &str) -> String {
     format!("urn:trustgraph:agent-task-type:{}", encode(name))
 }
 
+/// The name inside the URI of a pattern or a task type.
+pub fn config_name_of(uri: &str) -> Option<String> {
+    let patterns = uri.strip_prefix("urn:trustgraph:agent-pattern:");
+    let name = patterns.or_else(|| uri.strip_prefix("urn:trustgraph:agent-task-type:"))?;
+    Some(decode(name))
+}
+
 pub fn tool(name: &str) -> String {
     format!("urn:trustgraph:tool:{}", encode(name))
 }
@@ -249,5 +256,10 @@ mod tests {
             assert_eq!(session_of(&uri), Some(SessionId::new(id)));
         }
         assert_eq!(session_of("urn:other:x"), None);
+        for name in ["react", "with space", "a:b"] {
+            for uri in [pattern(name), task_type(name)] {
+                assert_eq!(config_name_of(&uri).as_deref(), Some(name));
+            }
+        }
     }
 }

@@ -92,11 +92,20 @@ pub mod tg {
         SOURCE = "source",
         CONFIDENCE = "confidence",
         ATTEMPT = "attempt",
+        /// Key of the record of a step, on the step's main node.
         STEP_RECORD = "stepRecord",
         COST = "cost",
+        /// Calls of models and tools that a step made, and how long they took; on its main node.
+        MODEL_CALLS = "modelCalls",
+        TOOL_CALLS = "toolCalls",
+        MODEL_TIME_MS = "modelTimeMs",
+        TOOL_TIME_MS = "toolTimeMs",
+        /// A model that a step called.
+        MODEL_USED = "modelUsed",
         ERROR_CODE = "errorCode",
         /// Tokens a session and all below it spent.
         TOKENS = "tokens",
+        /// Identity of the record of a step, on the step's main node.
         DIGEST = "digest", ROUND = "round",
         /// Number of a revision of a plan; 0 is the first plan.
         REVISION = "revision",

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-const ITEM_TYPES: [&str; 7] = [
+const ITEM_TYPES: [&str; 8] = [
     "agent-pattern",
     "agent-task-type",
     "intent",
     "model-profile",
     "prompt",
+    "query",
     "specialist",
     "tool",
 ];

@@ -159,6 +159,7 @@ impl World {
         });
         self.count_pattern(&record);
         self.check_chain(&record);
+        self.check_identity(&record);
         self.check_choices(&record);
         self.check_synthesis(&record);
         self.check_stopped(&record);
@@ -216,12 +217,26 @@ impl World {
         }
         if record.previous.as_ref() != Some(&before.identity()) {
             self.violate(format!(
-                "OR-2: step {step} of {session} does not follow from the record before it"
+                "PV-3: step {step} of {session} does not follow from the record before it"
             ));
         }
         if before.config_version != 0 && record.config_version != before.config_version {
             self.violate(format!(
                 "step {step} of {session} is not under its run's config"
+            ));
+        }
+    }
+
+    fn check_identity(&mut self, record: &StepRecord) {
+        let identity = record.identity();
+        let tells = record.publications.iter().any(|publication| {
+            publication.topic == agentfleet_schema::topics::EXPLAINABILITY.as_str()
+                && publication.body.contains(identity.as_str())
+        });
+        if !tells {
+            let (session, step) = (&record.session, record.step);
+            self.violate(format!(
+                "PV-3: step {step} of {session} does not tell the identity of its record"
             ));
         }
     }

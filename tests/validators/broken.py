@@ -481,6 +481,26 @@ BROKEN = [
         'the status "timeout" is not that of the session\'s conclusion',
     ),
     (
+        "a step told of in part",
+        "alone",
+        "DELETE { ?n tg:digest ?d } WHERE { ?n a tg:Conclusion ; tg:digest ?d }",
+        "a step tells its record, its digest and its calls of one node, together",
+    ),
+    (
+        "a step told of twice",
+        "alone",
+        "INSERT { ?n tg:stepRecord ?key ; tg:digest ?d ; tg:modelCalls 0 ; tg:toolCalls 0 } "
+        "WHERE { ?m a tg:Conclusion ; tg:stepRecord ?key ; tg:digest ?d . ?n a tg:RoutingDecision }",
+        "a step tells its record, its digest and its calls of one node, together",
+    ),
+    (
+        "a step that is gone from the chain",
+        "react",
+        "DELETE { ?n ?p ?o } WHERE { ?n a tg:Analysis ; tg:stepNumber 1 ; ?p ?o "
+        "FILTER (?p IN (tg:stepRecord, tg:digest, tg:modelCalls, tg:toolCalls)) }",
+        "the chain of the session has no first step, or a gap: no node tells of the record before",
+    ),
+    (
         "tokens told twice",
         "deadline",
         "INSERT { ?r tg:inToken 120 } WHERE { ?r a tg:RoutingDecision }",

@@ -3,8 +3,8 @@
 use crate::{Fixture, exact, reads};
 use agentfleet_schema::RunLimits;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, Intent, JoinPolicy, ModelProfile, PromptItem, Reasoner,
-    Specialist, ToolArgument, ToolItem,
+    AgentPattern, AgentTaskType, Intent, JoinPolicy, ModelProfile, PromptItem, QueryItem,
+    QueryParameter, Reasoner, Specialist, ToolArgument, ToolItem,
 };
 
 pub(crate) fn fixtures() -> Vec<Fixture> {
@@ -157,7 +157,46 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 ..ModelProfile::default()
             },
         ),
+        exact("config/query/full", query()),
+        reads("config/query/minimal", bare_query()),
+        reads("config/query/nulls", bare_query()),
+        reads("config/query/unknown", bare_query()),
     ]
+}
+
+fn bare_query() -> QueryItem {
+    QueryItem {
+        sparql: "ASK { ?s ?p ?o }".into(),
+        ..QueryItem::default()
+    }
+}
+
+fn query() -> QueryItem {
+    let parameter = |name: &str, kind: &str, description: &str| QueryParameter {
+        name: name.into(),
+        kind: kind.into(),
+        description: description.into(),
+        required: false,
+        default: None,
+    };
+    QueryItem {
+        description: "Steps of one run that took at least so long, slowest first.".into(),
+        parameters: vec![
+            QueryParameter {
+                required: true,
+                ..parameter("session", "session", "The run.")
+            },
+            QueryParameter {
+                default: Some("100".into()),
+                ..parameter("least", "integer", "In milliseconds.")
+            },
+            parameter("since", "date-time", "Only later ones."),
+        ],
+        sparql: "SELECT ?node ?ms FROM <urn:graph:retrieval> WHERE { ?node prov:wasGeneratedBy \
+                 ?session ; tg:modelTimeMs ?ms ; prov:generatedAtTime ?at . FILTER (?ms >= ?least \
+                 && (!BOUND(?since) || ?at >= ?since)) } ORDER BY DESC(?ms)"
+            .into(),
+    }
 }
 
 fn limits() -> RunLimits {

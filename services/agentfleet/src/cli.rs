@@ -14,7 +14,7 @@ use std::path::PathBuf;
                   Exit codes: 0 done, 1 the run ended in an error, 2 wrong usage, 3 not found, \
                   4 a store or model is unavailable, 5 left before the run ended, \
                   6 a message hung and the process is to be started again, \
-                  7 a replay diverges.\n\n\
+                  7 `verify` or `replay` found something that is not as it was committed.\n\n\
                   Examples:\n  agentfleet demo\n  agentfleet load docs/ --collection handbook\n  \
                   agentfleet ask \"How do refunds work?\" --collection handbook\n  \
                   agentfleet trace <SESSION> --format svg > trace.svg"
@@ -116,9 +116,26 @@ pub(crate) enum Command {
         after_help = "Example:\n  agentfleet document urn:agentfleet:document:dossier:press-review.md"
     )]
     Document(Document),
-    /// Ask the provenance graph in SPARQL
+    /// Explain each decision of a run: what else was open, and what it would have meant
+    #[command(after_help = "Example:\n  agentfleet explain 7c9fa540")]
+    Explain(Explain),
+    /// Check that what is stored of a run is what was committed
     #[command(
-        after_help = "Examples:\n  agentfleet query 'SELECT ?s FROM <urn:graph:retrieval> WHERE { ?s a tg:AgentQuestion }'\n  agentfleet query --file query.rq --format json"
+        after_help = "Exit code 7 says that something is not: each finding names the record, triple or document.\n\n\
+                      Examples:\n  agentfleet verify 7c9fa540 --export head.json\n  \
+                      agentfleet verify 7c9fa540 --against head.json"
+    )]
+    Verify(Verify),
+    /// Sum tokens, calls, seconds and money of runs
+    #[command(
+        after_help = "Examples:\n  agentfleet cost --since 7d --by conversation\n  \
+                      agentfleet cost --session 7c9fa540 --by step\n  \
+                      agentfleet cost --collection handbook --by model --json"
+    )]
+    Cost(Cost),
+    /// Ask the provenance graph: in SPARQL, or a saved query by its name
+    #[command(
+        after_help = "Examples:\n  agentfleet query --list\n  agentfleet query slowest-steps --param since=1d\n  agentfleet query 'SELECT ?s FROM <urn:graph:retrieval> WHERE { ?s a tg:AgentQuestion }'\n  agentfleet query --file query.rq --format json"
     )]
     Query(Query),
     /// Bring folders of documents and RDF into a collection
@@ -381,6 +398,63 @@ pub(crate) struct Diff {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Its id, or the first 6 or more characters of it.
+    pub session: String,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// Its id, or the first 6 or more characters of it; its subagents are checked with it.
+    pub session: String,
+    /// Write the heads of its chains to a file, to be kept where nobody can change it.
+    #[arg(long, value_name = "FILE")]
+    pub export: Option<PathBuf>,
+    /// Check them against heads that were exported before.
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Cost {
+    /// Only this session and its subagents; its id, or the first 6 or more characters of it.
+    #[arg(long)]
+    pub session: Option<String>,
+    /// Only runs of this conversation.
+    #[arg(long)]
+    pub conversation: Option<String>,
+    /// Only runs of this collection.
+    #[arg(long)]
+    pub collection: Option<String>,
+    /// Only steps committed since: `2026-11-21`, `2026-11-21T06:30:00Z`, or an age such as `7d`.
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// What to sum by; `tree` unless given, and `agent` with `--session`.
+    #[arg(long, value_enum)]
+    pub by: Option<CostBy>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CostBy {
+    Step,
+    /// A session, whether root or subagent
+    Agent,
+    /// A root session with all its subagents
+    Tree,
+    Conversation,
+    TaskType,
+    Pattern,
+    Model,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Document {
     /// As a trace or a quotation names it.
     pub uri: String,
@@ -388,12 +462,18 @@ pub(crate) struct Document {
 
 #[derive(Debug, Args)]
 pub(crate) struct Query {
-    /// The query; `-` reads it from standard input.
-    #[arg(required_unless_present = "file")]
+    /// The name of a saved query, or a query; `-` reads one from standard input.
+    #[arg(value_name = "NAME|SPARQL", required_unless_present_any = ["file", "list"])]
     pub sparql: Option<String>,
     /// Read the query from a file.
     #[arg(long, conflicts_with = "sparql")]
     pub file: Option<PathBuf>,
+    /// List the saved queries, with their parameters.
+    #[arg(long, conflicts_with_all = ["sparql", "file", "param"])]
+    pub list: bool,
+    /// A parameter of the saved query, as `NAME=VALUE`; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE", requires = "sparql")]
+    pub param: Vec<String>,
     /// Default: `table` for SELECT and ASK, `turtle` for CONSTRUCT and DESCRIBE.
     #[arg(long, value_enum)]
     pub format: Option<QueryFormat>,
@@ -459,8 +539,7 @@ pub(crate) enum Config {
     /// Items in force
     #[command(after_help = "Example:\n  agentfleet config list tool")]
     List {
-        /// Only this type: agent-pattern, agent-task-type, prompt, tool, model-profile,
-        /// intent, specialist.
+        /// Only this type, such as `tool` or `agent-pattern`.
         item_type: Option<String>,
         #[command(flatten)]
         output: Output,
@@ -489,16 +568,17 @@ pub(crate) enum Config {
     },
     /// Store an item: from a file, or `-` for standard input
     #[command(
-        after_help = "The file holds JSON; a prompt may be Markdown, as in seed-config.\n\n\
+        after_help = "The file holds JSON; a prompt may be Markdown and a query SPARQL, as in seed-config.\n\n\
+                      Types: agent-pattern, agent-task-type, intent, model-profile, prompt, query, specialist, tool.\n\n\
                       Examples:\n  agentfleet config put tool document-search search.json\n  \
                       agentfleet config put prompt agent-react agent-react.md"
     )]
     Put {
-        /// Its type: agent-pattern, agent-task-type, prompt, tool, model-profile.
+        /// Its type, such as `tool` or `agent-pattern`.
         item_type: String,
         /// Its key, such as `agent-react`.
         key: String,
-        /// JSON, or Markdown for a prompt; `-` reads standard input.
+        /// JSON, or Markdown for a prompt, or SPARQL for a query; `-` reads standard input.
         file: PathBuf,
     },
     /// Bring back an item as it was put at a version

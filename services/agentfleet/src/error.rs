@@ -17,8 +17,8 @@ pub enum Exit {
     Left = 5,
     /// A message was worked for longer than the wall limit: start the process again.
     Hung = 6,
-    /// A replayed step came out otherwise than it is recorded.
-    Diverged = 7,
+    /// What is stored of a run is not what was committed, or a replay of it comes out otherwise.
+    Differs = 7,
 }
 
 /// A failed command.

@@ -24,6 +24,7 @@ mod documents;
 mod embedded;
 mod error;
 pub mod prompts;
+pub mod queries;
 pub mod seed;
 mod sets;
 pub mod validate;

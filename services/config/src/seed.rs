@@ -13,13 +13,16 @@
 //! Template of the user message.
 //! ```
 //!
+//! A query may be `query/KEY.rq`: SPARQL with its description and parameters as comments ahead
+//! ([`crate::queries`]).
+//!
 //! The same files are in the binary ([`embedded`]).
 //!
 //! Versions of the product run beside each other while it is upgraded, and each of them seeds. So
 //! what is seeded is signed with the [`Release`] that did it, and an older one leaves it alone.
 
 use crate::error::Problem;
-use crate::{ConfigStore, Error, Item, ItemVersion, sets};
+use crate::{ConfigStore, Error, Item, ItemVersion, queries, sets};
 use agentfleet_schema::config::{Snapshot, item_type};
 use semver::Version;
 use serde_json::{Value, json};
@@ -256,10 +259,14 @@ impl SeedReport {
     }
 }
 
-/// The value in the text of a file: JSON, or for a prompt also Markdown.
+/// The value in the text of a file: JSON, or for a prompt also Markdown, or for a query also SPARQL.
 pub fn value(item_type: &str, text: &str) -> Result<Value, String> {
-    if item_type == item_type::PROMPT && !text.trim_start().starts_with('{') {
-        return prompt(text);
+    if !text.trim_start().starts_with('{') {
+        match item_type {
+            item_type::PROMPT => return prompt(text),
+            item_type::QUERY => return queries::read(text),
+            _ => {}
+        }
     }
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
@@ -276,8 +283,14 @@ fn item(item_type: &str, name: &str, text: &str) -> Result<Item, Error> {
             serde_json::from_str(text).map_err(|error| broken(error.to_string()))?,
         ),
         Some((key, "md")) if item_type == item_type::PROMPT => (key, prompt(text).map_err(broken)?),
+        Some((key, "rq")) if item_type == item_type::QUERY => {
+            (key, queries::read(text).map_err(broken)?)
+        }
         _ if item_type == item_type::PROMPT => {
             return Err(broken("must end in `.md` or `.json`".to_owned()));
+        }
+        _ if item_type == item_type::QUERY => {
+            return Err(broken("must end in `.rq` or `.json`".to_owned()));
         }
         _ => return Err(broken("must end in `.json`".to_owned())),
     };

@@ -27,6 +27,7 @@ pub(crate) fn put(set: &mut Snapshot, item: &Item) {
         item_type::MODEL_PROFILE => read_into(&mut set.profiles, item),
         item_type::INTENT => read_into(&mut set.intents, item),
         item_type::SPECIALIST => read_into(&mut set.specialists, item),
+        item_type::QUERY => read_into(&mut set.queries, item),
         // Stored for others.
         _ => (),
     }
@@ -59,6 +60,7 @@ pub(crate) fn remove(set: &mut Snapshot, item: &Item) {
         item_type::MODEL_PROFILE => drop(set.profiles.remove(key)),
         item_type::INTENT => drop(set.intents.remove(key)),
         item_type::SPECIALIST => drop(set.specialists.remove(key)),
+        item_type::QUERY => drop(set.queries.remove(key)),
         _ => (),
     }
 }

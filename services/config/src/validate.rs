@@ -1,11 +1,11 @@
 //! Checks before anything is stored: each item by its schema and its meaning, and all together.
 
 use crate::error::Problem;
-use crate::{Item, prompts};
+use crate::{Item, prompts, queries};
 use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
     AgentPattern, AgentTaskType, DEFAULT_PROFILE, Intent, JoinPolicy, ModelProfile, PromptItem,
-    Snapshot, Specialist, ToolItem, item_type, tool_kind,
+    QueryItem, Snapshot, Specialist, ToolItem, item_type, parameter_type, tool_kind,
 };
 use agentfleet_schema::json_schema;
 use agentfleet_schema::request::RunLimits;
@@ -200,6 +200,7 @@ impl Check<'_> {
             item_type::MODEL_PROFILE => self.typed(Self::profile),
             item_type::INTENT => self.typed(|check, intent: &Intent| check.named(&intent.name)),
             item_type::SPECIALIST => self.typed(Self::specialist),
+            item_type::QUERY => self.typed(Self::query),
             other => {
                 let reason = nearest("type", other, item_type::ALL.iter().copied());
                 self.problem("", reason);
@@ -416,6 +417,43 @@ impl Check<'_> {
         }
         if profile.max_tokens == Some(0) {
             self.problem("/max-tokens", "must be at least 1");
+        }
+    }
+
+    fn query(&mut self, query: &QueryItem) {
+        // The name stands on a command line, where anything else is a query in full.
+        if !queries::is_name(&self.item.key) {
+            self.problem(
+                "",
+                "the key of a query has small letters, digits, `-`, `_` and `.` only",
+            );
+        }
+        if query.description.trim().is_empty() {
+            self.problem("/description", "must say what the query answers");
+        }
+        let before = self.problems.len();
+        let mut names = BTreeSet::new();
+        for (index, parameter) in query.parameters.iter().enumerate() {
+            let path = format!("/parameters/{index}");
+            if !names.insert(&parameter.name) {
+                self.problem(format!("{path}/name"), "it is there twice");
+            }
+            self.among(
+                &format!("{path}/type"),
+                &parameter.kind,
+                parameter_type::ALL,
+            );
+            if let Some(default) = &parameter.default
+                && let Err(reason) = queries::term(parameter, default, 0)
+            {
+                self.problem(format!("{path}/default"), reason);
+            }
+        }
+        if self.problems.len() > before {
+            return;
+        }
+        if let Err(reason) = queries::check(query) {
+            self.problem("/sparql", reason);
         }
     }
 

@@ -197,7 +197,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
         })
         .collect();
     let identity = record.identity();
-    let told = provenance::tell(&record);
+    let told = provenance::tell_as(&record, &identity);
     let mut teller = Publisher {
         commit,
         record: &record,

@@ -4,6 +4,7 @@
 //! as values. A driver parses a request into a [`Turn`], feeds it [`Input`]s, carries out each
 //! [`Step`] it answers with, and [`assemble`](commit::assemble)s the committed record from the end.
 
+pub mod audit;
 pub mod commit;
 pub mod deadline;
 pub mod error;

@@ -10,7 +10,8 @@ use agentfleet_schema::records::{
 };
 use agentfleet_schema::uris;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
-use agentfleet_schema::{Millis, Term, Triple};
+use agentfleet_schema::{Digest, Millis, Term, Triple, keys};
+use std::collections::BTreeSet;
 
 /// The triples of a record, and the node that later ones derive from.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +25,11 @@ pub struct Told {
 
 /// Tells a record in triples.
 pub fn tell(record: &StepRecord) -> Told {
+    tell_as(record, &record.identity())
+}
+
+/// Tells a record whose identity is known.
+pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
     let mut teller = Teller {
         record,
         triples: Vec::new(),
@@ -129,6 +135,9 @@ pub fn tell(record: &StepRecord) -> Told {
             node = teller.conclusion(concluded, &last);
             last.clone_from(&node);
         }
+    }
+    if node != uris::session(session) {
+        teller.step(&node, identity);
     }
     Told {
         triples: teller.triples,
@@ -370,9 +379,8 @@ impl Teller<'_> {
         self.text(uri, tg::LLM_MODEL, &model);
     }
 
-    /// Tokens and time of a step that decided, and did nothing beside.
+    /// The time of a step that decided, and did nothing beside.
     fn spent(&mut self, uri: &str) {
-        self.usage(uri);
         let ms = |call: &Call| match call {
             Call::Model { ms, .. } => Some(*ms),
             Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => None,
@@ -380,6 +388,38 @@ impl Teller<'_> {
         let spent: Vec<u64> = self.record.calls.iter().filter_map(ms).collect();
         if !spent.is_empty() {
             self.number(uri, tg::LLM_DURATION_MS, spent.iter().sum());
+        }
+    }
+
+    /// What is told of the step as a whole: which record it is of, and the calls it made. Every
+    /// step has one main node, so that sums over nodes count each step once.
+    fn step(&mut self, uri: &str, identity: &Digest) {
+        let record = self.record;
+        let key = keys::outcome(&record.session, record.step);
+        self.text(uri, tg::STEP_RECORD, &key);
+        self.text(uri, tg::DIGEST, identity.as_str());
+        self.usage(uri);
+        let mut models = BTreeSet::new();
+        let (mut by_model, mut by_tool) = ((0, 0), (0, 0));
+        for call in &record.calls {
+            match call {
+                Call::Model { model, ms, .. } => {
+                    by_model = (by_model.0 + 1, by_model.1 + ms);
+                    models.insert(model.as_str());
+                }
+                Call::Tool { ms, .. } => by_tool = (by_tool.0 + 1, by_tool.1 + ms),
+                Call::Facts { .. } | Call::Document { .. } => {}
+            }
+        }
+        for (counted, timed, (calls, ms)) in [
+            (tg::MODEL_CALLS, tg::MODEL_TIME_MS, by_model),
+            (tg::TOOL_CALLS, tg::TOOL_TIME_MS, by_tool),
+        ] {
+            self.number(uri, counted, calls);
+            self.number(uri, timed, ms);
+        }
+        for model in models {
+            self.text(uri, tg::MODEL_USED, model);
         }
     }
 
@@ -393,7 +433,7 @@ impl Teller<'_> {
             self.add(
                 uri,
                 tg::COST,
-                Term::typed(format!("{:.6}", usage.cost), xsd::DECIMAL),
+                Term::typed(format!("{:.9}", usage.cost), xsd::DECIMAL),
             );
         }
     }
@@ -401,7 +441,6 @@ impl Teller<'_> {
     fn iteration(&mut self, it: &Iterated, derived_from: &str) -> (String, String) {
         let (uri, observation) = self.cycle(it, derived_from);
         self.attribution(&uri);
-        self.usage(&uri);
         (uri, observation)
     }
 
@@ -476,7 +515,6 @@ impl Teller<'_> {
         self.number(&uri, tg::LLM_DURATION_MS, fan_out.model_ms);
         self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
         self.attribution(&uri);
-        self.usage(&uri);
         for child in &fan_out.children {
             let goal = uris::goal(&session, &fan_out.correlation, child.index);
             self.types(&goal, &[prov::ENTITY]);
@@ -523,7 +561,6 @@ impl Teller<'_> {
         }
         self.number(&uri, tg::LLM_DURATION_MS, planned.model_ms);
         self.attribution(&uri);
-        self.usage(&uri);
         uri
     }
 
@@ -569,7 +606,6 @@ impl Teller<'_> {
             // No iteration states what was spent on it.
             self.number(&uri, tg::LLM_DURATION_MS, executed.model_ms);
             self.attribution(&uri);
-            self.usage(&uri);
         }
         uri
     }
@@ -671,7 +707,6 @@ impl Teller<'_> {
         }
         self.number(&uri, tg::LLM_DURATION_MS, end.model_ms);
         self.attribution(&uri);
-        self.usage(&uri);
         self.instant(&session, prov::ENDED_AT_TIME, record.committed_at);
         if record.parent.is_some() {
             self.completion(&uri);

@@ -83,6 +83,11 @@ pub enum Answer {
     Triples(Vec<Triple>),
 }
 
+/// Reads a query as it would be run with these bindings, and runs nothing.
+pub fn check_query(sparql: &str, bindings: &[(&str, Term)]) -> Result<(), Error> {
+    sparql::parse(sparql, bindings).map(drop)
+}
+
 /// How a query may run.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryOptions {

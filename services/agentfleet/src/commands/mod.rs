@@ -2,9 +2,12 @@
 
 pub(crate) mod ask;
 pub(crate) mod config;
+pub(crate) mod cost;
 pub(crate) mod diff;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
+mod evidence;
+pub(crate) mod explain;
 pub(crate) mod fork;
 mod gather;
 pub(crate) mod library;
@@ -14,7 +17,9 @@ pub(crate) mod query;
 pub(crate) mod records;
 pub(crate) mod replay;
 pub(crate) mod sessions;
+mod spend;
 pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod upkeep;
+pub(crate) mod verify;
 pub(crate) mod watch;

@@ -1,4 +1,4 @@
-//! `query`: SPARQL over the provenance graph and what was loaded.
+//! `query`: SPARQL over the provenance graph and what was loaded, or a saved query by its name.
 
 use crate::cli::{Query, QueryFormat};
 use crate::engine::settled_graph;
@@ -6,13 +6,29 @@ use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::Ui;
+use agentfleet_config::queries;
+use agentfleet_console::style::Line;
 use agentfleet_console::text;
 use agentfleet_graph::{Answer, QueryOptions, Solutions};
 use agentfleet_schema::Term;
+use agentfleet_schema::config::{QueryItem, parameter_type};
 use agentfleet_schema::triples::TermType;
+use std::collections::BTreeMap;
 use std::io::Read as _;
 
 pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    if query.list {
+        return list(query.format, settings, ui).await;
+    }
+    let name = query
+        .sparql
+        .as_deref()
+        .filter(|text| queries::is_name(text));
+    if name.is_none() && !query.param.is_empty() {
+        return Err(Failure::usage(
+            "`--param` is for saved queries: put values of your own into the query",
+        ));
+    }
     let text = match (&query.file, query.sparql.as_deref()) {
         (Some(file), _) => std::fs::read_to_string(file).map_err(|error| {
             Failure::usage(format!("cannot read `{}`: {error}", file.display()))
@@ -25,13 +41,21 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
         (None, text) => text.unwrap_or_default().to_owned(),
     };
     let store = Store::open(settings).await?;
+    let saved = match name {
+        Some(name) => Some(saved(&store, name).await?),
+        None => None,
+    };
+    let (text, bindings) = match &saved {
+        Some(item) => (&item.sparql, given(&store, item, &query.param).await?),
+        None => (&text, Vec::new()),
+    };
     let graph = settled_graph(&store, settings).await?;
     let options = QueryOptions {
         timeout: settings.query_timeout,
         ..QueryOptions::default()
     };
     let answer = graph
-        .query(&text, &[], options)
+        .query(text, &bindings, options)
         .await
         .map_err(|error| match error {
             error @ (agentfleet_graph::Error::Syntax { .. }
@@ -61,6 +85,87 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
             let text = String::from_utf8_lossy(&written);
             let end = if text.ends_with('\n') { "" } else { "\n" };
             out!("{text}{end}");
+        }
+    }
+    Ok(())
+}
+
+/// The saved query of a name.
+async fn saved(store: &Store, name: &str) -> Result<QueryItem, Failure> {
+    store.seed().await?;
+    let mut queries = store.config.snapshot().await?.queries.clone();
+    queries.remove(name).ok_or_else(|| {
+        let like = queries.keys().max_by(|a, b| {
+            let alike = |key: &str| strsim::jaro_winkler(name, key);
+            alike(a).total_cmp(&alike(b))
+        });
+        let like = like.filter(|key| strsim::jaro_winkler(name, key) > 0.7);
+        let meant = like.map_or_else(String::new, |key| format!(": did you mean `{key}`?"));
+        Failure::not_found(format!("there is no saved query `{name}`{meant}"))
+            .hint("`agentfleet query --list` shows them")
+    })
+}
+
+/// The values of a run's parameters, as terms.
+async fn given<'a>(
+    store: &Store,
+    item: &'a QueryItem,
+    params: &[String],
+) -> Result<Vec<(&'a str, Term)>, Failure> {
+    let mut given = BTreeMap::new();
+    for param in params {
+        let Some((name, value)) = param.split_once('=') else {
+            return Err(Failure::usage(format!(
+                "`--param {param}` has no value (expected `NAME=VALUE`)"
+            )));
+        };
+        let is_session = |it: &&agentfleet_schema::config::QueryParameter| {
+            it.name == name && it.kind == parameter_type::SESSION
+        };
+        let value = match item.parameters.iter().find(is_session) {
+            Some(_) => super::records::session(store, value).await?.to_string(),
+            None => value.to_owned(),
+        };
+        if given.insert(name.to_owned(), value).is_some() {
+            return Err(Failure::usage(format!("`--param {name}` is given twice")));
+        }
+    }
+    queries::bindings(item, &given, store.now())
+        .map_err(|reason| Failure::usage(format!("the saved query cannot be run: {reason}")))
+}
+
+/// Every saved query, with what it answers and takes.
+async fn list(format: Option<QueryFormat>, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings).await?;
+    store.seed().await?;
+    let set = store.config.snapshot().await?;
+    match format {
+        None | Some(QueryFormat::Table) => {}
+        Some(QueryFormat::Json) => return crate::ui::json(&set.queries),
+        Some(_) => {
+            return Err(Failure::usage(
+                "`--list` is written as `--format table` or `json`",
+            ));
+        }
+    }
+    for (name, item) in &set.queries {
+        outln!("{name}");
+        let description = Line::of(&text::one_line(&item.description), anstyle::Style::new());
+        for line in description.wrapped(ui.width.saturating_sub(4).max(30)) {
+            outln!("    {}", line.plain());
+        }
+        for parameter in &item.parameters {
+            let need = match (&parameter.default, parameter.required) {
+                (Some(default), _) => format!("{default} unless given"),
+                (None, true) => "must be given".to_owned(),
+                (None, false) => "may be left out".to_owned(),
+            };
+            outln!(
+                "    --param {}=...  {}, {need}: {}",
+                parameter.name,
+                parameter.kind,
+                text::one_line(&parameter.description)
+            );
         }
     }
     Ok(())

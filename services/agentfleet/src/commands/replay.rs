@@ -146,7 +146,7 @@ pub(crate) async fn run(args: Replay, settings: &Settings) -> Result<(), Failure
         }
     }
     if diverges {
-        return Err(Failure::told(Exit::Diverged));
+        return Err(Failure::told(Exit::Differs));
     }
     Ok(())
 }

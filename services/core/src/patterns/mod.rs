@@ -14,6 +14,7 @@ pub use debate::{CloseRound, OpenDebate};
 pub use plan::Plan;
 pub use react::React;
 pub(crate) use react::iterations;
+pub(crate) use reflexion::ANSWER;
 pub use router::Dispatch;
 pub use supervisor::{Decompose, Synthesise};
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// `step_type` of what a critique leaves in the history.
 pub(super) const REFLECT: &str = "reflect";
 /// Action name of an answer that was sent back.
-pub(super) const ANSWER: &str = "answer";
+pub(crate) const ANSWER: &str = "answer";
 /// Critiques that are carried forward; older ones are dropped.
 const CARRIED: usize = 5;
 

@@ -1,0 +1,371 @@
+//! `cost`: tokens, calls, seconds and money of committed steps, from the provenance graph.
+//!
+//! A step counts once, however often it was tried or delivered: the graph tells of its one record.
+
+use super::records;
+use super::spend::{self, Row, Spent, StepSpend};
+use crate::cli::{Cost, CostBy};
+use crate::engine::settled_graph;
+use crate::error::Failure;
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::ui::{self, Ui};
+use agentfleet_config::queries;
+use agentfleet_console::text;
+use agentfleet_graph::{Graph, QueryOptions, Solutions};
+use agentfleet_schema::vocabulary::xsd;
+use agentfleet_schema::{SessionId, Term, uris};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Sessions of the account, with what they are grouped by.
+const SESSIONS: &str = "\
+SELECT DISTINCT ?activity ?root ?parent ?conversation ?pattern ?taskType FROM <urn:graph:retrieval> WHERE {
+  ?activity tg:rootSessionId ?root .
+  NARROWED
+  OPTIONAL { ?activity tg:parentSessionId ?parent }
+  OPTIONAL { ?activity tg:conversationId ?conversation }
+  OPTIONAL {
+    ?routing a tg:RoutingDecision ; prov:wasGeneratedBy ?activity ; tg:selectedPattern ?pattern .
+    OPTIONAL { ?routing tg:taskType ?taskType }
+  }
+}";
+
+/// Steps, by the node that each is told of.
+const STEPS: &str = "\
+SELECT DISTINCT ?record ?activity ?in ?out ?cost ?models ?tools ?modelMs ?toolMs ?attempt FROM <urn:graph:retrieval> WHERE {
+  ?activity tg:rootSessionId ?root .
+  NARROWED
+  ?node prov:wasGeneratedBy ?activity ; tg:stepRecord ?record ; tg:modelCalls ?models ;
+    tg:toolCalls ?tools ; prov:generatedAtTime ?at .
+  SINCE
+  OPTIONAL { ?node tg:inToken ?in }
+  OPTIONAL { ?node tg:outToken ?out }
+  OPTIONAL { ?node tg:cost ?cost }
+  OPTIONAL { ?node tg:modelTimeMs ?modelMs }
+  OPTIONAL { ?node tg:toolTimeMs ?toolMs }
+  OPTIONAL { ?node tg:attempt ?attempt }
+}";
+
+/// The models of those steps.
+const MODELS: &str = "\
+SELECT DISTINCT ?record ?model FROM <urn:graph:retrieval> WHERE {
+  ?activity tg:rootSessionId ?root .
+  NARROWED
+  ?node prov:wasGeneratedBy ?activity ; tg:stepRecord ?record ; tg:modelUsed ?model ;
+    prov:generatedAtTime ?at .
+  SINCE
+}";
+
+/// The account as JSON.
+#[derive(Debug, Serialize)]
+struct Account {
+    by: CostBy,
+    groups: Vec<Row>,
+    total: Row,
+    currency: &'static str,
+}
+
+/// What the amounts are in: the program knows no currencies.
+const CURRENCY: &str = "the unit of the prices in `model-profile`";
+
+pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings).await?;
+    let session = match &args.session {
+        Some(text) => Some(records::session(&store, text).await?),
+        None => None,
+    };
+    let since = match &args.since {
+        Some(text) => Some(queries::instant(text, store.now()).ok_or_else(|| {
+            Failure::usage(format!(
+                "`--since {text}` is no instant (expected `2026-11-21`, `2026-11-21T06:30:00Z` or an age \
+                 such as `7d`)"
+            ))
+        })?),
+        None => None,
+    };
+    let graph = settled_graph(&store, settings).await?;
+    let asked = Asked {
+        graph: &*graph,
+        settings,
+        session,
+        conversation: args.conversation,
+        collection: args.collection,
+        since,
+    };
+    let steps = asked.steps().await?;
+    let by = args.by.unwrap_or(if asked.session.is_some() {
+        CostBy::Agent
+    } else {
+        CostBy::Tree
+    });
+    let (groups, total) = spend::account(&steps, by);
+    if args.output.json {
+        let names = spend::headers(by);
+        let keyed = |key: &[String]| {
+            let names = names
+                .iter()
+                .map(|name| name.to_lowercase().replace(' ', "_"));
+            names.zip(key.iter().cloned()).collect::<BTreeMap<_, _>>()
+        };
+        return ui::json(&Account {
+            by,
+            groups: groups
+                .iter()
+                .map(|group| Row::of(group.spent, keyed(&group.key)))
+                .collect(),
+            total: Row::of(total, BTreeMap::new()),
+            currency: CURRENCY,
+        });
+    }
+    if groups.is_empty() {
+        outln!("No step of that kind was committed.");
+        return Ok(());
+    }
+    let own = spend::headers(by);
+    let headers: Vec<&str> = own
+        .iter()
+        .copied()
+        .chain([
+            "STEPS",
+            "TOKENS IN",
+            "TOKENS OUT",
+            "MODEL CALLS",
+            "TOOL CALLS",
+            "MODEL TIME",
+            "TOOL TIME",
+            "COST",
+            "WASTED",
+        ])
+        .collect();
+    let mut rows: Vec<Vec<String>> = groups
+        .iter()
+        .map(|group| {
+            group
+                .key
+                .iter()
+                .cloned()
+                .chain(cells(group.spent))
+                .collect()
+        })
+        .collect();
+    let mut last = vec![String::new(); own.len()];
+    "total".clone_into(&mut last[0]);
+    rows.push(last.into_iter().chain(cells(total)).collect());
+    ui.table(&headers, own.len(), rows);
+    errln!(
+        "COST is in {CURRENCY}. WASTED are attempts before the committed one; what they spent is unknown."
+    );
+    Ok(())
+}
+
+fn cells(spent: Spent) -> [String; 9] {
+    [
+        spent.steps.to_string(),
+        spent.tokens_in.to_string(),
+        spent.tokens_out.to_string(),
+        spent.model_calls.to_string(),
+        spent.tool_calls.to_string(),
+        text::duration(spent.model_ms),
+        text::duration(spent.tool_ms),
+        spend::money(spent.cost),
+        match spent.wasted {
+            0 => "none".to_owned(),
+            attempts => text::counted(attempts, "attempt"),
+        },
+    ]
+}
+
+/// Which steps are asked for.
+struct Asked<'a> {
+    graph: &'a dyn Graph,
+    settings: &'a Settings,
+    session: Option<SessionId>,
+    conversation: Option<String>,
+    collection: Option<String>,
+    since: Option<String>,
+}
+
+/// What is known of a session.
+struct Session {
+    root: String,
+    parent: Option<String>,
+    conversation: String,
+    pattern: String,
+    task_type: String,
+}
+
+impl Asked<'_> {
+    async fn steps(&self) -> Result<Vec<StepSpend>, Failure> {
+        let root = match &self.session {
+            Some(session) => Some(self.root_of(session).await?),
+            None => None,
+        };
+        let sessions = self.sessions(root.as_deref()).await?;
+        let wanted = self
+            .session
+            .as_ref()
+            .map(|top| below(&sessions, top.as_str()));
+        let found = self.rows(STEPS, root.as_deref(), true).await?;
+        let told = self.rows(MODELS, root.as_deref(), true).await?;
+        let mut models: HashMap<&str, Vec<String>> = HashMap::new();
+        for row in 0..told.rows.len() {
+            if let (Some(record), Some(model)) = (told.text(row, "record"), told.text(row, "model"))
+            {
+                models.entry(record).or_default().push(model.to_owned());
+            }
+        }
+        let mut steps = Vec::new();
+        for row in 0..found.rows.len() {
+            let text = |name: &str| found.text(row, name).unwrap_or_default();
+            let number = |name: &str| text(name).parse::<u64>().unwrap_or_default();
+            let Some(id) = uris::session_of(text("activity")) else {
+                continue;
+            };
+            if wanted
+                .as_ref()
+                .is_some_and(|wanted| !wanted.contains(id.as_str()))
+            {
+                continue;
+            }
+            let Some(session) = sessions.get(id.as_str()) else {
+                continue;
+            };
+            let above = sessions.get(&session.root);
+            let inherited = above.map_or("", |above| above.task_type.as_str());
+            let mut models = models.remove(text("record")).unwrap_or_default();
+            models.sort();
+            steps.push(StepSpend {
+                step: step_of(text("record")),
+                root: session.root.clone(),
+                conversation: session.conversation.clone(),
+                task_type: if session.task_type.is_empty() {
+                    inherited.to_owned()
+                } else {
+                    session.task_type.clone()
+                },
+                pattern: session.pattern.clone(),
+                models,
+                spent: Spent {
+                    steps: 1,
+                    tokens_in: number("in"),
+                    tokens_out: number("out"),
+                    model_calls: number("models"),
+                    tool_calls: number("tools"),
+                    model_ms: number("modelMs"),
+                    tool_ms: number("toolMs"),
+                    cost: spend::amount(text("cost")),
+                    wasted: number("attempt").saturating_sub(1),
+                },
+                session: id.to_string(),
+            });
+        }
+        Ok(steps)
+    }
+
+    async fn root_of(&self, session: &SessionId) -> Result<String, Failure> {
+        let sparql = "SELECT DISTINCT ?root FROM <urn:graph:retrieval> WHERE { ?activity tg:rootSessionId ?root }";
+        let bindings = [("activity", Term::iri(uris::session(session)))];
+        let found = self.graph.select(sparql, &bindings, self.options()).await?;
+        found.text(0, "root").map(str::to_owned).ok_or_else(|| {
+            Failure::not_found(format!("the graph knows no session `{session}`"))
+                .hint("`agentfleet sessions list` shows the runs")
+        })
+    }
+
+    async fn sessions(&self, root: Option<&str>) -> Result<HashMap<String, Session>, Failure> {
+        let found = self.rows(SESSIONS, root, false).await?;
+        let mut sessions = HashMap::new();
+        for row in 0..found.rows.len() {
+            let text = |name: &str| found.text(row, name).unwrap_or_default().to_owned();
+            let name = |uri: &str| uris::config_name_of(uri).unwrap_or_default();
+            if let Some(id) = uris::session_of(&text("activity")) {
+                let session = Session {
+                    root: text("root"),
+                    parent: found.text(row, "parent").map(str::to_owned),
+                    conversation: text("conversation"),
+                    pattern: name(&text("pattern")),
+                    task_type: name(&text("taskType")),
+                };
+                sessions.insert(id.to_string(), session);
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// Runs a query, narrowed to what is asked for. What people gave goes in as terms.
+    async fn rows(
+        &self,
+        query: &str,
+        root: Option<&str>,
+        timed: bool,
+    ) -> Result<Solutions, Failure> {
+        let mut narrowed = String::new();
+        let mut bindings: Vec<(&str, Term)> = Vec::new();
+        if let Some(root) = root {
+            bindings.push(("root", Term::text(root)));
+        }
+        for (name, value, pattern) in [
+            (
+                "givenConversation",
+                &self.conversation,
+                "?activity tg:conversationId ?givenConversation . ",
+            ),
+            (
+                "givenCollection",
+                &self.collection,
+                "?activity tg:collection ?givenCollection . ",
+            ),
+        ] {
+            if let Some(value) = value {
+                narrowed.push_str(pattern);
+                bindings.push((name, Term::text(value)));
+            }
+        }
+        let mut since = "";
+        if let (Some(at), true) = (&self.since, timed) {
+            since = "FILTER (?at >= ?since)";
+            bindings.push(("since", Term::typed(at, xsd::DATE_TIME)));
+        }
+        let sparql = query.replace("NARROWED", &narrowed).replace("SINCE", since);
+        Ok(self
+            .graph
+            .select(&sparql, &bindings, self.options())
+            .await?)
+    }
+
+    fn options(&self) -> QueryOptions {
+        QueryOptions {
+            timeout: self.settings.query_timeout,
+            ..QueryOptions::default()
+        }
+    }
+}
+
+/// A session and every one below it.
+fn below<'a>(sessions: &'a HashMap<String, Session>, top: &'a str) -> HashSet<&'a str> {
+    let mut wanted = HashSet::from([top]);
+    loop {
+        let more: Vec<&str> = sessions
+            .iter()
+            .filter(|(id, session)| {
+                let parent = session.parent.as_deref();
+                !wanted.contains(id.as_str()) && parent.is_some_and(|one| wanted.contains(one))
+            })
+            .map(|(id, _)| id.as_str())
+            .collect();
+        if more.is_empty() {
+            return wanted;
+        }
+        wanted.extend(more);
+    }
+}
+
+/// The step of the key of a record.
+fn step_of(key: &str) -> u32 {
+    let step = key
+        .strip_suffix("/outcome")
+        .and_then(|key| key.rsplit_once('/'));
+    step.and_then(|(_, step)| step.parse().ok())
+        .unwrap_or_default()
+}

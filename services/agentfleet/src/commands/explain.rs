@@ -1,0 +1,454 @@
+//! `explain`: every decision of a run in order, with what else could have been chosen.
+//!
+//! It reads the records, which are there before any triple is, and the config as it was at the
+//! version of the run: an option is described in the words that it had then.
+
+use super::evidence;
+use super::records::{self, Run};
+use crate::cli::Explain;
+use crate::error::Failure;
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::ui::{self, Ui};
+use agentfleet_config::ConfigStore;
+use agentfleet_console::style::{Line, paint_all};
+use agentfleet_console::text;
+use agentfleet_core::provenance::date_time;
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{
+    Activity, Call, DecidedBy, Decision, Iterated, StepRecord, Usage,
+};
+use agentfleet_schema::{Operation, SessionId};
+use anstyle::Style;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+const PLAIN: Style = Style::new();
+const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
+
+/// A run explained.
+#[derive(Debug, Serialize)]
+struct Explained {
+    session: SessionId,
+    sessions: Vec<OfSession>,
+}
+
+/// The decisions of one session, in order.
+#[derive(Debug, Serialize)]
+struct OfSession {
+    session: SessionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<SessionId>,
+    /// How many sessions are above it here.
+    depth: usize,
+    /// What it was asked, or its goal.
+    question: String,
+    decisions: Vec<Choice>,
+    /// How it ended; absent while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
+}
+
+/// One decision.
+#[derive(Debug, Serialize)]
+struct Choice {
+    step: u32,
+    at: String,
+    /// What was decided: `task-type`, `pattern`, `tool`, `fan-out`, ...
+    subject: String,
+    chosen: String,
+    decided_by: &'static str,
+    /// Every option, the chosen one included.
+    options: Vec<Choosable>,
+    narrowed_by: String,
+    signal: String,
+    /// The chooser's words.
+    rationale: String,
+    /// The models that were asked.
+    models: Vec<String>,
+    tokens_in: u64,
+    tokens_out: u64,
+    cost: f64,
+    config_version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<BTreeMap<String, String>>,
+    /// What is notable about what came of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+}
+
+/// An option, and what choosing it means.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Choosable {
+    name: String,
+    /// In the words of the config at that version; empty where it says nothing.
+    description: String,
+    chosen: bool,
+}
+
+pub(crate) async fn run(args: Explain, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings).await?;
+    store.seed().await?;
+    let session = evidence::named(&store, &args.session).await?;
+    let runs: HashMap<SessionId, Run> = records::tree(&*store.documents, &session)
+        .await?
+        .into_iter()
+        .collect();
+    let mut sets = Sets {
+        config: &*store.config,
+        known: BTreeMap::new(),
+    };
+    let mut sessions = Vec::new();
+    // Depth first, siblings in the order of their goals: as it would be told.
+    let mut open = vec![(session.clone(), None, 0)];
+    while let Some((id, parent, depth)) = open.pop() {
+        let Some(run) = runs.get(&id) else { continue };
+        let mut children: Vec<SessionId> = run.children().collect();
+        children.reverse();
+        for child in children {
+            open.push((child, Some(id.clone()), depth + 1));
+        }
+        sessions.push(of_session(id, parent, depth, run, &mut sets).await?);
+    }
+    let explained = Explained { session, sessions };
+    if args.output.json {
+        return ui::json(&explained);
+    }
+    out!("{}", paint_all(&lines(&explained, ui.width), ui.color));
+    Ok(())
+}
+
+/// The config at the versions of a run.
+struct Sets<'a> {
+    config: &'a dyn ConfigStore,
+    known: BTreeMap<u64, Arc<Snapshot>>,
+}
+
+impl Sets<'_> {
+    async fn at(&mut self, version: u64) -> Result<Arc<Snapshot>, Failure> {
+        if let Some(set) = self.known.get(&version) {
+            return Ok(Arc::clone(set));
+        }
+        let set = match self.config.snapshot_at(version).await {
+            Ok(set) => set,
+            // An end from outside names none. What cannot be described is still a decision.
+            Err(agentfleet_config::Error::UnknownVersion { .. }) => Arc::default(),
+            Err(error) => return Err(error.into()),
+        };
+        self.known.insert(version, Arc::clone(&set));
+        Ok(set)
+    }
+}
+
+async fn of_session(
+    session: SessionId,
+    parent: Option<SessionId>,
+    depth: usize,
+    run: &Run,
+    sets: &mut Sets<'_>,
+) -> Result<OfSession, Failure> {
+    let mut decisions = Vec::new();
+    for record in &run.steps {
+        let set = sets.at(record.config_version).await?;
+        decisions.extend(of_step(record, &set));
+    }
+    let first = run.steps.first();
+    let asked = first.and_then(|record| record.routed.as_ref());
+    let ended = run.end().map(|record| match &record.activity {
+        Activity::Concluded(end) => {
+            let partial = if end.partial { ", in part" } else { "" };
+            format!(
+                "{} ({}{partial})",
+                record.outcome.as_str(),
+                end.termination.as_str()
+            )
+        }
+        _ => record.outcome.as_str().to_owned(),
+    });
+    Ok(OfSession {
+        session,
+        parent,
+        depth,
+        question: asked
+            .map(|routed| routed.question.clone())
+            .unwrap_or_default(),
+        decisions,
+        ended,
+    })
+}
+
+/// The decisions of a step, in the order they were made.
+fn of_step(record: &StepRecord, set: &Snapshot) -> Vec<Choice> {
+    let routed = record.routed.iter().flat_map(|routed| &routed.decisions);
+    let mut choices: Vec<Choice> = routed
+        .chain(&record.decisions)
+        .map(|decision| of_decision(record, decision, set))
+        .collect();
+    match &record.activity {
+        Activity::Iterated(it) => choices.push(of_tool(record, it, set)),
+        // A debate and a plan leave no choice whether to fan out.
+        Activity::FannedOut(fanned_out) if divided(record) => {
+            let goals: Vec<String> = fanned_out
+                .children
+                .iter()
+                .map(|child| format!("{}. {}", child.index + 1, child.goal))
+                .collect();
+            let mut choice = bare(record, "fan-out", "fan-out", DecidedBy::Model);
+            choice.options = options(
+                "fan-out",
+                &["fan-out".to_owned(), "alone".to_owned()],
+                "fan-out",
+                set,
+            );
+            "the limits of the run, and the goals the model found"
+                .clone_into(&mut choice.narrowed_by);
+            choice.signal = format!("{} goals were found", fanned_out.children.len());
+            choice.rationale.clone_from(&fanned_out.thought);
+            choice.outcome = Some(goals.join("; "));
+            paid(&mut choice, record, Operation::Decompose);
+            choices.push(choice);
+        }
+        Activity::Executed(executed) => {
+            choices.extend(executed.call.iter().map(|it| of_tool(record, it, set)));
+        }
+        Activity::None | Activity::FannedOut(_) | Activity::Planned(_) | Activity::Concluded(_) => {
+        }
+    }
+    choices
+}
+
+/// Whether the model divided the task, or said what was still to be found out.
+fn divided(record: &StepRecord) -> bool {
+    let dividing = [Operation::Decompose, Operation::Review].map(Operation::as_str);
+    record.calls.iter().any(|call| match call {
+        Call::Model { operation, .. } => dividing.contains(&operation.as_str()),
+        Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => false,
+    })
+}
+
+fn bare(record: &StepRecord, subject: &str, chosen: &str, by: DecidedBy) -> Choice {
+    Choice {
+        step: record.step,
+        at: date_time(record.committed_at),
+        subject: subject.to_owned(),
+        chosen: chosen.to_owned(),
+        decided_by: by.as_str(),
+        options: Vec::new(),
+        narrowed_by: String::new(),
+        signal: String::new(),
+        rationale: String::new(),
+        models: Vec::new(),
+        tokens_in: 0,
+        tokens_out: 0,
+        cost: 0.0,
+        config_version: record.config_version,
+        arguments: None,
+        outcome: None,
+    }
+}
+
+fn of_decision(record: &StepRecord, decision: &Decision, set: &Snapshot) -> Choice {
+    let subject = decision.subject.as_str();
+    let mut choice = bare(record, subject, &decision.chosen, decision.decided_by);
+    choice.options = options(subject, &decision.options, &decision.chosen, set);
+    choice.narrowed_by.clone_from(&decision.narrowed_by);
+    choice.signal.clone_from(&decision.signal);
+    choice.rationale.clone_from(&decision.rationale);
+    let operation = match subject {
+        "task-type" => Some(Operation::ClassifyTaskType),
+        "pattern" => Some(Operation::SelectPattern),
+        "next-round" => Some(Operation::Review),
+        "fan-out" => Some(Operation::Decompose),
+        _ => None,
+    };
+    match operation {
+        Some(operation) => paid(&mut choice, record, operation),
+        // The only decision of its step was what its models were asked for.
+        None if record.decisions.len() == 1 => spent(&mut choice, record, |_| true),
+        None => {}
+    }
+    choice
+}
+
+/// The tool of an iteration: chosen by the model, of those that were visible.
+fn of_tool(record: &StepRecord, it: &Iterated, set: &Snapshot) -> Choice {
+    let mut choice = bare(record, "tool", &it.action, DecidedBy::Model);
+    choice.options = options("tool", &it.candidates, &it.action, set);
+    "the tools of the run's groups, in its state".clone_into(&mut choice.narrowed_by);
+    choice.rationale.clone_from(&it.thought);
+    choice.arguments = Some(it.arguments.clone());
+    if it.is_error {
+        let short: String = it.observation.chars().take(200).collect();
+        choice.outcome = Some(short);
+    }
+    paid(&mut choice, record, Operation::React);
+    choice
+}
+
+/// What the replies to an operation cost.
+fn paid(choice: &mut Choice, record: &StepRecord, operation: Operation) {
+    spent(choice, record, |name| name == operation.as_str());
+}
+
+fn spent(choice: &mut Choice, record: &StepRecord, counts: impl Fn(&str) -> bool) {
+    let mut usage = Usage::default();
+    for call in &record.calls {
+        if let Call::Model {
+            operation,
+            model,
+            usage: of_it,
+            ..
+        } = call
+            && counts(operation)
+        {
+            usage.add(*of_it);
+            if !choice.models.contains(model) {
+                choice.models.push(model.clone());
+            }
+        }
+    }
+    choice.tokens_in = usage.input_tokens;
+    choice.tokens_out = usage.output_tokens;
+    choice.cost = usage.cost;
+}
+
+fn options(subject: &str, names: &[String], chosen: &str, set: &Snapshot) -> Vec<Choosable> {
+    names
+        .iter()
+        .map(|name| Choosable {
+            name: name.clone(),
+            description: meaning(subject, name, set),
+            chosen: name == chosen,
+        })
+        .collect()
+}
+
+/// What choosing an option means.
+fn meaning(subject: &str, name: &str, set: &Snapshot) -> String {
+    let both = |description: &str, when: &str| {
+        let parts = [description.trim(), when.trim()];
+        let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        said.join(" When to use: ")
+    };
+    match (subject, name) {
+        ("task-type", _) => {
+            let item = set.task_types.get(name);
+            item.map_or_else(String::new, |it| both(&it.description, &it.when_to_use))
+        }
+        ("pattern", _) => {
+            let item = set.patterns.get(name);
+            item.map_or_else(String::new, |it| both(&it.description, &it.when_to_use))
+        }
+        ("tool", _) => {
+            let item = set.tools.values().find(|tool| tool.name == name);
+            item.map_or_else(String::new, |it| it.description.clone())
+        }
+        ("fan-out", "fan-out") => {
+            "Splits the task into goals, each for a subagent of its own.".into()
+        }
+        ("fan-out", "alone") => "Works on without subagents.".into(),
+        ("next-round", "answer") => "Answers from the results there are.".into(),
+        ("next-round", "investigate") => "Starts more subagents before it answers.".into(),
+        _ => String::new(),
+    }
+}
+
+fn lines(explained: &Explained, width: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut push = |indent: usize, text: &str, style| {
+        let indent = " ".repeat(indent);
+        let room = width.saturating_sub(indent.len()).max(30);
+        for line in Line::of(&text::clean(text), style).wrapped(room) {
+            let mut whole = Line::of(&indent, PLAIN);
+            whole.append(&line);
+            lines.push(whole);
+        }
+    };
+    for (n, session) in explained.sessions.iter().enumerate() {
+        let in_it = session.depth * 2;
+        if n > 0 {
+            push(0, "", PLAIN);
+        }
+        let what = if session.depth == 0 {
+            "Session"
+        } else {
+            "Subagent"
+        };
+        push(in_it, &format!("{what} {}", session.session), BOLD);
+        push(in_it, &text::one_line(&session.question), PLAIN);
+        for choice in &session.decisions {
+            push(0, "", PLAIN);
+            let by = match choice.decided_by {
+                "model" => "chosen by the model",
+                "only-option" => "the only option",
+                "fallback" => "fallen back to",
+                _ => "given by the caller",
+            };
+            let head = format!(
+                "step {}  {}: {}  ({by})",
+                choice.step, choice.subject, choice.chosen
+            );
+            push(in_it + 2, &head, BOLD);
+            if let Some(arguments) = &choice.arguments {
+                for (name, value) in arguments {
+                    push(
+                        in_it + 4,
+                        &format!("{name} = {}", text::one_line(value)),
+                        PLAIN,
+                    );
+                }
+            }
+            for (label, said) in [
+                ("because", &choice.signal),
+                ("in its words", &choice.rationale),
+                ("from", &choice.narrowed_by),
+            ] {
+                if !said.is_empty() {
+                    push(
+                        in_it + 4,
+                        &format!("{label}: {}", text::one_line(said)),
+                        PLAIN,
+                    );
+                }
+            }
+            for option in &choice.options {
+                let mark = if option.chosen { "●" } else { "○" };
+                let style = if option.chosen { PLAIN } else { DIM };
+                let described = if option.description.is_empty() {
+                    option.name.clone()
+                } else {
+                    format!("{}: {}", option.name, text::one_line(&option.description))
+                };
+                push(in_it + 4, &format!("{mark} {described}"), style);
+            }
+            if let Some(outcome) = &choice.outcome {
+                push(
+                    in_it + 4,
+                    &format!("then: {}", text::one_line(outcome)),
+                    PLAIN,
+                );
+            }
+            if !choice.models.is_empty() {
+                let mut cost = format!(
+                    "{}, {} tokens in, {} out",
+                    choice.models.join(", "),
+                    choice.tokens_in,
+                    choice.tokens_out
+                );
+                if choice.cost > 0.0 {
+                    cost.push_str(&format!(", cost {:.6}", choice.cost));
+                }
+                push(in_it + 4, &cost, DIM);
+            }
+        }
+        push(0, "", PLAIN);
+        let ended = match &session.ended {
+            Some(ended) => format!("ended: {ended}"),
+            None => "has not ended".to_owned(),
+        };
+        push(in_it + 2, &ended, DIM);
+    }
+    lines
+}

@@ -1,0 +1,519 @@
+//! `verify`: whether what is stored of a run is what was committed, and where it is not.
+
+use super::evidence::{self, AT_ONCE, Session};
+use crate::cli::Verify;
+use crate::engine::settled_graph;
+use crate::error::{Exit, Failure};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::ui;
+use agentfleet_config::ConfigStore;
+use agentfleet_console::text;
+use agentfleet_core::audit::{self, About, Finding};
+use agentfleet_core::provenance::{date_time, tell_as};
+use agentfleet_documents::Documents;
+use agentfleet_graph::{Graph, QueryOptions};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{
+    Activity, Call, CallStatus, Executed, IntentRecord, ResultRecord, StepRecord,
+};
+use agentfleet_schema::uris::RETRIEVAL_GRAPH;
+use agentfleet_schema::vocabulary::tg;
+use agentfleet_schema::{Digest, SessionId, Term, Triple, keys, uris};
+use serde::{Deserialize, Serialize};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sessions whose nodes are asked for in one query.
+const SESSIONS_AT_ONCE: usize = 40;
+/// How long a graph may be behind the records of a run that is fresh.
+const FRESH: Duration = Duration::from_secs(60);
+/// How often it is looked at again meanwhile, and how long between two looks.
+const LOOKS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The last record of a session, and those of its subagents: what to keep where whoever owns the
+/// stores cannot change it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    pub session: SessionId,
+    pub step: u32,
+    /// Identity of the step's record.
+    pub digest: Digest,
+    /// When the step was committed.
+    pub time: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subagents: Vec<Head>,
+}
+
+/// How much was looked at.
+#[derive(Debug, Default, Serialize)]
+struct Checked {
+    sessions: u64,
+    records: u64,
+    documents: u64,
+    triples: u64,
+    choices: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    session: SessionId,
+    /// Whether nothing is wrong.
+    ok: bool,
+    ended: bool,
+    head: Option<Head>,
+    checked: Checked,
+    findings: Vec<Finding>,
+}
+
+pub(crate) async fn run(args: Verify, settings: &Settings) -> Result<(), Failure> {
+    let against = args.against.as_deref().map(kept).transpose()?;
+    let store = Store::open(settings).await?;
+    store.seed().await?;
+    let session = evidence::named(&store, &args.session).await?;
+    if let Some(head) = &against
+        && head.session != session
+    {
+        return Err(Failure::usage(format!(
+            "the head is of session `{}`, not of `{session}`",
+            head.session
+        )));
+    }
+    let graph = settled_graph(&store, settings).await?;
+    let report = report(&store, &*graph, settings, &session, against.as_ref()).await?;
+    let exported = match &args.export {
+        Some(file) if report.ok => {
+            let head = serde_json::to_string_pretty(&report.head)
+                .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+            std::fs::write(file, head + "\n").map_err(|error| {
+                Failure::usage(format!("cannot write `{}`: {error}", file.display()))
+            })?;
+            true
+        }
+        _ => false,
+    };
+    if args.output.json {
+        ui::json(&report)?;
+    } else {
+        show(&report);
+    }
+    if report.ok {
+        if let (true, Some(file)) = (exported, &args.export) {
+            errln!("The head is in `{}`.", file.display());
+        }
+        return Ok(());
+    }
+    if args.export.is_some() {
+        errln!("The head was not exported: what is wrong would be in it.");
+    }
+    Err(Failure::told(Exit::Differs))
+}
+
+/// A head that was exported.
+fn kept(file: &Path) -> Result<Head, Failure> {
+    let text = std::fs::read(file)
+        .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", file.display())))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        Failure::usage(format!("`{}` is no exported head: {error}", file.display()))
+            .hint("`agentfleet verify SESSION --export FILE` writes one")
+    })
+}
+
+fn show(report: &Report) {
+    let checked = &report.checked;
+    outln!(
+        "Session {}: {}, {}, {}, {} and {} checked.",
+        report.session,
+        text::counted(checked.sessions, "session"),
+        text::counted(checked.records, "record"),
+        text::counted(checked.documents, "document"),
+        text::counted(checked.triples, "triple"),
+        text::counted(checked.choices, "choice"),
+    );
+    if let Some(head) = &report.head {
+        outln!("Head: step {} of {}, {}", head.step, head.time, head.digest);
+    }
+    if !report.ended {
+        outln!("The session has not ended: what comes after the head is not known yet.");
+    }
+    if report.ok {
+        outln!("All of it is as it was committed.");
+        return;
+    }
+    let count = report.findings.len() as u64;
+    outln!(
+        "\n{}: something is not as it was committed.",
+        text::counted(count, "finding")
+    );
+    for finding in &report.findings {
+        outln!(
+            "  {} {}\n      {}",
+            finding.about.as_str(),
+            text::clean(&finding.what),
+            text::clean(&finding.problem)
+        );
+    }
+}
+
+async fn report(
+    store: &Store,
+    graph: &dyn Graph,
+    settings: &Settings,
+    top: &SessionId,
+    against: Option<&Head>,
+) -> Result<Report, Failure> {
+    let documents = &*store.documents;
+    let (sessions, mut findings) = evidence::gather(documents, top).await?;
+    let mut checked = Checked {
+        sessions: sessions.len() as u64,
+        records: sessions.iter().map(|one| one.links.len() as u64).sum(),
+        ..Checked::default()
+    };
+    for session in &sessions {
+        findings.extend(audit::chain(
+            &session.id,
+            &session.links,
+            session.asked.as_deref(),
+        ));
+    }
+    findings.extend(joins(&sessions));
+    checked.documents = texts(documents, &sessions, &mut findings).await?;
+    for session in &sessions {
+        calls(documents, session, &mut findings).await?;
+    }
+    checked.choices = choices(&*store.config, &sessions, &mut findings).await?;
+    checked.triples = statements(store, graph, settings, &sessions, &mut findings).await?;
+    if let Some(head) = against {
+        for head in [head].into_iter().chain(&head.subagents) {
+            findings.extend(held_against(head, &sessions));
+        }
+    }
+    findings.sort();
+    findings.dedup();
+    Ok(Report {
+        session: top.clone(),
+        ok: findings.is_empty(),
+        ended: sessions.first().is_some_and(|one| one.end().is_some()),
+        head: head(&sessions),
+        checked,
+        findings,
+    })
+}
+
+/// The heads of a tree, the session's own with those of its subagents.
+fn head(sessions: &[Session]) -> Option<Head> {
+    let mut heads = sessions.iter().filter_map(|session| {
+        let link = session.links.last()?;
+        Some(Head {
+            session: session.id.clone(),
+            step: link.step,
+            digest: link.identity.clone(),
+            time: date_time(link.record.committed_at),
+            subagents: Vec::new(),
+        })
+    });
+    let mut head = heads.next()?;
+    head.subagents = heads.collect();
+    Some(head)
+}
+
+/// A run may have gone on since its head was exported; what was there then must still be.
+fn held_against(head: &Head, sessions: &[Session]) -> Option<Finding> {
+    let session = sessions.iter().find(|one| one.id == head.session);
+    let link = session.and_then(|one| one.links.iter().find(|link| link.step == head.step));
+    let now = link.map_or("no record", |link| link.identity.as_str());
+    (now != head.digest.as_str()).then(|| {
+        Finding::new(
+            About::Head,
+            keys::outcome(&head.session, head.step),
+            format!(
+                "was {} when the head was exported, and now there is {now}",
+                head.digest
+            ),
+        )
+    })
+}
+
+fn joins(sessions: &[Session]) -> Vec<Finding> {
+    let ends: BTreeMap<SessionId, &StepRecord> = sessions
+        .iter()
+        .filter_map(|session| Some((session.id.clone(), session.end()?)))
+        .collect();
+    let mut findings = Vec::new();
+    for session in sessions {
+        for (record, fanned_out) in session.fanned_out() {
+            let next = session.step(record.step + 1);
+            let fan_out = session.fan_outs.get(&record.step);
+            findings.extend(audit::fan_out(record, fanned_out, fan_out, next));
+            let verdict = session.verdicts.get(&record.step);
+            findings.extend(audit::verdict(record, fanned_out, verdict, &ends, next));
+        }
+        let told: BTreeSet<u32> = session
+            .fanned_out()
+            .map(|(record, _)| record.step)
+            .collect();
+        let added = |about, step: &u32, key: String| {
+            let problem = "is there, and the record of its step tells of no fan-out";
+            (!told.contains(step)).then(|| Finding::new(about, key, problem))
+        };
+        let fan_outs = session.fan_outs.keys();
+        findings.extend(
+            fan_outs
+                .filter_map(|step| added(About::FanOut, step, keys::fan_out(&session.id, *step))),
+        );
+        let verdicts = session.verdicts.keys();
+        findings.extend(
+            verdicts
+                .filter_map(|step| added(About::Verdict, step, keys::fan_in(&session.id, *step))),
+        );
+    }
+    findings
+}
+
+/// Every text that a record refers to by its digest, as written or as read.
+async fn texts(
+    documents: &dyn Documents,
+    sessions: &[Session],
+    findings: &mut Vec<Finding>,
+) -> Result<u64, Failure> {
+    let mut wanted: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
+    let empty = Digest::of(b"");
+    for record in sessions.iter().flat_map(|one| &one.links) {
+        let record = &record.record;
+        for written in &record.documents {
+            let of_it = wanted.entry(&written.uri).or_default();
+            of_it.insert((written.digest.as_str(), "was written"));
+        }
+        for call in &record.calls {
+            // What was not there yet was read as nothing.
+            if let Call::Document { uri, digest, .. } = call
+                && *digest != empty
+            {
+                let of_it = wanted.entry(uri).or_default();
+                of_it.insert((digest.as_str(), "was read"));
+            }
+        }
+    }
+    let uris: Vec<&str> = wanted.keys().copied().collect();
+    for some in uris.chunks(AT_ONCE) {
+        let keys: Vec<String> = some.iter().map(|uri| keys::document(uri)).collect();
+        let bodies = documents.get_many(&keys).await?;
+        for (uri, body) in some.iter().zip(bodies) {
+            let Some(body) = body else {
+                let problem = "is missing, and a record refers to it";
+                findings.push(Finding::new(About::Document, *uri, problem));
+                continue;
+            };
+            let now = Digest::of(&body);
+            for (digest, how) in wanted.get(*uri).into_iter().flatten() {
+                if *digest != now.as_str() {
+                    let problem = format!("{how} with the digest {digest}, and has {now} now");
+                    findings.push(Finding::new(About::Document, *uri, problem));
+                }
+            }
+        }
+    }
+    Ok(wanted.len() as u64)
+}
+
+/// Calls with effects lie in records of their own, written before and after; what the step tells of
+/// them must be the same.
+async fn calls(
+    documents: &dyn Documents,
+    session: &Session,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Failure> {
+    for link in &session.links {
+        let folder = keys::calls(&session.id, link.step);
+        for key in documents.list(&folder).await? {
+            let Some(call) = key.strip_suffix("/intent") else {
+                continue;
+            };
+            let wanted = [key.clone(), format!("{call}/result")];
+            let found = documents.get_many(&wanted).await?;
+            let body = |at: usize| found.get(at).and_then(Option::as_deref);
+            let intent = body(0).and_then(|it| serde_json::from_slice::<IntentRecord>(it).ok());
+            let result = body(1).and_then(|it| serde_json::from_slice::<ResultRecord>(it).ok());
+            let Some(intent) = intent.filter(|intent| !intent.fence) else {
+                continue;
+            };
+            let told = link.record.calls.iter().find_map(|call| match call {
+                Call::Tool {
+                    name,
+                    arguments,
+                    result,
+                    ..
+                } if (name, arguments) == (&intent.tool, &intent.arguments) => Some(result),
+                _ => None,
+            });
+            let problem = match (told, result) {
+                (None, _) => "was started, and the record of its step does not tell of it",
+                (Some(told), Some(result))
+                    if result.status != CallStatus::Unknown && *told != result.content =>
+                {
+                    "came to another result than the record of its step tells"
+                }
+                (Some(_), _) => continue,
+            };
+            findings.push(Finding::new(About::Record, call, problem));
+        }
+    }
+    Ok(())
+}
+
+/// Every choice against its options, and those against the config that the run was pinned to.
+async fn choices(
+    config: &dyn ConfigStore,
+    sessions: &[Session],
+    findings: &mut Vec<Finding>,
+) -> Result<u64, Failure> {
+    let mut sets: BTreeMap<u64, Option<Arc<Snapshot>>> = BTreeMap::new();
+    let mut count = 0;
+    for session in sessions {
+        for link in &session.links {
+            let record = &link.record;
+            let routed = record.routed.iter().flat_map(|routed| &routed.decisions);
+            let tool = matches!(
+                record.activity,
+                Activity::Iterated(_) | Activity::Executed(Executed { call: Some(_), .. })
+            );
+            let made = routed.count() + record.decisions.len() + usize::from(tool);
+            if made == 0 {
+                continue;
+            }
+            count += made as u64;
+            let version = record.config_version;
+            if let Entry::Vacant(unread) = sets.entry(version) {
+                let set = match config.snapshot_at(version).await {
+                    // An end from outside may name none.
+                    _ if version == 0 => Some(Arc::default()),
+                    Ok(set) => Some(set),
+                    Err(
+                        error @ (agentfleet_config::Error::UnknownVersion { .. }
+                        | agentfleet_config::Error::Damaged { .. }),
+                    ) => {
+                        let what = format!("config version {version}");
+                        findings.push(Finding::new(About::Config, what, error.to_string()));
+                        None
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                unread.insert(set);
+            }
+            if let Some(Some(set)) = sets.get(&version) {
+                let asked = session.request(link.step);
+                findings.extend(audit::choices(record, asked.as_ref(), set));
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// Every triple derived again, against those that the graph holds.
+async fn statements(
+    store: &Store,
+    graph: &dyn Graph,
+    settings: &Settings,
+    sessions: &[Session],
+    findings: &mut Vec<Finding>,
+) -> Result<u64, Failure> {
+    let told: Vec<Triple> = sessions
+        .iter()
+        .flat_map(|session| &session.links)
+        .flat_map(|link| tell_as(&link.record, &link.identity).triples)
+        .collect();
+    let ours: BTreeSet<&SessionId> = sessions.iter().map(|session| &session.id).collect();
+    let own = |node: &str| uris::session_of(node).is_some_and(|id| ours.contains(&id));
+    let late: BTreeSet<String> = sessions
+        .iter()
+        .filter(|session| session.late)
+        .map(|session| uris::completion(&session.id))
+        .collect();
+    let newest = sessions
+        .iter()
+        .filter_map(|one| Some(one.links.last()?.record.committed_at));
+    let newest = newest.max().unwrap_or_default();
+    let mut looks = 0;
+    loop {
+        let mut held = held(graph, settings, sessions, &told, own).await?;
+        // The aggregator's mark on what came after a verdict; nobody else may write it.
+        held.retain(|triple| triple.p.iri != tg::LATE || !late.contains(&triple.s.iri));
+        let found = audit::compare(&told, &held, own);
+        let behind = found.iter().any(|one| one.problem.contains("is missing"));
+        let fresh = store.now() - newest < FRESH.as_millis() as i64;
+        looks += 1;
+        if behind && fresh && looks < LOOKS {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        }
+        findings.extend(found);
+        return Ok(told.iter().collect::<std::collections::HashSet<_>>().len() as u64);
+    }
+}
+
+/// What the graph holds of the nodes of a tree, and of the others that its records tell of.
+async fn held(
+    graph: &dyn Graph,
+    settings: &Settings,
+    sessions: &[Session],
+    told: &[Triple],
+    own: impl Fn(&str) -> bool,
+) -> Result<Vec<Triple>, Failure> {
+    let options = QueryOptions {
+        timeout: settings.query_timeout,
+        ..QueryOptions::default()
+    };
+    let mut held = Vec::new();
+    let mut keep = |subject: &str, predicate: Option<&str>, object: Option<&Term>| {
+        if let (Some(predicate), Some(object)) = (predicate, object) {
+            held.push(Triple::new(subject, predicate, object.clone()));
+        }
+    };
+    for some in sessions.chunks(SESSIONS_AT_ONCE) {
+        // By the beginning of the name: a node that nobody links to is to be found too.
+        let names: Vec<String> = (0..some.len()).map(|n| format!("begin{n}")).collect();
+        let tests: Vec<String> = names
+            .iter()
+            .map(|name| format!("STRSTARTS(STR(?s), ?{name})"))
+            .collect();
+        let sparql = format!(
+            "SELECT ?s ?p ?o FROM <{RETRIEVAL_GRAPH}> WHERE {{ ?s ?p ?o . FILTER ({}) }}",
+            tests.join(" || ")
+        );
+        let bindings: Vec<(&str, Term)> = names
+            .iter()
+            .zip(some)
+            .map(|(name, session)| (name.as_str(), Term::text(uris::session(&session.id))))
+            .collect();
+        let found = graph.select(&sparql, &bindings, options).await?;
+        let object = found.column("o");
+        for (at, row) in found.rows.iter().enumerate() {
+            let subject = found.text(at, "s").unwrap_or_default();
+            // Another session's name may begin alike.
+            if own(subject) {
+                let object = object.and_then(|object| row.get(object)?.as_ref());
+                keep(subject, found.text(at, "p"), object);
+            }
+        }
+    }
+    let others: BTreeSet<&str> = told
+        .iter()
+        .map(|triple| triple.s.iri.as_str())
+        .filter(|subject| !own(subject))
+        .collect();
+    let sparql = format!("SELECT ?p ?o FROM <{RETRIEVAL_GRAPH}> WHERE {{ ?s ?p ?o }}");
+    for subject in others {
+        let bindings = [("s", Term::iri(subject))];
+        let found = graph.select(&sparql, &bindings, options).await?;
+        let object = found.column("o");
+        for (at, row) in found.rows.iter().enumerate() {
+            let object = object.and_then(|object| row.get(object)?.as_ref());
+            keep(subject, found.text(at, "p"), object);
+        }
+    }
+    Ok(held)
+}

@@ -201,7 +201,10 @@ def the_dashboard_shows(scrapes, folder):
 def test_what_is_put_off_is_no_work_for_the_scaler(servers, roles):
     """A pattern that only a newer worker can run: the request comes straight from the queue and is put off."""
     orchestrator = roles["orchestrator"]
-    request = {"question": "Which step first?", "pattern": "plan-then-execute", "session_id": "put-off"}
+    item = orchestrator.folder / "pattern.json"
+    item.write_text(json.dumps({"name": "tree-of-thoughts"}))
+    orchestrator.command("config", "put", "agent-pattern", "tree-of-thoughts", item)
+    request = {"question": "Which step first?", "pattern": "tree-of-thoughts", "session_id": "put-off"}
     publish(servers, "agent-request", request)
 
     def put_off():

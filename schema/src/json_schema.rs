@@ -6,6 +6,7 @@
 //! `cargo run -p agentfleet-schema --example generate` writes them to `schema/json-schema/`.
 
 use crate::config::{self, item_type};
+use crate::records::ForkedFrom;
 use crate::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, Metadata, PlanStep,
     RoutingContext, RunControl, RunLimits, Term, Triple, Triples,
@@ -84,7 +85,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 24] = [
+pub const DECODERS: [Decoder; 25] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -107,6 +108,7 @@ pub const DECODERS: [Decoder; 24] = [
     decoder::<config::Intent>(),
     decoder::<config::Specialist>(),
     decoder::<RoutingContext>(),
+    decoder::<ForkedFrom>(),
     decoder::<config::QueryItem>(),
     decoder::<config::QueryParameter>(),
 ];

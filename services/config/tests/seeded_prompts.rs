@@ -113,7 +113,7 @@ fn selection_names_the_signals_and_shows_the_criteria_of_every_pattern() {
             |p| json!({"name": p.name, "description": p.description, "when_to_use": p.when_to_use}),
         )
         .collect();
-    assert_eq!(patterns.len(), 3);
+    assert_eq!(patterns.len(), 6);
     let variables = json!({
         "question": "Assess Company X",
         "task_type": "risk-assessment",
@@ -125,7 +125,7 @@ fn selection_names_the_signals_and_shows_the_criteria_of_every_pattern() {
         assert!(system.contains(signal), "{system}");
         assert_eq!(
             prompt.to_lowercase().matches(signal).count(),
-            3,
+            6,
             "{signal}:\n{prompt}"
         );
     }

@@ -6,16 +6,20 @@ use crate::place::Place;
 fn what_is_wrong_is_said_with_what_would_be_right() {
     let place = Place::new();
     let misspelt = place.write("misspelt.toml", "concurency = 3");
+    let newer = place.write("newer.json", r#"{"name": "tree-of-thoughts"}"#);
+    place
+        .run(&["config", "put", "agent-pattern", "tree-of-thoughts", &newer])
+        .well();
     let no_tool = place.write("tool.json", r#"{"name": "x", "type": "document-serch"}"#);
     let table: &[(&[&str], i32, &str)] = &[
         (&["ask", ""], 2, "the question is empty"),
         (
             &["ask", "q", "--pattern", "reakt"],
             2,
-            "`--pattern`: pattern `reakt` is not known (available: `react`, `supervisor`)",
+            "`--pattern`: pattern `reakt` is not known (available: `debate`, `plan-then-execute`, `react`, `reflexion`, `router`, `supervisor`)",
         ),
         (
-            &["ask", "q", "--pattern", "plan-then-execute"],
+            &["ask", "q", "--pattern", "tree-of-thoughts"],
             2,
             "this version cannot run it",
         ),

@@ -175,8 +175,10 @@ fn no_query_filters_or_pastes_values() {
         queries::tree_of_correlation(&"x\" . ?s ?p ?o".into()),
     ];
     for query in queries {
+        // Whether something is there at all is looked up, too; no value is compared.
+        let looked_up = query.sparql.replace("FILTER NOT EXISTS", "");
         assert!(
-            !query.sparql.contains("FILTER") && !query.sparql.contains('"'),
+            !looked_up.contains("FILTER") && !looked_up.contains('"'),
             "{}",
             query.sparql
         );

@@ -270,7 +270,7 @@ fn snapshot() -> Arc<Snapshot> {
         version: 7,
         ..Snapshot::default()
     };
-    for name in ["react", "supervisor", "plan-then-execute"] {
+    for name in ["react", "supervisor", "tree-of-thoughts"] {
         let pattern = AgentPattern {
             name: name.into(),
             ..AgentPattern::default()
@@ -285,7 +285,7 @@ fn snapshot() -> Arc<Snapshot> {
         if name == "risk-assessment" {
             task.framing_prompt =
                 "Analyse across financial, reputational, legal and operational dimensions.".into();
-            task.valid_patterns = ["supervisor", "plan-then-execute", "react"]
+            task.valid_patterns = ["supervisor", "tree-of-thoughts", "react"]
                 .map(Into::into)
                 .into();
             task.limits.subagent_timeout_ms = Some(9_000);

@@ -57,7 +57,7 @@ fn a_supervisor_run_is_read_whole() {
             .narrowed_by
             .as_ref()
             .unwrap()
-            .contains("plan-then-execute")
+            .contains("tree-of-thoughts")
     );
     assert_eq!(
         pattern.signal.as_deref(),

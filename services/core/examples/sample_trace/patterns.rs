@@ -120,7 +120,7 @@ pub(crate) fn reflexion() -> Trace {
             _ => "Thought: enough\nFinal Answer: Company X makes pumps.".into(),
         }),
         Operation::Critique => {
-            let back = request.history.len() == 0
+            let back = request.history.is_empty()
                 || request.control.reflections == 1 && request.history.len() > 4;
             Some(
                 json!({"decision": if back { "go-back" } else { "go-on" },

@@ -4,18 +4,18 @@
 //! The reasoners are subagents, each with its stance, pattern and model profile from the pattern's
 //! config item. Between two rounds the session has no message in flight but theirs.
 
-use super::fan_out::{self, Goal, Round, bounded, failure, summary};
-use super::react::confidence_in;
+use super::answer::{answered, name_missing};
+use super::fan_out::{self, Goal, Round, bounded, failure, missing, summary};
 use crate::json;
 use crate::limits::Limits;
 use crate::say;
-use crate::step::{Answer, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs};
+use crate::step::{Input, ModelAsk, Reply, Step, StreamAs};
 use crate::turn::Situation;
 use agentfleet_schema::config::Reasoner;
 use agentfleet_schema::records::{
-    Activity, Compared, Concluded, DecidedBy, Decision, FanInRecord, Position, Termination,
+    Compared, Concluded, DecidedBy, Decision, FanInRecord, Position, Termination,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation};
 use serde_json::{Value, json};
 
 /// Longest all answers together that one reasoner, or the judge, is shown, in bytes.
@@ -213,20 +213,10 @@ impl CloseRound {
 
     fn missing(&self) -> Vec<Value> {
         let reasoners = reasoners(&self.request, &self.situation, &self.limits);
-        let name = |index: u32, goal: &str| {
-            let known = reasoners.get(index as usize).map(|r| r.name.clone());
-            known.unwrap_or_else(|| goal.to_owned())
-        };
-        let members = self.verdict.members.iter().zip(&self.texts);
-        let failed = members.filter_map(|(m, text)| {
-            let reason = failure(&self.verdict, m.index, text.as_deref())?;
-            Some(json!({"goal": name(m.index, &m.goal), "reason": reason}))
-        });
-        let missing = self.verdict.missing.iter().filter_map(|child| {
-            let reason = failure(&self.verdict, child.index, None)?;
-            Some(json!({"goal": name(child.index, &child.goal), "reason": reason}))
-        });
-        failed.chain(missing).collect()
+        missing(&self.verdict, &self.texts, |index, goal| {
+            let known = reasoners.get(index as usize);
+            known.map_or_else(|| goal.to_owned(), |r| r.name.clone())
+        })
     }
 
     fn tokens_spent(&self) -> u64 {
@@ -462,41 +452,24 @@ impl CloseRound {
 
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = self.missing();
-        let partial = !missing.is_empty() || !streamed;
-        if !missing.is_empty() {
-            text.push_str("\n\n---\n\n**Incomplete.** No answer from:\n");
-            for entry in &missing {
-                text.push_str(&format!(
-                    "\n- {} ({})",
-                    entry["goal"].as_str().unwrap_or_default(),
-                    entry["reason"].as_str().unwrap_or_default()
-                ));
-            }
-        }
-        let termination = Termination::SubagentsComplete;
-        let uri = uris::answer_document(&self.request.session_id);
-        Step::Finish(Box::new(Finish {
-            activity: Activity::Concluded(Concluded {
-                termination,
-                partial,
-                fan_in: Some(summary(&self.verdict)),
-                compared: self.compared.clone(),
-                confidence: confidence_in(&text),
-                model_ms: self.model_ms,
-                ..Concluded::default()
-            }),
-            said: vec![Said {
-                streamed,
-                ..say::message(MessageType::Answer, &*text, uri)
-            }],
-            outcome: Outcome::Answer(Answer {
-                text,
-                termination,
-                partial,
-            }),
-            routed: None,
-            decisions: self.decisions.clone(),
-        }))
+        name_missing(&mut text, "No answer from", &missing);
+        let end = Concluded {
+            termination: Termination::SubagentsComplete,
+            partial: !missing.is_empty() || !streamed,
+            fan_in: Some(summary(&self.verdict)),
+            compared: self.compared.clone(),
+            model_ms: self.model_ms,
+            ..Concluded::default()
+        };
+        let session = &self.request.session_id;
+        answered(
+            session,
+            end,
+            text,
+            streamed,
+            Vec::new(),
+            self.decisions.clone(),
+        )
     }
 }
 

@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::FanOut;
+use crate::step::{FanOut, Finish, Outcome};
 use crate::turn::Turn;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::records::{CompletionStatus, JoinCause, Member};
+use agentfleet_schema::records::{Activity, CompletionStatus, JoinCause, Member};
 use std::sync::Arc;
 
 fn situation(reasoners: &[&str], rounds: u32, fan_in: Option<FanInRecord>) -> Situation {

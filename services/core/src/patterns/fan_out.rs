@@ -16,6 +16,7 @@ use agentfleet_schema::records::{
 use agentfleet_schema::{
     AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, SessionId, uris,
 };
+use serde_json::{Value, json};
 
 /// What one subagent is to do.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -279,6 +280,25 @@ pub(super) fn failure(verdict: &FanInRecord, index: u32, text: Option<&str>) -> 
         Some(text) => format!("{reason}: {}", bounded(text, 300)),
         None => reason.to_owned(),
     })
+}
+
+/// The children without a result to show, as prompts and answers name them: what each was for, with
+/// the reason. `texts` are those of the verdict's members, in their order.
+pub(super) fn missing(
+    verdict: &FanInRecord,
+    texts: &[Option<String>],
+    name: impl Fn(u32, &str) -> String,
+) -> Vec<Value> {
+    let gap = |index: u32, goal: &str, text: Option<&str>| {
+        let reason = failure(verdict, index, text)?;
+        Some(json!({"goal": name(index, goal), "reason": reason}))
+    };
+    let members = verdict.members.iter().zip(texts);
+    let failed = members.filter_map(|(m, text)| gap(m.index, &m.goal, text.as_deref()));
+    let waiting = verdict.missing.iter();
+    failed
+        .chain(waiting.filter_map(|child| gap(child.index, &child.goal, None)))
+        .collect()
 }
 
 /// A text that is cut, and says so, where it is longer than `max` bytes.

@@ -1,5 +1,6 @@
 //! The patterns this binary implements, one file each.
 
+mod answer;
 mod dag;
 mod debate;
 mod fan_out;

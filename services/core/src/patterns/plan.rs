@@ -6,14 +6,15 @@
 //! revised after a step that failed or surprised; and when nothing is ready any more, the answer is
 //! written from what there is.
 
+use super::answer::{answered, name_missing};
 use super::dag::{self, COMPLETE, FAILED, PENDING, REVISED};
 use super::fan_out::{failure, summary};
 use super::plan_step::{self, Execute};
-use super::react::{confidence_in, iterations, preview};
+use super::react::{iterations, preview};
 use crate::error::{Code, body};
 use crate::limits::Limits;
 use crate::say;
-use crate::step::{Answer, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs};
+use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
@@ -22,7 +23,7 @@ use agentfleet_schema::records::{
     Termination,
 };
 use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, PlanStep, uris};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// One step of a session that works by a plan.
@@ -510,18 +511,13 @@ impl Conclude {
                        "result": super::fan_out::bounded(&step.result, self.max_bytes)})
             })
             .collect();
-        let missing: Vec<_> = self
-            .missing()
-            .into_iter()
-            .map(|(goal, reason)| json!({"goal": goal, "reason": reason}))
-            .collect();
         Step::AskModel(Box::new(ModelAsk {
             operation: Operation::PlanSynthesise,
             variables: json!({
                 "question": self.request.question,
                 "framing": self.request.framing,
                 "steps": steps,
-                "missing": missing,
+                "missing": self.missing(),
             }),
             transcript: Vec::new(),
             tools: Vec::new(),
@@ -536,23 +532,22 @@ impl Conclude {
     }
 
     /// What has no result, with the reason. What was replaced by a revision is not missed.
-    fn missing(&self) -> Vec<(&str, String)> {
+    fn missing(&self) -> Vec<Value> {
         let unworked = match self.cut {
             Some(Termination::BudgetExhausted) => "not begun: the token budget was used up",
             Some(_) => "not begun: the iteration limit was reached",
             None => "not begun: a step it depends on failed",
         };
-        let replaced = self.plan.iter().any(|step| step.status == REVISED);
         let last_revised = self.plan.iter().rposition(|step| step.status == REVISED);
         let steps = self.plan.iter().enumerate().filter_map(|(at, step)| {
             let reason = match step.status.as_str() {
                 PENDING => unworked.to_owned(),
                 // A failure that a later plan worked around is not missed either.
-                FAILED if replaced && last_revised > Some(at) => return None,
+                FAILED if last_revised > Some(at) => return None,
                 FAILED => format!("failed: {}", plan_step::brief(&step.result)),
                 _ => return None,
             };
-            Some((step.goal.as_str(), reason))
+            Some(json!({"goal": step.goal, "reason": reason}))
         });
         steps.collect()
     }
@@ -568,35 +563,15 @@ impl Conclude {
 
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = self.missing();
-        let partial = !missing.is_empty() || !streamed;
-        if !missing.is_empty() {
-            text.push_str("\n\n---\n\n**Incomplete.** No result for:\n");
-            for (goal, reason) in &missing {
-                text.push_str(&format!("\n- {goal} ({reason})"));
-            }
-        }
-        let termination = self.cut.unwrap_or(Termination::PlanComplete);
-        let uri = uris::answer_document(&self.request.session_id);
-        Step::Finish(Box::new(Finish {
-            activity: Activity::Concluded(Concluded {
-                termination,
-                partial,
-                confidence: confidence_in(&text),
-                model_ms: self.model_ms,
-                ..Concluded::default()
-            }),
-            said: vec![Said {
-                streamed,
-                ..say::message(MessageType::Answer, &*text, uri)
-            }],
-            outcome: Outcome::Answer(Answer {
-                text,
-                termination,
-                partial,
-            }),
-            routed: None,
-            decisions: Vec::new(),
-        }))
+        name_missing(&mut text, "No result for", &missing);
+        let end = Concluded {
+            termination: self.cut.unwrap_or(Termination::PlanComplete),
+            partial: !missing.is_empty() || !streamed,
+            model_ms: self.model_ms,
+            ..Concluded::default()
+        };
+        let session = &self.request.session_id;
+        answered(session, end, text, streamed, Vec::new(), Vec::new())
     }
 }
 

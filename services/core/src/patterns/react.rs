@@ -5,20 +5,19 @@
 //! bounded number of tries in a row. The last iteration must answer; if it does not, the best
 //! partial answer is given and marked as such. It never ends in silence.
 
+use super::answer::answered;
 use super::reflexion::{self, ANSWER, REFLECT, Subject};
 use super::router::ROUTE;
 use crate::limits::Limits;
 use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::step::{
-    Answer, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse,
+    Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse,
 };
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{
-    Activity, Concluded, Critique, Iterated, PartConfidence, Termination,
-};
+use agentfleet_schema::records::{Activity, Concluded, Critique, Iterated, Termination};
 use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -495,35 +494,16 @@ impl React {
         partial: bool,
         streamed: bool,
     ) -> Step {
-        let mut said = self.thoughts();
-        let uri = uris::answer_document(&self.request.session_id);
-        said.push(Said {
-            streamed,
-            ..say::message(MessageType::Answer, &*text, uri)
-        });
-        Step::Finish(Box::new(Finish {
-            activity: Activity::Concluded(Concluded {
-                termination,
-                thought: self.thought.clone(),
-                n: self.n,
-                partial,
-                fan_in: None,
-                compared: None,
-                critique: None,
-                confidence: confidence_in(&text),
-                error: None,
-                model_ms: self.model_ms,
-                cut_off: Vec::new(),
-            }),
-            outcome: Outcome::Answer(Answer {
-                text,
-                termination,
-                partial,
-            }),
-            routed: None,
-            decisions: Vec::new(),
-            said,
-        }))
+        let end = Concluded {
+            termination,
+            thought: self.thought.clone(),
+            n: self.n,
+            partial,
+            model_ms: self.model_ms,
+            ..Concluded::default()
+        };
+        let session = &self.request.session_id;
+        answered(session, end, text, streamed, self.thoughts(), Vec::new())
     }
 }
 
@@ -554,45 +534,6 @@ pub(super) fn preview(text: &str, max_bytes: usize, document: &str) -> String {
         &text[..end],
         text.len()
     )
-}
-
-/// Confidence by part, as an answer states it: a `## ` heading, and below it a line with
-/// `Confidence: 0.NN` (or a percentage).
-pub(crate) fn confidence_in(text: &str) -> Vec<PartConfidence> {
-    let mut part = String::new();
-    let mut found: Vec<PartConfidence> = Vec::new();
-    for line in text.lines() {
-        let line = line.trim();
-        if line.starts_with('#') {
-            line.trim_start_matches('#').trim().clone_into(&mut part);
-            continue;
-        }
-        let plain = line.replace(['*', '_', '`'], "");
-        let Some(at) = plain.to_ascii_lowercase().find("confidence:") else {
-            continue;
-        };
-        let rest = plain
-            .get(at + "confidence:".len()..)
-            .unwrap_or_default()
-            .trim_start();
-        let number: String = rest
-            .chars()
-            .take_while(|c| c.is_ascii_digit() || *c == '.')
-            .collect();
-        let Ok(mut value) = number.trim_end_matches('.').parse::<f64>() else {
-            continue;
-        };
-        if rest[number.len()..].trim_start().starts_with('%') {
-            value /= 100.0;
-        }
-        if (0.0..=1.0).contains(&value) && found.iter().all(|known| known.part != part) {
-            found.push(PartConfidence {
-                part: part.clone(),
-                confidence: value,
-            });
-        }
-    }
-    found
 }
 
 #[cfg(test)]
@@ -864,16 +805,5 @@ mod tests {
             hint: "set it".into(),
         })));
         assert!(matches!(finish.outcome, Outcome::Fail { .. }));
-    }
-
-    #[test]
-    fn confidence_is_read_by_part() {
-        let text = "# T\n## Financial\n**Confidence:** 0.7 (good)\ntext\n## Legal\nConfidence: 40%\n## X\nconfidence: high";
-        let parts = confidence_in(text);
-        let read: Vec<_> = parts
-            .iter()
-            .map(|p| (p.part.as_str(), p.confidence))
-            .collect();
-        assert_eq!(read, [("Financial", 0.7), ("Legal", 0.4)]);
     }
 }

@@ -3,22 +3,20 @@
 //! Decomposing and synthesising are steps of the same session; between them the session has no
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
-use super::fan_out::{self, Goal, Round, bounded, child_patterns, failure, summary};
-use super::react::confidence_in;
+use super::answer::{answered, name_missing};
+use super::fan_out::{self, Goal, Round, bounded, child_patterns, missing, summary};
 use crate::json;
 use crate::limits::Limits;
 use crate::routing::read_choice;
 use crate::say;
-use crate::step::{
-    Answer, FactsQuery, Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs,
-};
+use crate::step::{FactsQuery, Input, ModelAsk, Reply, Step, StreamAs};
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{
-    Activity, CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Source, Termination,
+    CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Source, Termination,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -388,46 +386,23 @@ impl Synthesise {
     /// Ends the session; what is missing is always named, whatever the model wrote.
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = self.missing();
-        let partial = !missing.is_empty();
-        if partial {
-            text.push_str("\n\n---\n\n**Incomplete.** No result for:\n");
-            for entry in &missing {
-                text.push_str(&format!(
-                    "\n- {} ({})",
-                    entry["goal"].as_str().unwrap_or_default(),
-                    entry["reason"].as_str().unwrap_or_default()
-                ));
-            }
-        }
-        let uri = uris::answer_document(&self.request.session_id);
-        let termination = Termination::SubagentsComplete;
-        let said = Said {
-            streamed,
-            ..say::message(MessageType::Answer, &*text, uri)
+        name_missing(&mut text, "No result for", &missing);
+        let end = Concluded {
+            termination: Termination::SubagentsComplete,
+            partial: !missing.is_empty(),
+            fan_in: Some(summary(&self.verdict)),
+            model_ms: self.model_ms,
+            ..Concluded::default()
         };
-        Step::Finish(Box::new(Finish {
-            activity: Activity::Concluded(Concluded {
-                termination,
-                thought: String::new(),
-                n: 0,
-                partial,
-                fan_in: Some(summary(&self.verdict)),
-                compared: None,
-                critique: None,
-                confidence: confidence_in(&text),
-                error: None,
-                model_ms: self.model_ms,
-                cut_off: Vec::new(),
-            }),
-            outcome: Outcome::Answer(Answer {
-                text,
-                termination,
-                partial,
-            }),
-            routed: None,
-            decisions: self.decisions.clone(),
-            said: vec![said],
-        }))
+        let session = &self.request.session_id;
+        answered(
+            session,
+            end,
+            text,
+            streamed,
+            Vec::new(),
+            self.decisions.clone(),
+        )
     }
 
     /// What came back, as the prompts show it.
@@ -459,16 +434,7 @@ impl Synthesise {
 
     /// What did not come back, with the reason.
     fn missing(&self) -> Vec<Value> {
-        let gap = |goal: &str, index: u32, text: Option<&str>| {
-            let reason = failure(&self.verdict, index, text)?;
-            Some(json!({"goal": goal, "reason": reason}))
-        };
-        let members = self.verdict.members.iter().zip(&self.texts);
-        let failed = members.filter_map(|(m, text)| gap(&m.goal, m.index, text.as_deref()));
-        let missing = self.verdict.missing.iter();
-        failed
-            .chain(missing.filter_map(|child| gap(&child.goal, child.index, None)))
-            .collect()
+        missing(&self.verdict, &self.texts, |_, goal| goal.to_owned())
     }
 
     /// Puts the results into the history for a next round: URIs and status, not texts.

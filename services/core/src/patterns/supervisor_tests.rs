@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::FanOut;
+use crate::step::{FanOut, Finish, Outcome};
 use crate::turn::Turn;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::records::{Child, JoinCause, Member};
+use agentfleet_schema::records::{Activity, Child, JoinCause, Member};
 use agentfleet_schema::{CorrelationId, SessionId};
 use std::sync::Arc;
 

@@ -285,7 +285,12 @@ impl Make {
             }
             text.push('\n');
         }
-        let revision = self.request.control.replans;
+        // One that was decided on may have been dropped: what counts are the plans there are.
+        let revision = if self.is_revision() {
+            plan_step::revision(&self.request) + 1
+        } else {
+            0
+        };
         let did = if self.is_revision() {
             format!("Revised the plan: {} new steps", plan.len() - first)
         } else {

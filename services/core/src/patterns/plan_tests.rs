@@ -326,6 +326,25 @@ fn a_revision_replaces_what_is_pending_and_builds_on_what_is_complete() {
 }
 
 #[test]
+fn a_revision_that_was_dropped_leaves_no_gap_in_their_numbers() {
+    let mut request = with_plan(&[("complete", &[]), ("failed", &[]), ("pending", &[1])]);
+    request.control.replan = "step 1 failed".into();
+    request.control.replans = 1;
+    let mut dropped = turn(request, false);
+    dropped.resume(Input::Begin);
+    let mut request = continued(dropped.resume(said(r#"{"steps": []}"#)));
+    request.control.replan = "step 2 failed".into();
+    request.control.replans = 2;
+    let mut made = turn(request, false);
+    made.resume(Input::Begin);
+    let finish = finished(made.resume(said(r#"["another way"]"#)));
+    let Activity::Planned(plan) = &finish.activity else {
+        panic!("{:?}", finish.activity)
+    };
+    assert_eq!(plan.revision, 1, "it revises the first plan");
+}
+
+#[test]
 fn the_answer_is_written_when_nothing_is_ready_and_says_what_is_missing() {
     for (steps, spent, expected) in [
         (

@@ -1,5 +1,6 @@
 //! Config items by type, and the consistent set of them that a run is pinned to.
 
+use crate::id::SessionId;
 use crate::request::RunLimits;
 use crate::tolerant::null_default;
 use schemars::JsonSchema;
@@ -36,6 +37,7 @@ pub mod tool_kind {
     pub const TEXT_COMPLETION: &str = "text-completion";
     pub const PROMPT: &str = "prompt";
     pub const HTTP: &str = "http";
+    pub const READ_BACK: &str = "read-back";
     pub const ALL: &[&str] = &[
         KNOWLEDGE_QUERY,
         DOCUMENT_SEARCH,
@@ -43,6 +45,7 @@ pub mod tool_kind {
         TEXT_COMPLETION,
         PROMPT,
         HTTP,
+        READ_BACK,
     ];
 }
 
@@ -109,8 +112,160 @@ pub struct AgentTaskType {
     /// When a fan-out of this type may conclude.
     #[serde(default, deserialize_with = "null_default")]
     pub join: JoinPolicy,
+    /// When an agent of this type is to stop.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "TerminationCriteria::is_empty"
+    )]
+    pub termination: TerminationCriteria,
+    /// By pattern, the key of the model profile that comes before those of the operations.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub profiles: BTreeMap<String, String>,
+    /// By operation, the id of the prompt that is used instead of its own.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub prompts: BTreeMap<String, String>,
+    /// The most that a caller may ask for; absent leaves it to the fleet.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_default"
+    )]
+    pub most: RunLimits,
+    /// What callers may not choose for a run of this type: of `join`, `model`, `framing`, `group`.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub fixed: Vec<String>,
+    /// Whether it is in force. Only what is approved is ever offered.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Status::is_approved"
+    )]
+    pub status: Status,
+    /// The task type whose framing it proposes to replace; empty for a task type of its own.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub improves: String,
+    /// The runs that it was proposed for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+    /// Who approved or rejected it.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub decided_by: String,
     #[serde(flatten)]
     pub limits: RunLimits,
+}
+
+/// What a task type may keep callers from choosing.
+pub mod choice {
+    pub const JOIN: &str = "join";
+    pub const MODEL: &str = "model";
+    pub const FRAMING: &str = "framing";
+    pub const GROUP: &str = "group";
+    pub const ALL: &[&str] = &[JOIN, MODEL, FRAMING, GROUP];
+}
+
+/// When an agent is to stop, beside its limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TerminationCriteria {
+    /// When the task is done, in words that every agent of the type reads.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub done_when: String,
+    /// Tool calls in a row that may fail before a session ends with its best partial answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_failures: Option<u32>,
+}
+
+impl TerminationCriteria {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// How a task type came to be, or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// In force, as are those that a person wrote.
+    #[default]
+    Approved,
+    /// Waits for a person.
+    Proposed,
+    Rejected,
+    /// Its framing was taken over by the task type that it improves.
+    Applied,
+}
+
+impl Status {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approved => "approved",
+            Self::Proposed => "proposed",
+            Self::Rejected => "rejected",
+            Self::Applied => "applied",
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde's `skip_serializing_if` passes a reference
+    fn is_approved(&self) -> bool {
+        *self == Self::Approved
+    }
+}
+
+/// Runs that speak for a task type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Evidence {
+    /// How many there were.
+    #[serde(default, deserialize_with = "null_default")]
+    pub runs: u32,
+    /// What their questions have in common, most telling first.
+    #[serde(default, deserialize_with = "null_default")]
+    pub terms: Vec<String>,
+    /// How many ended in which way.
+    #[serde(default, deserialize_with = "null_default")]
+    pub ended: BTreeMap<String, u32>,
+    /// Some of them, newest first.
+    #[serde(default, deserialize_with = "null_default")]
+    pub sessions: Vec<EvidenceRun>,
+}
+
+/// One of those runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EvidenceRun {
+    #[serde(default, deserialize_with = "null_default")]
+    pub session: SessionId,
+    #[serde(default, deserialize_with = "null_default")]
+    pub question: String,
+    /// Why it ended.
+    #[serde(default, deserialize_with = "null_default")]
+    pub ended: String,
 }
 
 /// When a fan-in may conclude before its deadline.
@@ -122,6 +277,27 @@ pub enum JoinPolicy {
     All,
     /// This many have answered, or every sibling is terminal.
     AtLeast(u32),
+    /// More than half of them have answered, or every sibling is terminal.
+    Quorum,
+    /// Whoever has answered when the wait ends. Nobody else is missed.
+    Deadline,
+}
+
+impl JoinPolicy {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde's `skip_serializing_if` passes a reference
+    pub(crate) fn is_all(&self) -> bool {
+        *self == Self::All
+    }
+
+    /// How many of so many siblings must have answered before the others are not waited for; `None`
+    /// where all are.
+    pub fn enough(self, siblings: usize) -> Option<usize> {
+        match self {
+            Self::All | Self::Deadline => None,
+            Self::AtLeast(count) => Some(count.max(1) as usize),
+            Self::Quorum => Some(siblings / 2 + 1),
+        }
+    }
 }
 
 /// As provenance states it.
@@ -130,6 +306,8 @@ impl std::fmt::Display for JoinPolicy {
         match self {
             Self::All => f.write_str("all"),
             Self::AtLeast(count) => write!(f, "at-least {count}"),
+            Self::Quorum => f.write_str("quorum"),
+            Self::Deadline => f.write_str("deadline"),
         }
     }
 }
@@ -158,7 +336,7 @@ pub struct ToolItem {
     /// The name the model uses.
     pub name: String,
     /// Which kind of tool: `knowledge-query`, `document-search`, `document-fetch`,
-    /// `text-completion`, `prompt`, `http`.
+    /// `text-completion`, `prompt`, `http`, `read-back`.
     #[serde(rename = "type")]
     pub kind: String,
     #[serde(default, deserialize_with = "null_default")]
@@ -195,6 +373,13 @@ pub struct ToolItem {
     /// Whether a call changes something outside. Such a call is started at most once.
     #[serde(rename = "side-effects", default, deserialize_with = "null_default")]
     pub side_effects: bool,
+    /// Whether the same call may answer otherwise the next time, so that repeating it is no loop.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub repeatable: bool,
     /// Longest a call may take, in milliseconds.
     #[serde(
         rename = "timeout-ms",
@@ -202,6 +387,59 @@ pub struct ToolItem {
         skip_serializing_if = "Option::is_none"
     )]
     pub timeout_ms: Option<u64>,
+    /// Set where a person must approve each call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+}
+
+/// How a person is asked about a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Approval {
+    /// How long a person may take, in milliseconds; a day unless given.
+    #[serde(rename = "timeout-ms", default = "a_day")]
+    pub timeout_ms: u64,
+    /// What counts as the answer if nobody gives one in time.
+    #[serde(default)]
+    pub default: DefaultAnswer,
+    /// Why a person is asked, in words for that person.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub reason: String,
+}
+
+impl Default for Approval {
+    fn default() -> Self {
+        Self {
+            timeout_ms: a_day(),
+            default: DefaultAnswer::Deny,
+            reason: String::new(),
+        }
+    }
+}
+
+fn a_day() -> u64 {
+    24 * 60 * 60 * 1_000
+}
+
+/// The answer that counts where no person gave one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DefaultAnswer {
+    #[default]
+    Deny,
+    Approve,
+}
+
+impl DefaultAnswer {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Approve => "approve",
+        }
+    }
 }
 
 /// One argument of a tool.
@@ -246,6 +484,13 @@ pub struct ModelProfile {
         skip_serializing_if = "Option::is_none"
     )]
     pub max_tokens: Option<u32>,
+    /// Tokens that prompt and reply may have together; absent means the fleet's setting.
+    #[serde(
+        rename = "context-window",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub context_window: Option<u32>,
     /// Price of a million input tokens.
     #[serde(
         rename = "input-price",
@@ -344,7 +589,10 @@ pub struct Snapshot {
     /// The store's version after its newest change.
     pub version: u64,
     pub patterns: BTreeMap<String, AgentPattern>,
+    /// Those in force.
     pub task_types: BTreeMap<String, AgentTaskType>,
+    /// Those that are not: nothing but `discover` reads them.
+    pub proposals: BTreeMap<String, AgentTaskType>,
     pub prompts: BTreeMap<String, PromptItem>,
     pub tools: BTreeMap<String, ToolItem>,
     pub profiles: BTreeMap<String, ModelProfile>,

@@ -67,6 +67,10 @@ text_id!(
     MessageId
 );
 text_id!(
+    /// One call that waits for a person; the same on every replay.
+    ApprovalId
+);
+text_id!(
     /// Scopes what tools may see and where provenance is found.
     CollectionName
 );
@@ -116,6 +120,16 @@ impl CorrelationId {
         Self(derive(
             "correlation",
             &[session.as_str(), &step.to_string()],
+        ))
+    }
+}
+
+impl ApprovalId {
+    /// The approval of the call numbered `call` at `step` of `session`.
+    pub fn of_call(session: &SessionId, step: u32, call: u32) -> Self {
+        Self(derive(
+            "approval",
+            &[session.as_str(), &step.to_string(), &call.to_string()],
         ))
     }
 }

@@ -8,8 +8,8 @@
 use crate::config::{self, item_type};
 use crate::records::ForkedFrom;
 use crate::{
-    AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, Metadata, PlanStep,
-    RoutingContext, RunControl, RunLimits, Term, Triple, Triples,
+    AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, HeldCall, Lineage, Metadata,
+    PlanStep, RoutingContext, RunControl, RunLimits, Term, Triple, Triples,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -85,13 +85,15 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 25] = [
+pub const DECODERS: [Decoder; 31] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
     decoder::<RunLimits>(),
     decoder::<RunControl>(),
     decoder::<Ancestor>(),
+    decoder::<HeldCall>(),
+    decoder::<Lineage>(),
     decoder::<AgentResponse>(),
     decoder::<ErrorBody>(),
     decoder::<Term>(),
@@ -100,9 +102,11 @@ pub const DECODERS: [Decoder; 25] = [
     decoder::<Metadata>(),
     decoder::<config::AgentPattern>(),
     decoder::<config::AgentTaskType>(),
+    decoder::<config::TerminationCriteria>(),
     decoder::<config::PromptItem>(),
     decoder::<config::ToolItem>(),
     decoder::<config::ToolArgument>(),
+    decoder::<config::Approval>(),
     decoder::<config::ModelProfile>(),
     decoder::<config::Reasoner>(),
     decoder::<config::Intent>(),
@@ -111,6 +115,8 @@ pub const DECODERS: [Decoder; 25] = [
     decoder::<ForkedFrom>(),
     decoder::<config::QueryItem>(),
     decoder::<config::QueryParameter>(),
+    decoder::<config::Evidence>(),
+    decoder::<config::EvidenceRun>(),
 ];
 
 /// Other names under which a decoder reads a property: type, alias, property.

@@ -4,7 +4,7 @@
 //! No key lies below another, as `a/b` lies below `a`: stores that keep objects as files cannot have
 //! both.
 
-use crate::id::{Digest, SessionId};
+use crate::id::{ApprovalId, Digest, SessionId};
 
 /// What a caller asked for, as a door took it in: one request for each session.
 pub fn accepted(session: &SessionId) -> String {
@@ -26,6 +26,13 @@ pub fn outcome(session: &SessionId, step_number: u32) -> String {
     format!("{}outcome", step(session, step_number))
 }
 
+/// Session and number of the step that a key made by [`outcome`] is of.
+pub fn step_of(key: &str) -> Option<(SessionId, u32)> {
+    let rest = key.strip_prefix("sessions/")?.strip_suffix("/outcome")?;
+    let (session, step) = rest.rsplit_once("/steps/")?;
+    Some((SessionId::from(session), step.parse().ok()?))
+}
+
 /// Written after everything of the step was published.
 pub fn published(session: &SessionId, step_number: u32) -> String {
     format!("{}published", step(session, step_number))
@@ -39,6 +46,21 @@ pub fn attempt(session: &SessionId, step_number: u32, attempt: u32) -> String {
 /// Every side-effecting call of a step lies below.
 pub fn calls(session: &SessionId, step_number: u32) -> String {
     format!("{}calls/", step(session, step_number))
+}
+
+/// What attempts at a step debited lies below.
+pub fn debits(session: &SessionId, step_number: u32) -> String {
+    format!("{}debits/", step(session, step_number))
+}
+
+/// The debit at a place of the step's account, from 1.
+pub fn debit(session: &SessionId, step_number: u32, place: u32) -> String {
+    format!("{}{place}", debits(session, step_number))
+}
+
+/// The place of a key made by [`debit`].
+pub fn debit_place(key: &str) -> Option<u32> {
+    key.rsplit_once("/debits/")?.1.parse().ok()
 }
 
 /// Written when an attempt gave up by itself, so that the next need not wait for its lease.
@@ -105,6 +127,31 @@ pub fn fan_in(session: &SessionId, step_number: u32) -> String {
 /// Written after the verdict's synthesis request was published.
 pub fn fan_in_published(session: &SessionId, step_number: u32) -> String {
     format!("{}fanin-published", step(session, step_number))
+}
+
+/// The wait for a person committed at a step, with what goes on after the answer.
+pub fn pause(session: &SessionId, step_number: u32) -> String {
+    format!("{}pause", step(session, step_number))
+}
+
+/// Every wait for a person that may still be open lies below.
+pub const APPROVALS: &str = "approvals/";
+
+/// The open waits of a tree lie below.
+pub fn approvals_of(root: &SessionId) -> String {
+    format!("{APPROVALS}{root}/")
+}
+
+/// Says where a wait for a person lies. Deleted once it was answered or ended, so that a list of them
+/// is as long as there are open ones.
+pub fn approval(root: &SessionId, id: &ApprovalId) -> String {
+    format!("{}{id}", approvals_of(root))
+}
+
+/// The approval that a key made by [`approval`] is about.
+pub fn approval_id(key: &str) -> Option<ApprovalId> {
+    let (_, id) = key.strip_prefix(APPROVALS)?.rsplit_once('/')?;
+    Some(ApprovalId::from(id))
 }
 
 /// Present once the tree of `root` may start nothing new.

@@ -12,6 +12,7 @@ pub mod operation;
 pub mod records;
 pub mod request;
 pub mod response;
+pub mod spent;
 pub mod tolerant;
 pub mod topics;
 pub mod triples;
@@ -19,12 +20,16 @@ pub mod uris;
 pub mod vocabulary;
 pub mod worked;
 
-pub use id::{CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId};
+pub use id::{
+    ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId,
+};
 pub use operation::Operation;
 pub use request::{
-    AgentRequest, AgentStep, Ancestor, PlanStep, RoutingContext, RunControl, RunLimits,
+    AgentRequest, AgentStep, Ancestor, HeldCall, Lineage, PlanStep, RoutingContext, RunControl,
+    RunLimits,
 };
 pub use response::{AgentResponse, ErrorBody, MessageType};
+pub use spent::{Money, Spent};
 pub use triples::{Metadata, Term, TermType, Triple, Triples};
 
 /// Milliseconds since the Unix epoch, as every record and message states instants.

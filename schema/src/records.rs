@@ -5,13 +5,15 @@
 //! share them during a rollout.
 
 use crate::Millis;
-use crate::config::JoinPolicy;
-use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
+use crate::config::{DefaultAnswer, JoinPolicy};
+use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 use crate::request::{AgentRequest, PlanStep, RunLimits};
+use crate::spent::{Money, Spent};
 pub use crate::worked::{
     Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, StreamedPart, StreamedParts,
     Worked,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -99,9 +101,12 @@ pub struct StepRecord {
     pub calls: Vec<Call>,
     #[serde(default)]
     pub usage: Usage,
-    /// Tokens this session and all below it have spent, this step included.
-    #[serde(default)]
-    pub tokens_total: u64,
+    /// What this session and all below it have spent, this step included.
+    #[serde(flatten, with = "crate::spent::total")]
+    pub total: Spent,
+    /// What attempts at this step spent that did not come to this record; counted in `total`.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub wasted: Spent,
     /// Everything to be published, in order.
     #[serde(default)]
     pub publications: Vec<Publication>,
@@ -172,6 +177,8 @@ pub enum Activity {
     FannedOut(FannedOut),
     Planned(Planned),
     Executed(Executed),
+    Asked(Asked),
+    Decided(Decided),
     Concluded(Concluded),
 }
 
@@ -210,6 +217,7 @@ pub enum DecidedBy {
     #[default]
     Fallback,
     Caller,
+    Person,
 }
 
 impl DecidedBy {
@@ -219,6 +227,7 @@ impl DecidedBy {
             Self::OnlyOption => "only-option",
             Self::Fallback => "fallback",
             Self::Caller => "caller",
+            Self::Person => "person",
         }
     }
 }
@@ -246,6 +255,109 @@ pub struct Iterated {
     /// What the agent said of it afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critique: Option<Critique>,
+}
+
+/// A call that waits for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    pub id: ApprovalId,
+    /// Number of the iteration that it is a call of, from 1.
+    pub n: u32,
+    pub tool: String,
+    pub arguments: BTreeMap<String, String>,
+    pub thought: String,
+    /// Tools that were visible: the options of this choice.
+    pub candidates: Vec<String>,
+    /// Why a person is asked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Set where the config asks for nobody, and an equal call of this tree was started of which
+    /// nobody knows whether it took effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub after_unknown: bool,
+    pub asked_at: Millis,
+    pub expires_at: Millis,
+    #[serde(default)]
+    pub default: DefaultAnswer,
+    #[serde(default)]
+    pub model_ms: u64,
+}
+
+/// What became of a call that waited for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    pub id: ApprovalId,
+    /// Number of the iteration that it is a call of.
+    pub n: u32,
+    pub tool: String,
+    /// With what it is called now, or would have been.
+    pub arguments: BTreeMap<String, String>,
+    pub answer: ApprovalAnswer,
+    /// Who answered; empty where nobody did in time, and the configured answer counts.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// Why, in the person's words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    pub at: Millis,
+}
+
+/// What a person can answer about a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApprovalAnswer {
+    Approve,
+    #[default]
+    Deny,
+    /// Approve it with other arguments.
+    Edit,
+}
+
+impl ApprovalAnswer {
+    pub const ALL: [Self; 3] = [Self::Approve, Self::Deny, Self::Edit];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Deny => "deny",
+            Self::Edit => "edit",
+        }
+    }
+
+    /// In the past, for sentences.
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Approve => "approved",
+            Self::Deny => "denied",
+            Self::Edit => "approved with other arguments",
+        }
+    }
+}
+
+/// A wait for a person: `sessions/{session}/steps/{n}/pause`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PauseRecord {
+    pub session: SessionId,
+    pub step: u32,
+    pub root: SessionId,
+    pub asked: Asked,
+    /// The request that the answer is given to: the decision's step works it, and so does whatever
+    /// ends the session meanwhile.
+    pub resume: Publication,
+}
+
+impl PauseRecord {
+    /// The request that the answer is given to.
+    pub fn request(&self) -> Option<AgentRequest> {
+        serde_json::from_str(&self.resume.body).ok()
+    }
+}
+
+/// Where a wait for a person lies: `approvals/{root}/{id}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalPlace {
+    pub session: SessionId,
+    pub step: u32,
 }
 
 /// What an agent finds wrong with what it did.
@@ -395,9 +507,9 @@ pub struct FanInSummary {
     pub cause: JoinCause,
     pub members: Vec<Member>,
     pub missing: Vec<Child>,
-    /// Tokens spent below the fan-out.
-    #[serde(default)]
-    pub tokens: u64,
+    /// Spent below the fan-out.
+    #[serde(flatten)]
+    pub spent: Spent,
 }
 
 /// Confidence in one part of an answer.
@@ -417,6 +529,8 @@ pub enum Termination {
     PlanComplete,
     MaxIterations,
     BudgetExhausted,
+    /// It made the same call again and again.
+    RepeatedAction,
     Error,
     Cancelled,
     Timeout,
@@ -431,6 +545,7 @@ impl Termination {
             Self::PlanComplete => "plan-complete",
             Self::MaxIterations => "max-iterations",
             Self::BudgetExhausted => "budget-exhausted",
+            Self::RepeatedAction => "repeated-action",
             Self::Error => "error",
             Self::Cancelled => "cancelled",
             Self::Timeout => "timeout",
@@ -485,6 +600,21 @@ pub enum Call {
 }
 
 impl Call {
+    /// What the call used up.
+    pub fn spent(&self) -> Spent {
+        match self {
+            Self::Model { usage, .. } => Spent {
+                model_calls: 1,
+                ..usage.spent()
+            },
+            Self::Tool { .. } => Spent {
+                tool_calls: 1,
+                ..Spent::default()
+            },
+            Self::Facts { .. } | Self::Document { .. } => Spent::default(),
+        }
+    }
+
     /// Whether both are the same tool with the same arguments.
     pub fn is_same_call(&self, other: &Self) -> bool {
         match (self, other) {
@@ -519,6 +649,15 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// On an account that counts no calls.
+    pub fn spent(&self) -> Spent {
+        Spent {
+            tokens: self.total(),
+            cost: Money::of(self.cost),
+            ..Spent::default()
+        }
+    }
+
     pub fn total(&self) -> u64 {
         self.input_tokens + self.output_tokens
     }
@@ -587,18 +726,29 @@ pub struct FanInRecord {
     pub members: Vec<Member>,
     pub missing: Vec<Child>,
     pub cause: JoinCause,
+    /// The rule it was concluded by.
+    #[serde(default, skip_serializing_if = "JoinPolicy::is_all")]
+    pub policy: JoinPolicy,
     /// What the missing may have spent: their whole allotment.
-    #[serde(default)]
-    pub missing_tokens: u64,
+    #[serde(flatten, with = "crate::spent::missing")]
+    pub missing_spent: Spent,
     /// Identifies the creator, to settle an ambiguous reply.
     #[serde(default)]
     pub nonce: String,
 }
 
 impl FanInRecord {
-    /// Tokens spent below this fan-out; the missing count as fully spent.
-    pub fn tokens(&self) -> u64 {
-        self.members.iter().map(|m| m.tokens).sum::<u64>() + self.missing_tokens
+    /// Whether those that had not ended are done without: their rule did not wait for them.
+    pub fn does_without(&self) -> bool {
+        match self.cause {
+            JoinCause::Complete | JoinCause::Enough => true,
+            JoinCause::Deadline => self.policy == JoinPolicy::Deadline,
+        }
+    }
+
+    /// Spent below this fan-out; the missing count as fully spent.
+    pub fn spent(&self) -> Spent {
+        self.members.iter().map(|m| m.spent).sum::<Spent>() + self.missing_spent
     }
 }
 
@@ -632,9 +782,9 @@ pub struct Member {
     /// URI of the result document; empty where there is none.
     #[serde(default)]
     pub document: String,
-    /// Tokens the sibling and all below it spent.
-    #[serde(default)]
-    pub tokens: u64,
+    /// What the sibling and all below it spent.
+    #[serde(flatten)]
+    pub spent: Spent,
 }
 
 /// The terminal states of a sibling.
@@ -730,4 +880,19 @@ pub struct ParkedRecord {
     pub binary: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redriven_as: Option<String>,
+}
+
+/// A call that is about to be made, on the account of its step: `.../debits/{k}`. Each is created
+/// behind the one before, so whoever debits has seen all that was debited.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DebitRecord {
+    /// The attempt that debits.
+    pub nonce: String,
+    /// What its calls before this one came to.
+    #[serde(skip_serializing_if = "Spent::is_nothing")]
+    pub settled: Spent,
+    /// What this call may come to. It counts where nothing was settled after it.
+    #[serde(skip_serializing_if = "Spent::is_nothing")]
+    pub reserved: Spent,
 }

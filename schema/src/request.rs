@@ -1,7 +1,9 @@
 //! `AgentRequest` and its parts, as the orchestration spec names them, plus optional fields of ours.
 
 use crate::Millis;
-use crate::id::{CollectionName, ConversationId, CorrelationId, Digest, SessionId};
+use crate::config::JoinPolicy;
+use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
+use crate::spent::{Money, Spent};
 use crate::tolerant::{null_default, string_map};
 use crate::worked::ForkedFrom;
 use schemars::JsonSchema;
@@ -93,6 +95,9 @@ pub struct AgentRequest {
         skip_serializing_if = "is_default"
     )]
     pub routing: RoutingContext,
+    /// When fan-outs of the run may conclude. Ours; absent leaves it to the task type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<JoinPolicy>,
     /// Bounds the caller sets for the whole run. Ours.
     #[serde(
         default,
@@ -131,6 +136,7 @@ impl Default for AgentRequest {
             model: String::new(),
             step: 0,
             routing: RoutingContext::default(),
+            join: None,
             limits: RunLimits::default(),
             control: RunControl::default(),
         }
@@ -166,7 +172,7 @@ pub struct AgentStep {
     pub observation: String,
     #[serde(default, deserialize_with = "null_default")]
     pub user: String,
-    /// `react`, `plan`, `execute`, `supervise`, `synthesise`; empty reads as `react`.
+    /// `react`, `plan`, `execute`, `supervise`, `synthesise`, `summary`; empty reads as `react`.
     #[serde(default, deserialize_with = "null_default")]
     pub step_type: String,
     /// The structured plan, on plan-then-execute steps.
@@ -270,6 +276,15 @@ pub struct RunLimits {
     /// Model tokens, input and output together, for this session and all below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// Money for this session and all below it, in the currency of the model profiles' prices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost: Option<Money>,
+    /// Model calls of this session and all below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_model_calls: Option<u64>,
+    /// Tool calls of this session and all below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u64>,
     /// How often a plan may be revised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replan_depth: Option<u32>,
@@ -355,13 +370,10 @@ pub struct RunControl {
         skip_serializing_if = "is_zero_millis"
     )]
     pub hard_deadline: Millis,
-    /// Tokens this session has spent so far, its finished children included.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero_u64"
-    )]
-    pub tokens_spent: u64,
+    /// What this session has spent so far, its finished children included.
+    #[serde(flatten, with = "crate::spent::so_far")]
+    #[schemars(with = "crate::spent::so_far::Named")]
+    pub spent: Spent,
     /// Rounds of fan-out done by this session.
     #[serde(
         default,
@@ -390,6 +402,13 @@ pub struct RunControl {
         skip_serializing_if = "String::is_empty"
     )]
     pub replan: String,
+    /// How often this session was told that it repeats a call.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "is_zero"
+    )]
+    pub repeats: u32,
     /// How often a critique sent this session back.
     #[serde(
         default,
@@ -418,6 +437,16 @@ pub struct RunControl {
         skip_serializing_if = "String::is_empty"
     )]
     pub profile: String,
+    /// A call that waits for a person, or that one approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldCall>,
+    /// Whose iterations the history begins with, where they are not this session's own.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub lineage: Vec<Lineage>,
     /// SHA-256 of the record of the step before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Digest>,
@@ -430,6 +459,49 @@ pub struct RunControl {
     pub derives_from: String,
 }
 
+/// A call that a session does not make without a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldCall {
+    #[serde(default, deserialize_with = "null_default")]
+    pub approval: ApprovalId,
+    #[serde(default, deserialize_with = "null_default")]
+    pub tool: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub arguments: BTreeMap<String, String>,
+    /// What the agent thought when it decided on the call.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub thought: String,
+    /// Tools that the model wanted beside it.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub not_run: Vec<String>,
+    /// Whether it may be made now: the step before is the person's decision.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub approved: bool,
+}
+
+/// Whose iterations a history has, up to a number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Lineage {
+    /// The session that made them; empty if the caller brought them along.
+    #[serde(default)]
+    pub session: SessionId,
+    /// Number of the last one, from 1.
+    #[serde(default)]
+    pub iterations: u32,
+}
+
 /// A fan-out above a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ancestor {
@@ -439,11 +511,6 @@ pub struct Ancestor {
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's `skip_serializing_if` passes a reference
 fn is_zero(n: &u32) -> bool {
-    *n == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero_u64(n: &u64) -> bool {
     *n == 0
 }
 

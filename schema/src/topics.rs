@@ -34,7 +34,7 @@ pub const AGENT_REQUEST: Topic = Topic::fixed("agent-request");
 pub const AGENT_RESPONSE: Topic = Topic::fixed("agent-response");
 /// Provenance: one `Triples` message for each committed step.
 pub const EXPLAINABILITY: Topic = Topic::fixed("explainability");
-/// Delayed messages: fan-out joins and hard deadlines come due here.
+/// Delayed messages: fan-out joins, hard deadlines and approvals that nobody gave come due here.
 pub const DEADLINE: Topic = Topic::fixed("agent-deadline");
 /// Retained notices that the config has a new version, where it is kept among the documents.
 pub const CONFIG_CHANGES: Topic = Topic::fixed("config-changes");
@@ -86,9 +86,15 @@ pub mod property {
     /// When the message must take effect, in milliseconds since the epoch.
     pub const DUE: &str = "due";
 
-    /// Values of [`KIND`] on explainability and deadline messages.
+    /// Values of [`KIND`].
     pub const KIND_STEP: &str = "step";
     pub const KIND_COMPLETION: &str = "completion";
     pub const KIND_JOIN: &str = "join";
     pub const KIND_HARD: &str = "hard";
+    /// Ends the run of the session a message names, on the topic of requests and, from there, on that
+    /// of deadlines.
+    pub const KIND_CANCEL: &str = "cancel";
+    /// Who cancels.
+    pub const BY: &str = "by";
+    pub const KIND_APPROVAL: &str = "approval";
 }

@@ -1,6 +1,6 @@
 //! The URI scheme: `urn:trustgraph:agent:{session}` and what hangs below it.
 
-use crate::id::{CorrelationId, SessionId};
+use crate::id::{ApprovalId, CorrelationId, SessionId};
 
 const AGENT: &str = "urn:trustgraph:agent:";
 
@@ -106,6 +106,16 @@ pub fn decision(of: &SessionId, step: u32, subject: &str) -> String {
     format!("{}/decision/{step}/{}", session(of), encode(subject))
 }
 
+/// A call that waits, or waited, for a person.
+pub fn approval(of: &SessionId, id: &ApprovalId) -> String {
+    format!("{}/approval/{}", session(of), encode(id.as_str()))
+}
+
+/// What an agent thought before it asked for a call that waits for a person.
+pub fn approval_thought(of: &SessionId, id: &ApprovalId) -> String {
+    format!("{}/thought", approval(of, id))
+}
+
 /// The software agent that works a session.
 pub fn agent(of: &SessionId) -> String {
     format!("{}/agent", session(of))
@@ -137,6 +147,11 @@ pub fn tool(name: &str) -> String {
 
 pub fn model(name: &str) -> String {
     format!("urn:trustgraph:model:{}", encode(name))
+}
+
+/// A person who decided something.
+pub fn person(name: &str) -> String {
+    format!("urn:trustgraph:person:{}", encode(name))
 }
 
 pub fn collection(name: &str) -> String {

@@ -24,6 +24,7 @@ pub mod prov {
     pub const NS: &str = "http://www.w3.org/ns/prov#";
     terms! { ALL in "http://www.w3.org/ns/prov#":
         ENTITY = "Entity", ACTIVITY = "Activity", AGENT = "Agent", SOFTWARE_AGENT = "SoftwareAgent",
+        PERSON = "Person",
         USED = "used", WAS_GENERATED_BY = "wasGeneratedBy", WAS_DERIVED_FROM = "wasDerivedFrom",
         WAS_ASSOCIATED_WITH = "wasAssociatedWith", WAS_ATTRIBUTED_TO = "wasAttributedTo",
         ACTED_ON_BEHALF_OF = "actedOnBehalfOf", WAS_INFORMED_BY = "wasInformedBy",
@@ -70,7 +71,7 @@ pub mod tg {
         NARROWED_BY = "narrowedBy",
         /// The signal that made the choice.
         SIGNAL = "signal",
-        /// `model`, `only-option`, `fallback` or `caller`.
+        /// `model`, `only-option`, `fallback`, `caller` or `person`.
         DECIDED_BY = "decidedBy",
         SELECTED = "selected",
         CANDIDATE_TASK_TYPES = "candidateTaskTypes",
@@ -105,6 +106,15 @@ pub mod tg {
         ERROR_CODE = "errorCode",
         /// Tokens a session and all below it spent.
         TOKENS = "tokens",
+        /// Money and calls of a session and all below it.
+        COST_TOTAL = "costTotal",
+        MODEL_CALLS_TOTAL = "modelCallsTotal",
+        TOOL_CALLS_TOTAL = "toolCallsTotal",
+        /// What attempts at a step spent that did not come to its record; on its main node.
+        WASTED_TOKENS = "wastedTokens",
+        WASTED_COST = "wastedCost",
+        WASTED_MODEL_CALLS = "wastedModelCalls",
+        WASTED_TOOL_CALLS = "wastedToolCalls",
         /// Identity of the record of a step, on the step's main node.
         DIGEST = "digest", ROUND = "round",
         /// Number of a revision of a plan; 0 is the first plan.
@@ -125,5 +135,13 @@ pub mod tg {
         POSITION = "position",
         /// On what the reasoners of a debate do not agree.
         DISAGREEMENT = "disagreement",
+        /// A call that waits for a person before it is made.
+        APPROVAL_REQUEST = "ApprovalRequest",
+        /// Id of an approval, on the call that waits and on the decision about it.
+        APPROVAL_ID = "approvalId",
+        /// When a call stops waiting for a person.
+        EXPIRES = "expires",
+        /// The answer that counts if no person gives one: `deny` or `approve`.
+        DEFAULT_ANSWER = "defaultAnswer",
     }
 }

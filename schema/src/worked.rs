@@ -143,10 +143,19 @@ pub struct FleetLimits {
     pub run_timeout_ms: u64,
     /// Largest observation that travels in the history; longer ones become documents.
     pub max_observation_bytes: usize,
+    /// Tokens of the model's window where its profile does not say; 0 bounds no history, as it was
+    /// before there was a bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub context_window: u32,
     /// Replies in a row that cannot be used before the step gives up on a better one.
     pub max_retries: u32,
     /// What the operator allows at most, whatever request and config say.
     pub most: RunLimits,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's `skip_serializing_if` passes a reference
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Default for FleetLimits {
@@ -162,6 +171,7 @@ impl Default for FleetLimits {
             subagent_timeout_ms: 5 * 60_000,
             run_timeout_ms: 60 * 60_000,
             max_observation_bytes: 16 * 1024,
+            context_window: 128_000,
             max_retries: 3,
             most: RunLimits::default(),
         }

@@ -239,7 +239,7 @@ fn what_a_shape_refuses_is_what_it_does_not_list() {
         }
     }
     assert_eq!(
-        checked, 17,
+        checked, 18,
         "every described node but the common one and the sources is closed"
     );
     let carrier = graph.all("urn:agentfleet:shape:Carrier", &sh("targetSubjectsOf"));
@@ -255,9 +255,11 @@ fn closed_lists_are_those_of_the_records() {
     // Each match is exhaustive: a new value does not compile until it is listed.
     fn decided_by(value: DecidedBy) -> &'static str {
         match value {
-            DecidedBy::Model | DecidedBy::OnlyOption | DecidedBy::Fallback | DecidedBy::Caller => {
-                value.as_str()
-            }
+            DecidedBy::Model
+            | DecidedBy::OnlyOption
+            | DecidedBy::Fallback
+            | DecidedBy::Caller
+            | DecidedBy::Person => value.as_str(),
         }
     }
     fn join_cause(value: JoinCause) -> &'static str {
@@ -281,6 +283,7 @@ fn closed_lists_are_those_of_the_records() {
             | Termination::PlanComplete
             | Termination::MaxIterations
             | Termination::BudgetExhausted
+            | Termination::RepeatedAction
             | Termination::Error
             | Termination::Cancelled
             | Termination::Timeout
@@ -295,6 +298,7 @@ fn closed_lists_are_those_of_the_records() {
                 DecidedBy::OnlyOption,
                 DecidedBy::Fallback,
                 DecidedBy::Caller,
+                DecidedBy::Person,
             ]
             .map(decided_by)
             .to_vec(),
@@ -325,6 +329,7 @@ fn closed_lists_are_those_of_the_records() {
                 Termination::PlanComplete,
                 Termination::MaxIterations,
                 Termination::BudgetExhausted,
+                Termination::RepeatedAction,
                 Termination::Error,
                 Termination::Cancelled,
                 Termination::Timeout,
@@ -349,7 +354,7 @@ fn closed_lists_are_those_of_the_records() {
 #[test]
 fn every_described_node_has_its_form_and_an_example() {
     let shapes = shapes::read(&shapes_graph());
-    assert_eq!(shapes.len(), 19);
+    assert_eq!(shapes.len(), 20);
     for shape in shapes {
         for text in [&shape.label, &shape.comment, &shape.notation] {
             assert!(!text.is_empty(), "{}", shape.label);

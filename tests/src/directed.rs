@@ -11,8 +11,9 @@ use crate::scenario::Scenario;
 use crate::seams::Seam;
 use crate::sim::{Engine, Sim, Stepped};
 use crate::world::World;
+use agentfleet_core::approval::Verdict;
 use agentfleet_runtime::{Drain, serve};
-use agentfleet_schema::records::{FanInRecord, StepRecord};
+use agentfleet_schema::records::{ApprovalAnswer, FanInRecord, PauseRecord, StepRecord};
 use agentfleet_schema::topics::{DEAD_LETTER, property};
 use agentfleet_schema::{AgentRequest, SessionId, Term, Triple, Triples, keys, uris};
 use std::collections::BTreeSet;
@@ -202,6 +203,55 @@ impl Stage {
     /// Somebody cancels; the task is not run yet.
     pub fn cancel(&mut self, root: &SessionId) -> TaskId {
         self.sim.cancel(self.gateway, root.clone())
+    }
+
+    /// The lease of what a task works is kept.
+    pub fn keep_lease(&mut self, task: TaskId) {
+        let keeping = self.sim.keep(task).expect("a worker of single messages");
+        self.sim.finish(keeping);
+    }
+
+    /// The call of a session that waits for a person, at a step.
+    pub fn pause(&self, name: &str, step: u32) -> PauseRecord {
+        let session = self.session(name);
+        let body = self.document(&keys::pause(&session, step));
+        let body = body.unwrap_or_else(|| panic!("no wait of `{name}`\n{}", self.story()));
+        serde_json::from_str(&body).expect("a wait")
+    }
+
+    /// Somebody answers the call of a session that waits; the task is not run yet.
+    pub fn decide(&mut self, name: &str, step: u32, by: &str, answer: ApprovalAnswer) -> TaskId {
+        let verdict = Verdict {
+            answer,
+            by: by.to_owned(),
+            reason: format!("{by} says so"),
+            arguments: (answer == ApprovalAnswer::Edit)
+                .then(|| [("item".to_owned(), "another".to_owned())].into()),
+        };
+        let pause = self.pause(name, step);
+        self.sim.decide(self.gateway, pause, verdict)
+    }
+
+    /// What a person was told of the answer.
+    pub fn told(&self, by: &str) -> Option<String> {
+        self.sim.with(|world| {
+            let told = world.facts.told.iter().rev();
+            let mut own = told.filter(|(who, _)| who == by);
+            own.next().map(|(_, told)| told.clone())
+        })
+    }
+
+    /// What is listed as waiting for a person.
+    pub fn listed(&self) -> usize {
+        self.keys_below(keys::APPROVALS).len()
+    }
+
+    /// Calls of a tool with side effects that were carried out, with their arguments.
+    pub fn made(&self, tool: &str) -> Vec<String> {
+        self.sim.with(|world| {
+            let made = world.executed.iter().filter(|call| call.tool == tool);
+            made.map(|call| call.arguments["item"].clone()).collect()
+        })
     }
 
     /// Looks for overdue fan-outs, to the end.

@@ -5,8 +5,7 @@ use crate::queues::Role;
 use crate::world::World;
 use agentfleet_core::provenance::completion_status;
 use agentfleet_runtime::client::{Assembler, Event};
-use agentfleet_schema::config::JoinPolicy;
-use agentfleet_schema::records::{Activity, CompletionStatus, OutcomeKind};
+use agentfleet_schema::records::{Activity, CompletionStatus, OutcomeKind, StepRecord};
 use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{Digest, SessionId, keys, uris};
 use oxigraph::model::{NamedNodeRef, NamedOrBlankNode, Term};
@@ -20,6 +19,7 @@ impl World {
             .values()
             .filter(|task| task.stuck)
             .filter_map(|task| task.request.as_ref().map(|r| r.root().clone()))
+            .chain(self.waiting().map(|record| record.root.clone()))
             .collect();
         if let Err(what) = self
             .fan_ins_are_decided()
@@ -27,6 +27,21 @@ impl World {
         {
             self.violate(format!("LV-1 (before any deadline): {what}"));
         }
+    }
+
+    /// Steps that wait for a person, and nothing came after them; and answers whose giver died before
+    /// they were published, which are taken up by a sweep or at the end of the wait.
+    pub fn waiting(&self) -> impl Iterator<Item = &StepRecord> {
+        let records = self.facts.records.iter();
+        records.filter_map(|((session, step), record)| {
+            let after = (session.clone(), step + 1);
+            let waits = match &record.activity {
+                Activity::Asked(_) => true,
+                Activity::Decided(_) => !self.is_published(record),
+                _ => false,
+            };
+            (waits && !self.facts.records.contains_key(&after)).then_some(&**record)
+        })
     }
 
     /// Every fan-out whose rule is met has its verdict, and its verdict was published.
@@ -52,10 +67,8 @@ impl World {
                 .iter()
                 .filter(|s| **s == CompletionStatus::Answered)
                 .count();
-            let met = match self.policy(place) {
-                JoinPolicy::All => false,
-                JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
-            };
+            let enough = self.policy(place).enough(fan_out.children.len());
+            let met = enough.is_some_and(|enough| answered >= enough);
             if met || ends.len() == fan_out.children.len() {
                 return Err(format!(
                     "the fan-in of {place:?} is complete and nobody concluded it"

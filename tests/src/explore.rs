@@ -8,6 +8,8 @@ use crate::rng::Rng;
 use crate::scenario::Scenario;
 use crate::sim::{Engine, Sim};
 use crate::world::World;
+use agentfleet_core::approval::Verdict;
+use agentfleet_schema::records::ApprovalAnswer;
 use agentfleet_schema::{Millis, SessionId};
 use oxigraph::model::Quad;
 use std::collections::BTreeMap;
@@ -15,6 +17,8 @@ use std::time::Duration;
 
 /// A run that takes longer than this many steps never ends.
 const MOST_STEPS: u64 = 400_000;
+/// Sets what people do apart from everything else that a seed decides.
+const PEOPLE: u64 = 0x0bad_cafe_0dd5_ba11;
 
 /// How a run went.
 #[derive(Debug, Default)]
@@ -34,7 +38,10 @@ pub struct Report {
 /// Runs a seed. With `telling`, keeps the story.
 pub fn run(seed: u64, telling: bool) -> Report {
     let mut rng = Rng::new(seed);
-    let scenario = generate::scenario(&mut rng);
+    let scenario =
+        generate::with_people(generate::scenario(&mut rng), &mut Rng::new(seed ^ PEOPLE));
+    let mut scenario = scenario;
+    generate::lengthen(seed, &mut scenario);
     let engine = *rng.pick(&[
         Engine::DISTRIBUTED,
         Engine::DISTRIBUTED,
@@ -61,6 +68,8 @@ pub struct Explorer {
     steps: u64,
     cancels: Vec<(u64, usize)>,
     gateway: u32,
+    /// Decides what people do: seeds without calls for them go as before.
+    people: Rng,
     speeds: BTreeMap<Role, u32>,
     fifo: bool,
 }
@@ -110,6 +119,7 @@ impl Explorer {
             steps: 0,
             cancels,
             gateway,
+            people: Rng::new(seed ^ PEOPLE),
             speeds,
             fifo: rng.per_mille(200),
         }
@@ -200,6 +210,7 @@ impl Explorer {
     fn storm(&mut self) {
         self.steps += 1;
         self.cancel_when_due();
+        self.answer_now_and_then();
         let faults = self.sim.with(|world| world.faults.clone());
         let roll = self.rng.below(1000) as u32;
         let mut edge = faults.crash;
@@ -224,6 +235,9 @@ impl Explorer {
         edge += faults.time;
         if roll < edge {
             return self.let_time_pass();
+        }
+        if (985..999).contains(&roll) {
+            return self.keep_one();
         }
         if roll == 999 {
             self.sim.with(|world| world.config = 1);
@@ -254,10 +268,50 @@ impl Explorer {
                 == crate::scenario::Identity::Session)
                 .then(|| SessionId::new(format!("session-{root}")))
         });
-        if let Some(session) = session {
+        if let Some(mut session) = session {
             self.cancels.remove(at);
+            if self.rng.per_mille(300) {
+                // Of the whole tree only one subagent.
+                let below: Vec<SessionId> = self.sim.with(|world| {
+                    let sessions = world.facts.sessions.values().flatten();
+                    sessions.cloned().collect()
+                });
+                if !below.is_empty() {
+                    session = self.rng.pick(&below).clone();
+                }
+            }
             self.sim.cancel(self.gateway, session);
         }
+    }
+
+    /// The lease of one message at work is kept.
+    fn keep_one(&mut self) {
+        let at_work: Vec<TaskId> = self.sim.tasks.keys().copied().collect();
+        if at_work.is_empty() {
+            return;
+        }
+        let task = *self.rng.pick(&at_work);
+        let role = self.sim.processes[&self.sim.tasks[&task].process].role;
+        if role == Role::Orchestrator && self.sim.keep(task).is_some() {
+            self.sim.with(|world| world.facts.count("leases kept"));
+        }
+    }
+
+    /// A person answers something, or nobody ever does.
+    fn answer_now_and_then(&mut self) {
+        if !self.sim.with(|world| world.waiting().next().is_some()) || !self.people.per_mille(30) {
+            return;
+        }
+        let answer = *self.people.pick(&ApprovalAnswer::ALL);
+        let verdict = Verdict {
+            answer,
+            by: (*self.people.pick(&["ada", "ben"])).to_owned(),
+            reason: "seen".to_owned(),
+            arguments: (answer == ApprovalAnswer::Edit)
+                .then(|| BTreeMap::from([("item".to_owned(), "another".to_owned())])),
+        };
+        let which = self.people.below(8);
+        self.sim.answer_some(self.gateway, which, verdict);
     }
 
     fn kill_one(&mut self) {

@@ -6,11 +6,12 @@ use crate::queues::Role;
 use crate::scenario::named_in;
 use crate::world::World;
 use agentfleet_broker::{Durability, MAX_PAYLOAD, Outgoing};
+use agentfleet_core::approval;
 use agentfleet_core::provenance::completion_status;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
-    Activity, Call, CallStatus, CompletionStatus, FanInRecord, FanOutRecord, IntentRecord,
-    JoinCause, OutcomeKind, Publication, ResultRecord, StepRecord,
+    Activity, ApprovalAnswer, Call, CallStatus, CompletionStatus, FanInRecord, FanOutRecord,
+    IntentRecord, JoinCause, OutcomeKind, Publication, ResultRecord, StepRecord,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
 use agentfleet_schema::{
@@ -47,6 +48,8 @@ pub struct Facts {
     /// Keys of the batches that reached the graph.
     pub inserted: BTreeSet<String>,
     pub faults: BTreeMap<Fault, u64>,
+    /// What people were told of their answers: who, and what.
+    pub told: Vec<(String, String)>,
     /// How often something worth counting happened.
     pub counts: BTreeMap<&'static str, u64>,
 }
@@ -131,7 +134,16 @@ impl World {
             Activity::FannedOut(fan_out) => {
                 seen.extend(fan_out.compared.iter().map(|_| "rounds of debates"));
             }
-            Activity::None | Activity::Concluded(_) => {}
+            Activity::Asked(asked) if asked.after_unknown => seen.push("pauses after unknown"),
+            Activity::Decided(decided) => {
+                seen.push(match (decided.answer, decided.by.is_empty()) {
+                    (_, true) => "expired approvals",
+                    (ApprovalAnswer::Approve, false) => "approved",
+                    (ApprovalAnswer::Deny, false) => "denied",
+                    (ApprovalAnswer::Edit, false) => "edited",
+                });
+            }
+            Activity::None | Activity::Asked(_) | Activity::Concluded(_) => {}
         }
         let routed = record.decisions.iter();
         seen.extend(
@@ -139,6 +151,11 @@ impl World {
                 .filter(|d| d.subject == "specialist")
                 .map(|_| "dispatches"),
         );
+        let fitted = record.decisions.iter().filter(|d| d.subject == "context");
+        seen.extend(fitted.map(|d| match d.chosen.as_str() {
+            "summary" => "histories summarised",
+            _ => "histories shortened",
+        }));
         for what in seen {
             self.facts.count(what);
         }
@@ -259,6 +276,8 @@ impl World {
             Activity::None
             | Activity::FannedOut(_)
             | Activity::Planned(_)
+            | Activity::Asked(_)
+            | Activity::Decided(_)
             | Activity::Concluded(_) => None,
         };
         if let Some(iterated) = called
@@ -283,7 +302,11 @@ impl World {
                 Some(after) => (after.correlation.clone(), Some(&after.members)),
                 None => return,
             },
-            Activity::None | Activity::Iterated(_) | Activity::Planned(_) => return,
+            Activity::None
+            | Activity::Iterated(_)
+            | Activity::Planned(_)
+            | Activity::Asked(_)
+            | Activity::Decided(_) => return,
         };
         let place: Place = (record.session.clone(), record.step);
         self.facts.count("syntheses");
@@ -313,7 +336,7 @@ impl World {
     fn check_stopped(&mut self, record: &StepRecord) {
         let worked = matches!(
             record.outcome,
-            OutcomeKind::Answer | OutcomeKind::Continue | OutcomeKind::FanOut
+            OutcomeKind::Answer | OutcomeKind::Continue | OutcomeKind::FanOut | OutcomeKind::Pause
         );
         let stop = self.task().and_then(|task| task.stop_seen.clone());
         if worked && let Some(stop) = stop {
@@ -335,7 +358,7 @@ impl World {
             let happened = self.executed.iter().any(|done| {
                 done.tool == *name && done.arguments == *arguments && done.content == *result
             });
-            if name == "write" && !happened {
+            if matches!(name.as_str(), "write" | "pay") && !happened {
                 self.violate(format!(
                     "TL-1: a record tells of a call that was not made: {result}"
                 ));
@@ -428,9 +451,9 @@ impl World {
                     member.session
                 ));
             };
-            let told = (member.status, member.document.as_str(), member.tokens);
+            let told = (member.status, member.document.as_str(), member.spent);
             let document = uris::answer_document(&member.session);
-            let own = (completion_status(end), document.as_str(), end.tokens_total);
+            let own = (completion_status(end), document.as_str(), end.total);
             if told != own {
                 return Err(format!(
                     "FI-3: {} is told as {told:?}, is {own:?}",
@@ -446,10 +469,10 @@ impl World {
         let policy = self.policy(place);
         let allowed = match verdict.cause {
             JoinCause::Complete => verdict.missing.is_empty(),
-            JoinCause::Enough => match policy {
-                JoinPolicy::All => false,
-                JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
-            },
+            JoinCause::Enough => {
+                let enough = policy.enough(fan_out.children.len());
+                enough.is_some_and(|enough| answered >= enough)
+            }
             JoinCause::Deadline => self.time() >= fan_out.join_deadline,
         };
         if !allowed {
@@ -599,16 +622,20 @@ impl World {
         }
     }
 
-    /// A session that has spent its tokens asks nothing more, except for its synthesis to be told.
+    /// A session that has spent its budget asks nothing more (BG-1).
     pub(crate) fn on_chat(&mut self, operation: Operation) {
         self.facts.count("model calls");
         let Some(request) = self.task().and_then(|task| task.request.as_ref()) else {
             return;
         };
-        let spent = request.control.tokens_spent;
-        let poor = request.limits.max_tokens.is_some_and(|max| spent >= max);
-        if poor && matches!(operation, Operation::React | Operation::Decompose) {
-            self.violate(format!("BG-1: asked the model with {spent} tokens spent"));
+        let (spent, limits) = (request.control.spent, &request.limits);
+        let full = |max: Option<u64>, spent: u64| max.is_some_and(|max| spent >= max);
+        if full(limits.max_tokens, spent.tokens) || full(limits.max_model_calls, spent.model_calls)
+        {
+            let operation = operation.as_str();
+            self.violate(format!(
+                "BG-1: asked for `{operation}` with {spent:?} spent"
+            ));
         }
     }
 
@@ -624,6 +651,13 @@ impl World {
         *starts += 1;
         if *starts > 1 {
             self.violate(format!("TL-1: call `{key}` was started twice"));
+        }
+        let approved = self
+            .task()
+            .and_then(|task| task.request.as_ref()?.control.held.clone());
+        if approved.is_some_and(|held| approval::allows(&held, tool, arguments)) {
+            // A person was asked, and knows.
+            return;
         }
         let here = self.task().and_then(|task| task.request.as_ref());
         let here = here.map(|request| (request.session_id.clone(), request.step));
@@ -643,6 +677,26 @@ impl World {
         if self.task().is_some_and(|task| task.unknown_seen) {
             self.violate(format!(
                 "TL-1: call `{key}` was started although an equal one's end is unknown"
+            ));
+        }
+    }
+
+    /// A call that a person must approve starts: the step before it is that approval.
+    pub(crate) fn on_gated(&mut self, key: &str, tool: &str, arguments: &BTreeMap<String, String>) {
+        let request = self.task().and_then(|task| task.request.clone());
+        let place = request.and_then(|r| Some((r.session_id, r.step.checked_sub(1)?)));
+        let before = place.and_then(|place| self.facts.records.get(&place));
+        let approved = before.is_some_and(|before| match &before.activity {
+            Activity::Decided(decided) => {
+                decided.answer != ApprovalAnswer::Deny
+                    && decided.tool == tool
+                    && decided.arguments == *arguments
+            }
+            _ => false,
+        });
+        if !approved {
+            self.violate(format!(
+                "TL-2: call `{key}` of `{tool}` was started, and nobody approved it"
             ));
         }
     }

@@ -13,7 +13,11 @@ pub fn scenario(rng: &mut Rng) -> Scenario {
     let mut scenario = Scenario {
         fickle: rng.per_mille(500),
         policy: if rng.per_mille(300) {
-            JoinPolicy::AtLeast(rng.between(1, 4) as u32)
+            match rng.between(0, 5) {
+                0 => JoinPolicy::Quorum,
+                1 => JoinPolicy::Deadline,
+                _ => JoinPolicy::AtLeast(rng.between(1, 4) as u32),
+            }
         } else {
             JoinPolicy::All
         },
@@ -60,6 +64,8 @@ pub fn scenario(rng: &mut Rng) -> Scenario {
             streaming: rng.per_mille(300),
             limits: RunLimits {
                 max_tokens: rng.per_mille(150).then(|| rng.between(30, 600) as u64),
+                max_model_calls: rng.per_mille(100).then(|| rng.between(1, 40) as u64),
+                max_tool_calls: rng.per_mille(100).then(|| rng.between(1, 20) as u64),
                 max_sessions: rng.per_mille(100).then(|| rng.between(2, 9) as u32),
                 ..RunLimits::default()
             },
@@ -67,6 +73,46 @@ pub fn scenario(rng: &mut Rng) -> Scenario {
         });
     }
     scenario
+}
+
+/// Lets some calls need a person, in one scenario of four.
+pub fn with_people(mut scenario: Scenario, rng: &mut Rng) -> Scenario {
+    scenario.approval_ms = *rng.pick(&[2_000, 60_000, 60_000, 86_400_000]);
+    if !rng.per_mille(250) {
+        return scenario;
+    }
+    for work in scenario.works.values_mut() {
+        let (Kind::React(uses) | Kind::Reflexion(uses)) = &mut work.kind else {
+            continue;
+        };
+        for one in uses {
+            if rng.per_mille(500) {
+                *one = match *one {
+                    Use::Read => Use::Peek,
+                    Use::Write => Use::Pay,
+                    other => other,
+                };
+            }
+        }
+    }
+    scenario
+}
+
+/// Makes a quarter of all runs such that their histories have no room. It draws from numbers of its
+/// own, so that all else is as it was.
+pub fn lengthen(seed: u64, scenario: &mut Scenario) {
+    if !matches!(seed % 8, 2 | 5) {
+        return;
+    }
+    let mut rng = Rng::new(seed ^ 0x6c6f_6e67);
+    scenario.context_window = *rng.pick(&[400, 700, 1_200, 3_000]);
+    scenario.result_bytes = *rng.pick(&[0, 150, 600, 3_000]);
+    scenario.max_iterations = rng.between(6, 16) as u32;
+    for work in scenario.works.values_mut() {
+        if let Kind::React(uses) | Kind::Reflexion(uses) = &mut work.kind {
+            uses.extend(self::uses(&mut rng, 8));
+        }
+    }
 }
 
 fn trouble(rng: &mut Rng) -> Trouble {

@@ -78,6 +78,7 @@ pub fn ends_once(command: &mut Command) {
 pub fn started_once(starts: &Starts) -> usize {
     let starts = starts.lock().unwrap();
     for (key, count) in starts.iter() {
+        assert!(!key.is_empty(), "TL-1: a call without its idempotency key");
         assert_eq!(*count, 1, "TL-1: call {key} was started {count} times");
     }
     starts.len()
@@ -162,7 +163,11 @@ fn serve(mut stream: TcpStream, starts: &Starts) -> std::io::Result<()> {
     let (mut key, mut length) = (String::new(), 0);
     loop {
         let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
+        if reader.read_line(&mut line)? == 0 {
+            // Killed after it connected and before it asked: nothing was started.
+            return Ok(());
+        }
+        if line.trim().is_empty() {
             break;
         }
         let (name, value) = line.split_once(':').unwrap_or((&line, ""));

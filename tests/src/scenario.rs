@@ -26,6 +26,12 @@ pub struct Scenario {
     pub subagent_timeout_ms: u64,
     pub run_timeout_ms: u64,
     pub max_attempts: u32,
+    /// How long a person may take to approve a call.
+    pub approval_ms: u64,
+    /// Tokens of the model's window; 0 bounds no history.
+    pub context_window: u32,
+    /// Bytes added to everything that a tool returns.
+    pub result_bytes: usize,
 }
 
 /// One request from outside.
@@ -111,6 +117,10 @@ pub enum Use {
     Read,
     /// A tool with side effects.
     Write,
+    /// A tool with side effects that a person must approve; it is denied if nobody does.
+    Pay,
+    /// A tool without side effects that a person must approve; it is approved if nobody does.
+    Peek,
     /// A tool that does not exist.
     Unknown,
     /// Something that cannot be read.
@@ -144,6 +154,7 @@ impl Scenario {
             subagent_timeout_ms: 60_000,
             run_timeout_ms: 600_000,
             max_attempts: 3,
+            approval_ms: 120_000,
             ..Self::default()
         }
     }

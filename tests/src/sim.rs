@@ -9,15 +9,18 @@ use crate::queues::{BrokerKind, Queues, Role, TaskId};
 use crate::scenario::{Identity, Scenario, named_in, question};
 use crate::seams::{AtomicCommitter, Seam, snapshots};
 use crate::world::{Shared, Tracked, World};
-use agentfleet_aggregator::{Deadlines, Endings, FanIn, Sweep, Undertaker};
+use agentfleet_aggregator::{
+    Answered, Approvals, Deadlines, Endings, FanIn, Found, Sweep, Undertaker, became,
+};
 use agentfleet_broker::{Broker, Delivery, Durability, Outgoing};
 use agentfleet_core::FleetLimits;
+use agentfleet_core::approval::Verdict;
 use agentfleet_graph_writer::GraphWriter;
 use agentfleet_orchestrator::{Options, Orchestrator};
 use agentfleet_runtime::{
     BatchHandler, Committer, Disposition, Handler, SequentialCommitter, client,
 };
-use agentfleet_schema::records::Termination;
+use agentfleet_schema::records::{PauseRecord, Termination};
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, Millis, SessionId};
 use std::collections::BTreeMap;
@@ -111,7 +114,7 @@ pub struct Sim {
 
 impl Sim {
     pub fn new(seed: u64, scenario: Scenario, engine: Engine, faults: Faults) -> Self {
-        let configs = snapshots(scenario.policy, scenario.parallel);
+        let configs = snapshots(scenario.policy, scenario.parallel, scenario.approval_ms);
         let options = Options {
             limits: FleetLimits {
                 max_iterations: scenario.max_iterations,
@@ -119,6 +122,7 @@ impl Sim {
                 max_rounds: scenario.max_rounds,
                 subagent_timeout_ms: scenario.subagent_timeout_ms,
                 run_timeout_ms: scenario.run_timeout_ms,
+                context_window: scenario.context_window,
                 ..FleetLimits::default()
             },
             max_attempts: scenario.max_attempts,
@@ -306,6 +310,24 @@ impl Sim {
         id
     }
 
+    /// The lease of what a task works is kept, as the consume loop does from time to time.
+    pub fn keep(&mut self, of: TaskId) -> Option<TaskId> {
+        let process = self.tasks.get(&of)?.process;
+        let Worker::One(handler) = self.processes[&process].worker.clone() else {
+            return None;
+        };
+        let deliveries = self.with(|world| {
+            let tracked = world.tasks.get(&of);
+            tracked.map(|tracked| tracked.deliveries.clone())
+        })?;
+        let future = Box::pin(async move {
+            for delivery in &deliveries {
+                handler.keep(delivery).await;
+            }
+        });
+        Some(self.spawn(process, Vec::new(), future))
+    }
+
     /// Somebody asks for a piece of work: published until a receipt comes, as producers do.
     pub fn ask(&mut self, process: u32, index: usize) -> TaskId {
         let seam = self.seam.clone();
@@ -371,6 +393,63 @@ impl Sim {
                 if ended.is_ok() {
                     world.facts.count("cancels that came through");
                 }
+            });
+        });
+        self.spawn(process, Vec::new(), future)
+    }
+
+    /// Somebody answers a call that waits.
+    pub fn decide(&mut self, process: u32, pause: PauseRecord, verdict: Verdict) -> TaskId {
+        let approvals = Approvals::new(self.aggregator.clone());
+        let shared = self.shared.clone();
+        let future = Box::pin(async move {
+            let by = verdict.by.clone();
+            let answered = approvals.answer(&pause, verdict, None).await;
+            shared.with(|world| {
+                let told = match answered {
+                    Ok(Answered::Now(_)) => "counts".to_owned(),
+                    Ok(Answered::Before(after)) => became(&after),
+                    Ok(Answered::TooLate(reason)) => format!("too late: {reason}"),
+                    Ok(Answered::Refused(refused)) => refused.to_string(),
+                    Err(error) => format!("fault: {error}"),
+                };
+                world.facts.told.push((by, told));
+            });
+        });
+        self.spawn(process, Vec::new(), future)
+    }
+
+    /// Somebody looks at what waits, and answers one of it.
+    pub fn answer_some(&mut self, process: u32, which: usize, verdict: Verdict) -> TaskId {
+        let approvals = Approvals::new(self.aggregator.clone());
+        let shared = self.shared.clone();
+        let future = Box::pin(async move {
+            let Ok(open) = approvals.open().await else {
+                return;
+            };
+            if open.is_empty() {
+                return;
+            }
+            let pause = &open[which % open.len()];
+            let found = approvals.find(pause.asked.id.as_str()).await;
+            let answered = approvals.answer(pause, verdict, None).await;
+            shared.with(|world| {
+                // The graph may not know yet of one that was answered just now.
+                let after = (pause.session.clone(), pause.step + 1);
+                let waits = !world.facts.records.contains_key(&after);
+                if waits && let Ok(Found::Unknown | Found::Several(_)) = found {
+                    world.violate(format!(
+                        "approval {} is listed and not found",
+                        pause.asked.id
+                    ));
+                }
+                world.facts.count(match answered {
+                    Ok(Answered::Now(_)) => "answers that count",
+                    Ok(Answered::Before(_)) => "answers that came second",
+                    Ok(Answered::TooLate(_)) => "answers that came too late",
+                    Ok(Answered::Refused(_)) => "answers that are none",
+                    Err(_) => "answers that met a fault",
+                });
             });
         });
         self.spawn(process, Vec::new(), future)

@@ -403,13 +403,14 @@ fn however_costs_are_grouped_they_add_up_to_what_the_records_say() {
     let child = child.unwrap()["session"].as_str().unwrap();
     let own = fleet.cost(&["--session", child]);
     assert!(own["total"]["steps"].as_u64() < total["steps"].as_u64());
-    // The try that failed is told apart, and what it spent is not said to be nothing.
+    // The try that failed is told apart; a call without a reply cost nothing.
     let busy = fleet.cost(&["--session", &fleet.asked["the busy line"]]);
     assert_eq!(
         busy["total"]["wasted"],
-        json!({"attempts": 1, "tokens": "unknown"})
+        json!({"attempts": 1, "tokens": 0, "cost": "0.00"})
     );
-    assert_eq!(total["wasted"], json!({"attempts": 0, "tokens": 0}));
+    let none = json!({"attempts": 0, "tokens": 0, "cost": "0.00"});
+    assert_eq!(total["wasted"], none);
     let all = fleet.cost(&[]);
     assert_eq!(all["groups"].as_array().unwrap().len(), 3);
     let narrowed = fleet.cost(&["--conversation", "c1"]);
@@ -781,7 +782,7 @@ fn a_rewrite_of_both_stores_is_found_by_an_exported_head() {
     let one = copied(&fleet);
     let (step, mut record) = last_step(&one, root);
     record.usage.input_tokens += 1;
-    record.tokens_total += 1;
+    record.total.tokens += 1;
     let body = serde_json::to_vec(&record).unwrap();
     let told = tell_as(&record, &identity(&body).unwrap());
     let of_it =

@@ -1,9 +1,8 @@
 //! The interleavings that break naive versions of the protocol, each as one forced schedule.
 //!
-//! The numbers are those of the protocol's list. Not here, because nothing of them is in the code
+//! The numbers are those of the protocol's list; 22 is in `pauses`. Not here, because nothing of them is in the code
 //! that is driven: 6 (a graph that does not give linearizable reads is refused at start, by the
-//! graph's own contract suite), 22 (no step pauses yet), the wall limit of 23 and the subscriptions
-//! of 24 (the process and the broker), fsync of 27 (the embedded engine's own tests).
+//! graph's own contract suite), the wall limit of 23 and the subscriptions of 24 (the process and the broker), fsync of 27 (the embedded engine's own tests).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use agentfleet_aggregator::PATIENCE;
@@ -422,7 +421,10 @@ fn a_call_whose_worker_died_is_unknown_and_an_equal_one_needs_a_person() {
         stage.end();
         assert_eq!(stage.starts(), 1, "{}", stage.story());
         assert_eq!(stage.count("unknown calls"), 1);
-        assert_eq!(stage.record("r0", 2).unwrap().outcome, OutcomeKind::Answer);
+        // It waited for a person, and nobody came.
+        assert_eq!(stage.record("r0", 1).unwrap().outcome, OutcomeKind::Pause);
+        assert_eq!(stage.count("expired approvals"), 1);
+        assert_eq!(stage.record("r0", 3).unwrap().outcome, OutcomeKind::Answer);
     }
 }
 
@@ -718,12 +720,19 @@ fn a_budget_is_split_with_a_reserve_and_the_missing_count_as_spent() {
         assert_eq!(each, 200);
         stage.end();
         let verdict = stage.verdict("r0", 0).unwrap();
-        assert_eq!((verdict.missing.len(), verdict.missing_tokens), (1, each));
-        let members: u64 = verdict.members.iter().map(|member| member.tokens).sum();
+        assert_eq!(
+            (verdict.missing.len(), verdict.missing_spent.tokens),
+            (1, each)
+        );
+        let members: u64 = verdict
+            .members
+            .iter()
+            .map(|member| member.spent.tokens)
+            .sum();
         assert_eq!(members, 3 * 12);
         let record = stage.record("r0", 1).unwrap();
         assert_eq!(
-            record.tokens_total,
+            record.total.tokens,
             12 + members + each + record.usage.total()
         );
     }

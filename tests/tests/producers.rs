@@ -51,6 +51,7 @@ async fn running(reply_to: &str) -> Running {
     engine.model.model = Arc::new(Scripted::new(script));
     let tools = Toolbox::new(
         engine.library.clone(),
+        Arc::clone(&engine.store.documents),
         Arc::clone(&engine.graph),
         Arc::clone(&engine.model.model),
     );

@@ -30,7 +30,7 @@ const CHANGES: &[(&str, u32, Change, &str)] = &[
     ("r0", 0, |r| r.calls.push(r.calls[0].clone()), "calls[2]"),
     ("r0", 0, prompt, "calls[0].prompt"),
     ("r0", 0, |r| r.outcome = OutcomeKind::Answer, "outcome"),
-    ("r0", 0, |r| r.tokens_total += 1, "tokens_total"),
+    ("r0", 0, |r| r.total.tokens += 1, "tokens_total"),
     (
         "r0",
         0,

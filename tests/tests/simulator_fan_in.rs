@@ -139,10 +139,7 @@ proptest! {
         let verdict = stage.verdict("r0", 0);
         let deadline = events.iter().any(|event| matches!(event, Event::Deadline));
         let answered = seen.iter().filter(|n| children[**n] == Child::Answers).count();
-        let enough = match policy {
-            JoinPolicy::All => false,
-            JoinPolicy::AtLeast(k) => answered >= k as usize,
-        };
+        let enough = policy.enough(children.len()).is_some_and(|enough| answered >= enough);
         if seen.len() == children.len() || enough || deadline {
             prop_assert!(verdict.is_some(), "seen {:?}\n{}", seen, stage.story());
         }

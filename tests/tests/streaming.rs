@@ -35,6 +35,7 @@ async fn running(script: Script) -> Running {
     engine.tools = Arc::new(
         Toolbox::new(
             engine.library.clone(),
+            Arc::clone(&engine.store.documents),
             Arc::clone(&engine.graph),
             Arc::clone(&engine.model.model),
         )

@@ -58,7 +58,7 @@ BROKEN = [
         "an agent that is no software",
         "alone",
         "DELETE { ?g a prov:SoftwareAgent } WHERE { ?s prov:wasAssociatedWith ?g }",
-        "an agent is a prov:SoftwareAgent",
+        "an agent is a prov:SoftwareAgent, or a prov:Person",
     ),
     (
         "a source that is no entity",
@@ -122,6 +122,7 @@ BROKEN = [
             ("Critique", "reflexion", "a reflection is a tg:Thought or a tg:Critique"),
             ("Reflection", "reflexion", "a critique is a tg:Reflection"),
             ("Comparison", "debate", "this is a tg:Comparison"),
+            ("ApprovalRequest", "approvals", "this is a tg:ApprovalRequest"),
         )
     ),
     (
@@ -157,7 +158,40 @@ BROKEN = [
             ("plan", "?n a tg:StepResult", "?n tg:status 'x'", "a step result carries no"),
             ("reflexion", "?n a tg:Critique", "?n tg:status 'x'", "a critique carries no"),
             ("debate", "?n a tg:Comparison", "?n tg:status 'x'", "a comparison carries no"),
+            ("approvals", "?n a tg:ApprovalRequest", "?n tg:status 'x'", "an approval request carries no"),
         )
+    ),
+    # Waits for people
+    (
+        "a person's decision of nobody",
+        "approvals",
+        "DELETE { ?d prov:wasAttributedTo ?p } WHERE { ?d prov:wasAttributedTo ?p . ?p a prov:Person }",
+        "a decision by a person is attributed to that person, and no other is",
+    ),
+    (
+        "a person behind what nobody decided",
+        "approvals",
+        "INSERT { ?d prov:wasAttributedTo ?p } WHERE { ?d tg:decidedBy 'fallback' . ?p a prov:Person }",
+        "a decision by a person is attributed to that person, and no other is",
+    ),
+    (
+        "a decision about no call",
+        "approvals",
+        "DELETE { ?d tg:approvalId ?i } INSERT { ?d tg:approvalId 'another' } "
+        "WHERE { ?d tg:decisionSubject 'approval' ; tg:approvalId ?i }",
+        "a decision about a call that waited derives from that call, and is of its approval",
+    ),
+    (
+        "a call that was open to nobody",
+        "approvals",
+        "DELETE { ?a tg:toolCandidate 'pay' } WHERE { ?a a tg:ApprovalRequest }",
+        "waits for a person, and is none of the candidates",
+    ),
+    (
+        "an agent that is neither",
+        "approvals",
+        "DELETE { ?p a prov:Person } WHERE { ?p a prov:Person }",
+        "an agent is a prov:SoftwareAgent, or a prov:Person",
     ),
     # Plans and debates
     (
@@ -551,5 +585,11 @@ BROKEN = [
         "supervisor",
         "INSERT { ?a tg:confidence 'Legal: high' } WHERE { ?a a tg:Answer }",
         "tg:confidence: ",
+    ),
+    (
+        "what was wasted beside the main node of a step",
+        "wasted",
+        "INSERT { ?c tg:wastedTokens 7 } WHERE { ?c a tg:SubagentCompletion }",
+        "what was wasted at a step stands on its main node, and only there",
     ),
 ]

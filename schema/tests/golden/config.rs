@@ -1,11 +1,12 @@
 //! Values of the config item fixtures.
 
 use crate::{Fixture, exact, reads};
-use agentfleet_schema::RunLimits;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, Intent, JoinPolicy, ModelProfile, PromptItem, QueryItem,
-    QueryParameter, Reasoner, Specialist, ToolArgument, ToolItem,
+    AgentPattern, AgentTaskType, Approval, DefaultAnswer, Evidence, EvidenceRun, Intent,
+    JoinPolicy, ModelProfile, PromptItem, QueryItem, QueryParameter, Reasoner, Specialist, Status,
+    TerminationCriteria, ToolArgument, ToolItem,
 };
+use agentfleet_schema::{Money, RunLimits};
 
 pub(crate) fn fixtures() -> Vec<Fixture> {
     let any = || vec!["*".to_owned()];
@@ -31,21 +32,14 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
     };
     vec![
         reads("config/agent-pattern/before-patterns", pattern()),
-        exact(
-            "config/agent-pattern/full",
+        reads(
+            "config/agent-pattern/before-budgets",
             AgentPattern {
-                parallel: true,
-                reasoners: vec![Reasoner {
-                    name: "sceptic".into(),
-                    stance: "look for what is wrong".into(),
-                    pattern: "react".into(),
-                    profile: "large".into(),
-                }],
-                min_confidence: Some(0.5),
-                limits: all_limits(),
-                ..pattern()
+                limits: limits_before_budgets(),
+                ..full_pattern()
             },
         ),
+        exact("config/agent-pattern/full", full_pattern()),
         reads("config/agent-pattern/minimal", bare_pattern()),
         reads("config/agent-pattern/nulls", bare_pattern()),
         reads("config/agent-pattern/unknown", pattern()),
@@ -60,10 +54,41 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
             },
         ),
         reads("config/agent-task-type/before-patterns", task_type()),
+        reads(
+            "config/agent-task-type/before-budgets",
+            AgentTaskType {
+                limits: limits_before_budgets(),
+                ..task_type()
+            },
+        ),
         exact(
             "config/agent-task-type/full",
             AgentTaskType {
+                termination: TerminationCriteria {
+                    done_when: "each dimension has a finding with its source".into(),
+                    max_failures: Some(3),
+                },
+                profiles: [("supervisor".to_owned(), "large".to_owned())].into(),
+                prompts: [("react".to_owned(), "react-of-risk".to_owned())].into(),
+                most: RunLimits {
+                    max_tokens: Some(500_000),
+                    ..RunLimits::default()
+                },
+                fixed: vec!["join".into()],
                 limits: all_limits(),
+                status: Status::Applied,
+                improves: "research".into(),
+                evidence: Some(Evidence {
+                    runs: 3,
+                    terms: vec!["mill".into()],
+                    ended: [("timeout".to_owned(), 3)].into(),
+                    sessions: vec![EvidenceRun {
+                        session: "s-1".into(),
+                        question: "Whose is the mill?".into(),
+                        ended: "timeout".into(),
+                    }],
+                }),
+                decided_by: "Ada".into(),
                 ..task_type()
             },
         ),
@@ -107,7 +132,19 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         reads("config/prompt/minimal", bare_prompt()),
         reads("config/prompt/nulls", bare_prompt()),
         reads("config/prompt/unknown", bare_prompt()),
-        exact("config/tool/full", tool()),
+        exact(
+            "config/tool/full",
+            ToolItem {
+                approval: Some(Approval {
+                    timeout_ms: 3_600_000,
+                    default: DefaultAnswer::Approve,
+                    reason: "it costs".into(),
+                }),
+                repeatable: true,
+                ..tool()
+            },
+        ),
+        reads("config/tool/before-budgets", tool()),
         reads("config/tool/minimal", bare_tool()),
         reads("config/tool/nulls", bare_tool()),
         reads("config/tool/unknown", tool()),
@@ -126,8 +163,20 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 model: "a-model".into(),
                 temperature: Some(0.25),
                 max_tokens: Some(4_096),
+                context_window: Some(32_000),
                 input_price: Some(1.5),
                 output_price: Some(6.0),
+            },
+        ),
+        reads(
+            "config/model-profile/before-window",
+            ModelProfile {
+                model: "a-model".into(),
+                temperature: Some(0.25),
+                max_tokens: Some(4_096),
+                input_price: Some(1.5),
+                output_price: Some(6.0),
+                ..ModelProfile::default()
             },
         ),
         exact(
@@ -212,11 +261,35 @@ fn limits() -> RunLimits {
     }
 }
 
-fn all_limits() -> RunLimits {
+fn limits_before_budgets() -> RunLimits {
     RunLimits {
         max_replan_depth: Some(2),
         max_reflections: Some(3),
         ..limits()
+    }
+}
+
+fn all_limits() -> RunLimits {
+    RunLimits {
+        max_cost: Some(Money::millionths(2_500_000)),
+        max_model_calls: Some(50),
+        max_tool_calls: Some(40),
+        ..limits_before_budgets()
+    }
+}
+
+fn full_pattern() -> AgentPattern {
+    AgentPattern {
+        parallel: true,
+        reasoners: vec![Reasoner {
+            name: "sceptic".into(),
+            stance: "look for what is wrong".into(),
+            pattern: "react".into(),
+            profile: "large".into(),
+        }],
+        min_confidence: Some(0.5),
+        limits: all_limits(),
+        ..pattern()
     }
 }
 
@@ -239,6 +312,7 @@ fn task_type() -> AgentTaskType {
         when_to_use: "several dimensions".into(),
         join: JoinPolicy::AtLeast(2),
         limits: limits(),
+        ..AgentTaskType::default()
     }
 }
 
@@ -262,6 +336,8 @@ fn tool() -> ToolItem {
         url: Some("https://example.org/search".into()),
         method: Some("POST".into()),
         side_effects: true,
+        approval: None,
         timeout_ms: Some(2_000),
+        ..ToolItem::default()
     }
 }

@@ -1,12 +1,14 @@
 //! Values of the message fixtures.
 
 use crate::{Fixture, exact, reads};
+use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::ForkedFrom;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, MessageType, Metadata,
-    PlanStep, RoutingContext, RunControl, RunLimits, SessionId, Term, TermType, Triple, Triples,
+    AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, HeldCall, Lineage,
+    MessageType, Metadata, Money, PlanStep, RoutingContext, RunControl, RunLimits, SessionId,
+    Spent, Term, TermType, Triple, Triples,
 };
 use serde_json::json;
 
@@ -20,7 +22,17 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
 fn requests() -> Vec<Fixture> {
     let default = AgentRequest::default;
     vec![
-        exact("messages/agent-request/full", request_of_patterns()),
+        exact("messages/agent-request/full", request_with_budget()),
+        reads(
+            "messages/agent-request/before-budgets",
+            AgentRequest {
+                control: RunControl {
+                    held: None,
+                    ..request_of_patterns().control
+                },
+                ..request_of_patterns()
+            },
+        ),
         reads("messages/agent-request/before-forks", before_forks()),
         exact("messages/agent-request/default", default()),
         reads("messages/agent-request/minimal", default()),
@@ -405,7 +417,10 @@ fn request() -> AgentRequest {
             started_at: 1_767_225_600_000,
             hard_deadline: 1_767_229_200_000,
             after: 1_767_225_600_400,
-            tokens_spent: 1_234,
+            spent: Spent {
+                tokens: 1_234,
+                ..Spent::default()
+            },
             rounds: 1,
             retries: 2,
             previous: Some(Digest::of(b"previous")),
@@ -426,6 +441,14 @@ fn request_of_patterns() -> AgentRequest {
     };
     request.limits.max_replan_depth = Some(2);
     request.limits.max_reflections = Some(3);
+    request.control.held = Some(HeldCall {
+        approval: "a-1".into(),
+        tool: "pay".into(),
+        arguments: [("amount".to_owned(), "5".to_owned())].into(),
+        thought: "it is due".into(),
+        not_run: vec!["search".into()],
+        approved: true,
+    });
     request.control.replans = 1;
     request.control.replan = "step 1 failed".into();
     request.control.reflections = 2;
@@ -440,6 +463,27 @@ fn request_of_patterns() -> AgentRequest {
     {
         step.specialist = "blog".into();
     }
+    request
+}
+
+/// With an account of everything, none to its default.
+fn request_with_budget() -> AgentRequest {
+    let mut request = request_of_patterns();
+    request.join = Some(JoinPolicy::Quorum);
+    request.limits.max_cost = Some(Money::millionths(2_500_000));
+    request.limits.max_model_calls = Some(50);
+    request.limits.max_tool_calls = Some(40);
+    request.control.repeats = 1;
+    request.control.lineage = vec![Lineage {
+        session: "s-9".into(),
+        iterations: 3,
+    }];
+    request.control.spent = Spent {
+        tokens: 1_234,
+        cost: Money::millionths(1_250_000),
+        model_calls: 3,
+        tool_calls: 2,
+    };
     request
 }
 

@@ -2,18 +2,36 @@
 //! minimal form: only what the first version had to write.
 
 use crate::{Fixture, exact, reads};
-use agentfleet_schema::config::JoinPolicy;
+use agentfleet_schema::config::{DefaultAnswer, JoinPolicy};
 use agentfleet_schema::records::{
-    Activity, Adopted, Call, CallStatus, Child, ClosedRecord, Compared, CompletionStatus,
-    Concluded, Critique, DecidedBy, Decision, DocumentRef, EndedFromOutside, Executed, FailedCall,
-    FanInRecord, FanInSummary, FanOutRecord, FannedOut, FleetLimits, ForkedFrom, IntentRecord,
-    Iterated, JoinCause, Member, OutcomeKind, ParentLink, ParkedRecord, PartConfidence, Planned,
-    Position, Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart,
-    StreamedParts, Termination, Usage, Worked,
+    Activity, Adopted, ApprovalAnswer, ApprovalPlace, Asked, Call, CallStatus, Child, ClosedRecord,
+    Compared, CompletionStatus, Concluded, Critique, Decided, DecidedBy, Decision, DocumentRef,
+    EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary, FanOutRecord, FannedOut,
+    FleetLimits, ForkedFrom, IntentRecord, Iterated, JoinCause, Member, OutcomeKind, ParentLink,
+    ParkedRecord, PartConfidence, PauseRecord, Planned, Position, Publication, ResultRecord,
+    Routed, Source, StepRecord, StepResult, StreamedPart, StreamedParts, Termination, Usage,
+    Worked,
 };
-use agentfleet_schema::{CollectionName, Digest, ErrorBody, PlanStep, RunLimits};
+use agentfleet_schema::{CollectionName, Digest, ErrorBody, Money, PlanStep, RunLimits, Spent};
 
 const AT: i64 = 1_767_225_600_000;
+
+/// As it was before money and calls were counted.
+fn tokens(tokens: u64) -> Spent {
+    Spent {
+        tokens,
+        ..Spent::default()
+    }
+}
+
+fn spent(tokens: u64) -> Spent {
+    Spent {
+        tokens,
+        cost: Money::millionths(1_250_000),
+        model_calls: 3,
+        tool_calls: 2,
+    }
+}
 
 pub(crate) fn fixtures() -> Vec<Fixture> {
     let bare_step = |outcome| StepRecord {
@@ -36,12 +54,46 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
     };
     vec![
         exact("records/step-record/iterated", iterated()),
+        exact(
+            "records/step-record/spent",
+            StepRecord {
+                total: spent(100),
+                wasted: spent(7),
+                ..bare_step(OutcomeKind::Continue)
+            },
+        ),
+        exact(
+            "records/fan-in-record/spent",
+            FanInRecord {
+                members: vec![Member {
+                    spent: spent(321),
+                    ..member()
+                }],
+                policy: JoinPolicy::Quorum,
+                missing_spent: spent(4_000),
+                ..fan_in()
+            },
+        ),
         exact("records/step-record/fanned-out", fanned_out()),
         exact("records/step-record/concluded", concluded()),
         exact("records/step-record/planned", planned()),
         exact("records/step-record/executed", executed()),
         exact("records/step-record/debated", debated()),
+        exact("records/step-record/paused", paused()),
+        exact("records/step-record/decided", decided()),
+        exact("records/pause-record/full", pause()),
+        exact(
+            "records/approval-place/full",
+            ApprovalPlace {
+                session: "s-1".into(),
+                step: 2,
+            },
+        ),
         exact("records/step-record/worked", worked()),
+        reads(
+            "records/step-record/worked-before-window",
+            worked_before_window(),
+        ),
         exact("records/step-record/bare", bare_step(OutcomeKind::Continue)),
         reads(
             "records/step-record/minimal",
@@ -280,7 +332,7 @@ fn common() -> StepRecord {
             output_tokens: 30,
             cost: 0.125,
         },
-        tokens_total: 100,
+        total: tokens(100),
         publications: vec![Publication {
             topic: "agent-request".into(),
             properties: [("id".to_owned(), "caller-1".to_owned())].into(),
@@ -408,6 +460,19 @@ fn worked() -> StepRecord {
     }
 }
 
+/// Nothing bounded a history then.
+fn worked_before_window() -> StepRecord {
+    let mut record = worked();
+    if let Some(fleet) = record
+        .worked
+        .as_mut()
+        .and_then(|worked| worked.fleet.as_mut())
+    {
+        fleet.context_window = 0;
+    }
+    record
+}
+
 fn child(index: u32) -> Child {
     Child {
         index,
@@ -425,7 +490,7 @@ fn member() -> Member {
         goal: "Analyse finances".into(),
         status: CompletionStatus::DeadLettered,
         document: "urn:trustgraph:agent:s-2/answer/document".into(),
-        tokens: 321,
+        spent: tokens(321),
     }
 }
 
@@ -465,7 +530,7 @@ fn concluded() -> StepRecord {
                 cause: JoinCause::Deadline,
                 members: vec![member()],
                 missing: vec![child(1)],
-                tokens: 321,
+                spent: tokens(321),
             }),
             confidence: vec![PartConfidence {
                 part: "Legal".into(),
@@ -537,6 +602,63 @@ fn executed() -> StepRecord {
     }
 }
 
+fn asked() -> Asked {
+    Asked {
+        id: "a-1".into(),
+        n: 2,
+        tool: "pay".into(),
+        arguments: [("amount".to_owned(), "5".to_owned())].into(),
+        thought: "it is due".into(),
+        candidates: vec!["pay".into(), "search".into()],
+        reason: "it costs".into(),
+        after_unknown: true,
+        asked_at: AT,
+        expires_at: AT + 60_000,
+        default: DefaultAnswer::Approve,
+        model_ms: 400,
+    }
+}
+
+fn paused() -> StepRecord {
+    StepRecord {
+        outcome: OutcomeKind::Pause,
+        activity: Activity::Asked(asked()),
+        ..common()
+    }
+}
+
+fn decided() -> StepRecord {
+    StepRecord {
+        outcome: OutcomeKind::Continue,
+        activity: Activity::Decided(Decided {
+            id: "a-1".into(),
+            n: 2,
+            tool: "pay".into(),
+            arguments: [("amount".to_owned(), "4".to_owned())].into(),
+            answer: ApprovalAnswer::Edit,
+            by: "ada".into(),
+            reason: "less will do".into(),
+            at: AT,
+        }),
+        ..common()
+    }
+}
+
+fn pause() -> PauseRecord {
+    PauseRecord {
+        session: "s-1".into(),
+        step: 2,
+        root: "s-0".into(),
+        asked: asked(),
+        resume: Publication {
+            topic: "agent-request".into(),
+            properties: [("session".to_owned(), "s-1".to_owned())].into(),
+            deliver_at: None,
+            body: "{\"question\":\"q\",\"step\":3}".into(),
+        },
+    }
+}
+
 fn critique() -> Critique {
     Critique {
         wrong: "no source".into(),
@@ -597,7 +719,8 @@ fn fan_in() -> FanInRecord {
         members: vec![member()],
         missing: vec![child(1)],
         cause: JoinCause::Deadline,
-        missing_tokens: 4_000,
+        policy: JoinPolicy::All,
+        missing_spent: tokens(4_000),
         nonce: "n-9".into(),
     }
 }

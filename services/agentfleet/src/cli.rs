@@ -1,6 +1,7 @@
 //! The command line: what there is to type.
 
 use crate::settings::{self, Flags};
+use agentfleet_schema::config::JoinPolicy;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -84,6 +85,12 @@ pub(crate) enum Command {
     /// End a run
     #[command(after_help = "Example:\n  agentfleet cancel 7c9fa540")]
     Cancel(Named),
+    /// Calls that wait for a person: list, approve, deny or edit them
+    #[command(
+        after_help = "Examples:\n  agentfleet approvals list\n  agentfleet approvals approve 3f2b9c1a --reason \"checked\"\n  agentfleet approvals edit 3f2b9c1a --set amount=5"
+    )]
+    #[command(subcommand)]
+    Approvals(Approvals),
     /// List and show runs
     #[command(
         after_help = "Examples:\n  agentfleet sessions list --limit 50\n  agentfleet sessions show 7c9fa540"
@@ -133,6 +140,12 @@ pub(crate) enum Command {
                       agentfleet cost --collection handbook --by model --json"
     )]
     Cost(Cost),
+    /// Propose task types and framings from past runs, for a person to approve
+    #[command(
+        after_help = "Examples:\n  agentfleet discover --min-runs 5 --since 30d\n  agentfleet discover list\n  \
+                      agentfleet discover approve pump-seal --as Ada"
+    )]
+    Discover(Discover),
     /// Ask the provenance graph: in SPARQL, or a saved query by its name
     #[command(
         after_help = "Examples:\n  agentfleet query --list\n  agentfleet query slowest-steps --param since=1d\n  agentfleet query 'SELECT ?s FROM <urn:graph:retrieval> WHERE { ?s a tg:AgentQuestion }'\n  agentfleet query --file query.rq --format json"
@@ -221,14 +234,27 @@ pub(crate) struct Ask {
     /// Asks once, however often it is sent with the same id.
     #[arg(long)]
     pub id: Option<String>,
-    /// Most tokens the run may spend.
-    #[arg(long)]
-    pub max_tokens: Option<u64>,
+    /// When fan-outs conclude: `all`, `quorum`, `deadline` or `at-least=K`.
+    #[arg(long, value_parser = join)]
+    pub join: Option<JoinPolicy>,
     /// Publish the request, print its session, and leave.
     #[arg(long)]
     pub detach: bool,
     #[command(flatten)]
     pub output: Output,
+}
+
+fn join(text: &str) -> Result<JoinPolicy, String> {
+    match text.split_once('=') {
+        None if text == "all" => Ok(JoinPolicy::All),
+        None if text == "quorum" => Ok(JoinPolicy::Quorum),
+        None if text == "deadline" => Ok(JoinPolicy::Deadline),
+        Some(("at-least", count)) => match count.parse() {
+            Ok(count) if count > 0 => Ok(JoinPolicy::AtLeast(count)),
+            _ => Err(format!("`{count}` is no number of subagents: 1 or more")),
+        },
+        _ => Err("there are `all`, `quorum`, `deadline` and `at-least=K`".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -306,6 +332,8 @@ pub(crate) enum RunState {
     /// Taken in, and not begun.
     Queued,
     Running,
+    /// With a call that waits for a person.
+    Waiting,
     /// With an answer, whole or partial.
     Answered,
     /// With an answer in which something is missing.
@@ -415,6 +443,48 @@ pub(crate) struct Verify {
     /// Check them against heads that were exported before.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Discover {
+    #[command(subcommand)]
+    pub command: Option<DiscoverCommand>,
+    /// Runs that a group needs to be proposed.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..))]
+    pub min_runs: u32,
+    /// Only runs that ended since: a date, an instant, or an age such as `30d`.
+    #[arg(long)]
+    pub since: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DiscoverCommand {
+    /// What was proposed so far, with its runs and who decided on it
+    #[command(after_help = "Example:\n  agentfleet discover list --json")]
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Bring a proposal into force: the router offers it from then on
+    #[command(after_help = "Example:\n  agentfleet discover approve pump-seal --as Ada")]
+    Approve(Decide),
+    /// Turn a proposal down: the like of it is not proposed again
+    #[command(after_help = "Example:\n  agentfleet discover reject pump-seal --as Ada")]
+    Reject(Decide),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Decide {
+    /// Its key, as `discover list` shows it.
+    pub key: String,
+    /// Who decides; default: the user of this system.
+    #[arg(long = "as", value_name = "NAME")]
+    pub by: Option<String>,
     #[command(flatten)]
     pub output: Output,
 }
@@ -628,6 +698,62 @@ pub(crate) enum Dlq {
         #[arg(long)]
         all: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Approvals {
+    /// What waits for a person, the oldest first
+    #[command(after_help = "Example:\n  agentfleet approvals list --session 7c9fa540")]
+    List {
+        /// Only of this run: its id, or the first 6 or more characters of it.
+        #[arg(long)]
+        session: Option<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// One call that waits, or waited, with what became of it
+    #[command(after_help = "Example:\n  agentfleet approvals show 3f2b9c1a")]
+    Show {
+        /// Its id, or the beginning of it.
+        id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Let the call be made as it stands
+    #[command(after_help = "Example:\n  agentfleet approvals approve 3f2b9c1a --as ada")]
+    Approve(Answering),
+    /// Keep the call from being made; the agent is told why
+    #[command(after_help = "Example:\n  agentfleet approvals deny 3f2b9c1a --reason \"too much\"")]
+    Deny(Answering),
+    /// Let the call be made with other arguments
+    #[command(
+        after_help = "Examples:\n  agentfleet approvals edit 3f2b9c1a --set amount=5\n  agentfleet approvals edit 3f2b9c1a --arguments '{\"amount\": \"5\"}'"
+    )]
+    Edit {
+        #[command(flatten)]
+        answering: Answering,
+        /// One argument and its new value; the others stay.
+        #[arg(long, value_name = "NAME=VALUE", required_unless_present = "arguments")]
+        set: Vec<String>,
+        /// All arguments, as a JSON object.
+        #[arg(long, value_name = "JSON")]
+        arguments: Option<String>,
+    },
+}
+
+/// Who answers what.
+#[derive(Debug, Args)]
+pub(crate) struct Answering {
+    /// Id of the approval, or the beginning of it.
+    pub id: String,
+    /// Who decides; the user of the system unless given.
+    #[arg(long = "as", value_name = "NAME")]
+    pub by: Option<String>,
+    /// Why: it stands in the record, and the agent is told where the call is denied.
+    #[arg(long)]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 #[derive(Debug, Args)]

@@ -58,6 +58,7 @@ impl Engine {
         let model = choose_model(settings).await?;
         let tools = Toolbox::new(
             library.clone(),
+            Arc::clone(&store.documents),
             Arc::clone(&graph),
             Arc::clone(&model.model),
         )?;
@@ -133,12 +134,17 @@ fn fleet_limits(settings: &Settings) -> FleetLimits {
             max_subagents: settings.max_subagents,
             max_depth: settings.max_depth,
             max_sessions: settings.max_sessions,
+            max_tokens: settings.max_tokens,
+            max_cost: settings.max_cost,
+            max_model_calls: settings.max_model_calls,
+            max_tool_calls: settings.max_tool_calls,
             max_replan_depth: settings.replan_depth,
             max_reflections: settings.max_reflections,
             ..RunLimits::default()
         },
         subagent_timeout_ms: millis(settings.subagent_timeout),
         run_timeout_ms: millis(settings.run_timeout),
+        context_window: settings.context_window,
         ..FleetLimits::default()
     }
 }

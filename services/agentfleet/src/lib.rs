@@ -65,6 +65,9 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Ask(ask) => commands::ask::ask(ask, &settings, ui).await,
         Command::Attach(attach) => commands::ask::attach(attach, &settings, ui).await,
         Command::Cancel(named) => commands::ask::cancel(named, &settings).await,
+        Command::Approvals(command) => {
+            Box::pin(commands::approvals::run(command, &settings, ui)).await
+        }
         Command::Load(load) => commands::library::load(load, &settings).await,
         Command::Document(document) => commands::library::document(document, &settings).await,
         Command::Config(config) => commands::config::run(config, &settings, ui).await,
@@ -74,6 +77,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Explain(explain) => commands::explain::run(explain, &settings, ui).await,
         Command::Verify(verify) => commands::verify::run(verify, &settings).await,
         Command::Cost(cost) => commands::cost::run(cost, &settings, ui).await,
+        Command::Discover(args) => commands::discover::run(args, &settings, ui).await,
         Command::Purge(purge) => commands::purge::purge(purge, &settings).await,
         Command::Backup(backup) => commands::upkeep::backup(&backup, &settings).await,
         Command::Restore(restore) => commands::upkeep::restore(&restore, &settings).await,

@@ -4,7 +4,7 @@
 //! An unknown key or variable is an error that names the nearest one.
 
 use crate::error::Failure;
-use agentfleet_schema::RunLimits;
+use agentfleet_schema::{Money, RunLimits};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,6 +66,16 @@ macro_rules! whole_number {
     )+};
 }
 whole_number!(u32, u64, usize);
+
+impl Value for Money {
+    const EXPECTED: &'static str = "an amount of money such as `0.50`";
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
 
 impl Value for Duration {
     const EXPECTED: &'static str = "a time such as `500ms`, `30s`, `5m` or `1h 30m`";
@@ -286,10 +296,20 @@ settings! {
     max_depth: Option<u32> = None;
     /// Most subagents in one tree, whatever request and config say.
     max_sessions: Option<u32> = None;
+    /// Most tokens of one run, whatever request and config say; as a flag of `ask`, of that run.
+    max_tokens: Option<u64> = None;
+    /// Most money of one run, in the currency of the model profiles' prices; as a flag of `ask`, of that run.
+    max_cost: Option<Money> = None;
+    /// Most model calls of one run, whatever request and config say; as a flag of `ask`, of that run.
+    max_model_calls: Option<u64> = None;
+    /// Most tool calls of one run, whatever request and config say; as a flag of `ask`, of that run.
+    max_tool_calls: Option<u64> = None;
     /// Most revisions of one plan, whatever request and config say; as a flag of `ask`, of that run.
     replan_depth: Option<u32> = None;
     /// Most times a critique may send an agent back, whatever request and config say.
     max_reflections: Option<u32> = None;
+    /// Tokens of the model's window, where its profile does not say (`context-window`): longer histories are compressed.
+    context_window: u32 = 128_000;
     /// Tries at a step before it ends as failed.
     max_attempts: u32 = 5;
     /// Longest a model call may take.
@@ -435,6 +455,8 @@ impl Settings {
             ("max_attempts", self.max_attempts == 0),
             ("max_iterations", self.max_iterations == Some(0)),
             ("max_subagents", self.max_subagents == Some(0)),
+            ("max_tokens", self.max_tokens == Some(0)),
+            ("max_model_calls", self.max_model_calls == Some(0)),
             ("lease", self.lease.is_zero()),
         ];
         let given = |name: &str| self.given.get(name).map_or("0", String::as_str);
@@ -444,6 +466,16 @@ impl Settings {
                 given(name),
                 self.source(name),
                 "at least 1",
+            ));
+        }
+        if self.context_window < 1_000 {
+            let name = "context_window";
+            let window = self.context_window.to_string();
+            return Err(bad_value(
+                name,
+                &window,
+                self.source(name),
+                "at least 1000 tokens",
             ));
         }
         let longest = self.model_timeout.max(self.tool_timeout);
@@ -478,7 +510,10 @@ impl Settings {
             max_subagents: most("max_subagents", self.max_subagents),
             max_depth: most("max_depth", self.max_depth),
             max_sessions: most("max_sessions", self.max_sessions),
-            max_tokens: None,
+            max_tokens: self.max_tokens.filter(|_| flag("max_tokens")),
+            max_cost: self.max_cost.filter(|_| flag("max_cost")),
+            max_model_calls: self.max_model_calls.filter(|_| flag("max_model_calls")),
+            max_tool_calls: self.max_tool_calls.filter(|_| flag("max_tool_calls")),
             max_replan_depth: most("replan_depth", self.replan_depth),
             max_reflections: most("max_reflections", self.max_reflections),
             subagent_timeout_ms: millis("subagent_timeout", self.subagent_timeout),

@@ -3,6 +3,7 @@
 //! A wait of more than some minutes is made in hops. What nobody waits for any more goes no further.
 
 use crate::Parts;
+use crate::approvals::Approvals;
 use crate::endings::Endings;
 use crate::error::Error;
 use crate::fan_in::{FanIn, Place, decode, place};
@@ -20,6 +21,7 @@ pub struct Deadlines {
     parts: Parts,
     fan_in: FanIn,
     endings: Endings,
+    approvals: Approvals,
 }
 
 impl Deadlines {
@@ -27,6 +29,7 @@ impl Deadlines {
         Self {
             fan_in: FanIn::new(parts.clone()),
             endings: Endings::new(parts.clone()),
+            approvals: Approvals::new(parts.clone()),
             parts,
         }
     }
@@ -68,12 +71,20 @@ impl Deadlines {
                     .end(&place.0, Termination::Timeout, "deadline", "")
                     .await?;
             }
+            Some(property::KIND_CANCEL) => {
+                let by = properties.get(property::BY).map_or("", String::as_str);
+                self.endings
+                    .end(&place.0, Termination::Cancelled, "cancelled", by)
+                    .await?;
+            }
+            Some(property::KIND_APPROVAL) => self.approvals.expire(&place).await?,
             other => {
                 return Ok(Disposition::DeadLetter(format!(
-                    "unknown kind of deadline `{}` (known: `{}`, `{}`)",
+                    "unknown kind of deadline `{}` (known: `{}`, `{}`, `{}`)",
                     other.unwrap_or_default(),
                     property::KIND_JOIN,
                     property::KIND_HARD,
+                    property::KIND_APPROVAL,
                 )));
             }
         }
@@ -89,6 +100,9 @@ impl Deadlines {
         properties: &Properties,
     ) -> Result<bool, Error> {
         let documents = &*self.parts.documents;
+        if properties.get(property::KIND).map(String::as_str) == Some(property::KIND_APPROVAL) {
+            return self.approvals.is_settled(&(session.clone(), *step)).await;
+        }
         if properties.get(property::KIND).map(String::as_str) == Some(property::KIND_JOIN) {
             let marker = keys::fan_in_published(session, *step);
             return Ok(documents.get(&marker).await?.is_some());

@@ -3,15 +3,17 @@
 //! on to the next step, and finds either an end or another missing step.
 
 use crate::Parts;
+use crate::approvals::Approvals;
 use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
 use agentfleet_core::{Finish, Outcome, error, say};
-use agentfleet_runtime::{Adoption, Committed, StepCommit, effects, telemetry};
+use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, telemetry};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    ClosedRecord, FanOutRecord, OutcomeKind, Publication, StepRecord, Termination, Worked,
+    Activity, Child, ClosedRecord, FanOutRecord, OutcomeKind, PauseRecord, Publication, StepRecord,
+    Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
@@ -36,9 +38,10 @@ pub struct Endings {
 }
 
 /// The request a step would have worked, with the properties of its message.
-struct Asked {
-    request: AgentRequest,
-    properties: BTreeMap<String, String>,
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub request: AgentRequest,
+    pub properties: BTreeMap<String, String>,
 }
 
 impl Endings {
@@ -46,66 +49,144 @@ impl Endings {
         Self { parts }
     }
 
-    /// Ends the run of a root session, whatever it is doing.
+    /// Ends the run of a session, whatever it is doing, and all below it. A root's tree is closed first,
+    /// so that nothing starts beside the end; of a subagent only what is below it ends, and its parent
+    /// goes on without it.
     pub async fn end(
         &self,
-        root: &SessionId,
+        session: &SessionId,
         termination: Termination,
         cause: &str,
         by: &str,
     ) -> Result<Ended, Error> {
-        let documents = &*self.parts.documents;
-        if self.is_erased(root).await? {
-            return Ok(Ended::Unknown);
+        let reason = match termination {
+            Termination::Timeout => "the time of the run is used up".to_owned(),
+            _ if by.is_empty() => "the run was cancelled".to_owned(),
+            _ => format!("the run was cancelled by {by}"),
+        };
+        let closing = ClosedRecord {
+            cause: cause.to_owned(),
+            at: self.parts.host.now(),
+            by: by.to_owned(),
+        };
+        let finish = say::cancelled(&reason, termination);
+        let ended = self.walk(session, None, Some(&closing), &finish).await?;
+        match ended {
+            // Nothing of the tree waits for a person any more.
+            Ended::Now | Ended::Before(OutcomeKind::Cancelled) => {
+                let approvals = Approvals::new(self.parts.clone());
+                approvals.end_needless(session).await?;
+            }
+            Ended::Before(_) | Ended::Unknown => {}
         }
+        Ok(ended)
+    }
+
+    /// Ends subagents that a verdict does without: nobody waits for them any more. Without this each
+    /// would find out by itself, when its next message comes; but one that waits for a person has none.
+    pub(crate) async fn end_missing(
+        &self,
+        fan_out: &FanOutRecord,
+        missing: &[Child],
+    ) -> Result<(), Error> {
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let Some(record) = self.record(&fan_out.session, fan_out.step).await? else {
+            return Ok(());
+        };
+        let (reason, termination) = say::decided_above();
+        let finish = say::cancelled(&reason, termination);
+        for child in missing {
+            let asked = asked(&record, &child.session)?;
+            Box::pin(self.walk(&child.session, asked, None, &finish)).await?;
+        }
+        Ok(())
+    }
+
+    /// Walks the steps of a session to the first that is missing, and creates it as the end; then the
+    /// same for every subagent that it waited for. Whoever loses the race for that step goes on, and
+    /// finds either an end or another missing step. `asked` is what the session's first step would have
+    /// worked, where that is known.
+    async fn walk(
+        &self,
+        session: &SessionId,
+        mut asked: Option<Asked>,
+        closing: Option<&ClosedRecord>,
+        finish: &Finish,
+    ) -> Result<Ended, Error> {
+        let documents = &*self.parts.documents;
         let mut step = 0;
-        let mut asked: Option<Asked> = None;
-        let mut closed = false;
-        loop {
-            let outcome_key = keys::outcome(root, step);
-            if let Some(body) = documents.get(&outcome_key).await? {
-                let record: StepRecord = decode(&outcome_key, &body)?;
+        let mut waiting: Option<StepRecord> = None;
+        let mut checked = false;
+        let ended = loop {
+            if let Some(record) = self.record(session, step).await? {
+                if !checked {
+                    checked = true;
+                    if self.is_erased(&record.root).await? {
+                        return Ok(Ended::Unknown);
+                    }
+                }
                 if record.outcome.is_terminal() {
                     let kind = record.outcome;
                     self.publish_if_unpublished(record).await?;
-                    return Ok(Ended::Before(kind));
+                    break Ended::Before(kind);
                 }
-                if record.outcome == OutcomeKind::FanOut {
-                    // Its fan-out lies where it belongs once it is published.
+                let fans_out = record.outcome == OutcomeKind::FanOut;
+                if fans_out || record.outcome == OutcomeKind::Pause {
+                    // Its fan-out, or its wait, lies where it belongs once it is published.
                     self.publish_if_unpublished(record.clone()).await?;
                 }
                 asked = self.asked_next(&record).await?;
+                waiting = fans_out.then_some(record);
                 step += 1;
                 continue;
             }
-            if !closed {
-                // Written before the end, so that nothing starts beside it; and not written for a
-                // run that has ended by itself.
-                let record = ClosedRecord {
-                    cause: cause.to_owned(),
-                    at: self.parts.host.now(),
-                    by: by.to_owned(),
-                };
-                let body = serde_json::to_vec(&record).unwrap_or_default();
-                documents.ensure(&keys::closed(root), body).await?;
-                closed = true;
+            let known = asked.as_ref().map(|asked| asked.request.root().clone());
+            let root = known.unwrap_or_else(|| session.clone());
+            if !checked && self.is_erased(&root).await? {
+                return Ok(Ended::Unknown);
             }
-            if step == 0 {
+            if let Some(closing) = closing.filter(|_| root == *session) {
+                // Written before the end, so that nothing starts beside it; and not written for a run
+                // that has ended by itself.
+                let body = serde_json::to_vec(closing).unwrap_or_default();
+                documents.ensure(&keys::closed(&root), body).await?;
+            }
+            if step == 0 && asked.is_none() {
                 // Not accepted yet, or never asked: when it comes, its worker sees `closed`.
                 return Ok(Ended::Unknown);
             }
-            let reason = match termination {
-                Termination::Timeout => "the time of the run is used up".to_owned(),
-                _ if by.is_empty() => "the run was cancelled".to_owned(),
-                _ => format!("the run was cancelled by {by}"),
-            };
-            let finish = say::cancelled(&reason, termination);
-            let ended = self.conclude(root, step, asked.take(), finish).await?;
-            if ended {
-                return Ok(Ended::Now);
+            let own = asked.clone();
+            // Boxed: few get here, and everybody who looks at a fan-out would hold it.
+            if Box::pin(self.conclude(session, step, own, finish.clone())).await? {
+                break Ended::Now;
             }
             // Lost the race: look at what won.
+        };
+        if let Some(record) = waiting {
+            self.end_below(&record, finish).await?;
         }
+        Ok(ended)
+    }
+
+    /// Ends the subagents that a fan-out started.
+    async fn end_below(&self, record: &StepRecord, finish: &Finish) -> Result<(), Error> {
+        let Activity::FannedOut(fan_out) = &record.activity else {
+            return Ok(());
+        };
+        for child in &fan_out.children {
+            let asked = asked(record, &child.session)?;
+            // Of a boxed future, because trees are as deep as their limits allow.
+            Box::pin(self.walk(&child.session, asked, None, finish)).await?;
+        }
+        Ok(())
+    }
+
+    async fn record(&self, session: &SessionId, step: u32) -> Result<Option<StepRecord>, Error> {
+        let key = keys::outcome(session, step);
+        let body = self.parts.documents.get(&key).await?;
+        body.map(|body| decode(&key, &body)).transpose()
     }
 
     /// Whether the tree of a root was erased: nothing of it may come back.
@@ -145,8 +226,9 @@ impl Endings {
         }
     }
 
-    /// Creates a step as the end of its session; `false` if somebody else created it.
-    async fn conclude(
+    /// Creates a step from outside, mostly as the end of its session; `false` if somebody else
+    /// created it.
+    pub(crate) async fn conclude(
         &self,
         session: &SessionId,
         step: u32,
@@ -171,6 +253,7 @@ impl Endings {
             Outcome::Cancelled(_)
             | Outcome::Continue(_)
             | Outcome::FanOut(_)
+            | Outcome::Pause(_)
             | Outcome::Answer(_) => "cancelled",
         };
         let worked = Worked {
@@ -179,6 +262,8 @@ impl Endings {
             ended: say::from_outside(by, &finish),
             ..Worked::default()
         };
+        let wasted = account::debited(&*self.parts.documents, session, step).await?;
+        request.control.spent = request.control.spent + wasted.spent;
         let pattern = request.pattern.clone();
         // What is not allowed has been refused before, or is refused now: by the fleet's own topic.
         let responses = self.parts.reply_topics.of(&properties);
@@ -186,11 +271,7 @@ impl Endings {
         let snapshot = Arc::new(Snapshot::default());
         let nonce = self.parts.host.nonce();
         let now = self.parts.host.now();
-        let Assembled {
-            mut record,
-            documents,
-            ..
-        } = assemble(&Commit {
+        let assembled = assemble(&Commit {
             config_version: request.control.config_version.unwrap_or_default(),
             request_digest: Digest::default(),
             properties,
@@ -200,6 +281,7 @@ impl Endings {
             started_at: now,
             now,
             finish,
+            wasted: wasted.spent,
             calls: effects::started(&*self.parts.documents, session, step).await?,
             streamed: Streamed::default(),
             worked: Some(Box::new(Worked {
@@ -213,6 +295,8 @@ impl Endings {
             responses,
             request,
         });
+        let objects = assembled.objects();
+        let Assembled { mut record, .. } = assembled;
         let body = serde_json::to_vec(&record).unwrap_or_default();
         let publications = std::mem::take(&mut record.publications);
         let properties = publications.first().map(|first| first.properties.clone());
@@ -223,10 +307,7 @@ impl Endings {
                 StepCommit {
                     record: (keys::outcome(session, step), body),
                     nonce,
-                    objects: documents
-                        .into_iter()
-                        .map(|(uri, text)| (keys::document(&uri), text.into_bytes()))
-                        .collect(),
+                    objects,
                     publications,
                     marker: keys::published(session, step),
                 },
@@ -240,7 +321,7 @@ impl Endings {
         Ok(committed == Committed::Won)
     }
 
-    async fn publish_if_unpublished(&self, record: StepRecord) -> Result<(), Error> {
+    pub(crate) async fn publish_if_unpublished(&self, record: StepRecord) -> Result<(), Error> {
         let marker = keys::published(&record.session, record.step);
         if self.parts.documents.get(&marker).await?.is_none() {
             self.parts
@@ -253,28 +334,43 @@ impl Endings {
 
     /// The request that a committed step released, or will release.
     async fn asked_next(&self, record: &StepRecord) -> Result<Option<Asked>, Error> {
-        let own = |p: &&Publication| {
-            p.topic == topics::AGENT_REQUEST.as_str()
-                && p.properties.get(property::SESSION).map(String::as_str)
-                    == Some(record.session.as_str())
+        let key = match record.outcome {
+            OutcomeKind::FanOut => keys::fan_out(&record.session, record.step),
+            OutcomeKind::Pause => keys::pause(&record.session, record.step),
+            OutcomeKind::Continue
+            | OutcomeKind::Answer
+            | OutcomeKind::Cancelled
+            | OutcomeKind::Fail => return asked(record, &record.session),
+        };
+        let Some(body) = self.parts.documents.get(&key).await? else {
+            return Ok(None);
         };
         let next = if record.outcome == OutcomeKind::FanOut {
-            let key = keys::fan_out(&record.session, record.step);
-            match self.parts.documents.get(&key).await? {
-                Some(body) => Some(decode::<FanOutRecord>(&key, &body)?.synthesis),
-                None => None,
-            }
+            decode::<FanOutRecord>(&key, &body)?.synthesis
         } else {
-            record.publications.iter().find(own).cloned()
+            decode::<PauseRecord>(&key, &body)?.resume
         };
-        let Some(next) = next else { return Ok(None) };
-        let request = serde_json::from_str(&next.body).map_err(|error| Error::Unreadable {
-            key: keys::outcome(&record.session, record.step),
-            reason: error.to_string(),
-        })?;
-        Ok(Some(Asked {
-            request,
-            properties: next.properties,
-        }))
+        of_publication(record, &next).map(Some)
     }
+}
+
+/// The request that a record published for a session.
+fn asked(record: &StepRecord, session: &SessionId) -> Result<Option<Asked>, Error> {
+    let of_it = |p: &&Publication| {
+        p.topic == topics::AGENT_REQUEST.as_str()
+            && p.properties.get(property::SESSION).map(String::as_str) == Some(session.as_str())
+    };
+    let found = record.publications.iter().find(of_it);
+    found.map(|found| of_publication(record, found)).transpose()
+}
+
+fn of_publication(record: &StepRecord, publication: &Publication) -> Result<Asked, Error> {
+    let request = serde_json::from_str(&publication.body).map_err(|error| Error::Unreadable {
+        key: keys::outcome(&record.session, record.step),
+        reason: error.to_string(),
+    })?;
+    Ok(Asked {
+        request,
+        properties: publication.properties.clone(),
+    })
 }

@@ -5,6 +5,8 @@
 //! (FI-1, FI-2). Completions that come together are looked at together, which is the same.
 
 use crate::Parts;
+use crate::approvals::Approvals;
+use crate::endings::Endings;
 use crate::error::Error;
 use agentfleet_broker::Delivery;
 use agentfleet_core::fan_in::{Completion, decide};
@@ -15,7 +17,9 @@ use agentfleet_runtime::{
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
-use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, Triple, Triples, keys, uris};
+use agentfleet_schema::{
+    CorrelationId, Millis, SessionId, Spent, Term, Triple, Triples, keys, uris,
+};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
@@ -28,6 +32,7 @@ const REMEMBERED: usize = 256;
 #[derive(Clone, Debug)]
 pub struct FanIn {
     parts: Parts,
+    endings: Endings,
     fan_outs: Arc<Mutex<HashMap<String, Arc<FanOutRecord>>>>,
 }
 
@@ -90,6 +95,7 @@ impl BatchHandler for FanIn {
 impl FanIn {
     pub fn new(parts: Parts) -> Self {
         Self {
+            endings: Endings::new(parts.clone()),
             parts,
             fan_outs: Arc::default(),
         }
@@ -140,6 +146,7 @@ impl FanIn {
             if !published {
                 let adoption = adoption(&fan_out, verdict_key, marker);
                 self.parts.committer.adopt(adoption, delivery).await?;
+                self.endings.end_missing(&fan_out, &verdict.missing).await?;
             }
             return self.mark_late(&fan_out, &verdict).await;
         }
@@ -180,6 +187,7 @@ impl FanIn {
             }
         }
         if committed == Committed::Won {
+            self.endings.end_missing(&fan_out, &verdict.missing).await?;
             metrics::fan_in(verdict.cause.as_str());
             let now = self.parts.host.now();
             telemetry::fan_in(&*self.parts.documents, &fan_out, &verdict, now).await;
@@ -187,6 +195,9 @@ impl FanIn {
         if verdict.missing.is_empty() {
             return Ok(());
         }
+        // No message will wake those of them that wait for a person.
+        let approvals = Approvals::new(self.parts.clone());
+        approvals.end_needless(&fan_out.root).await?;
         // Somebody may have completed between the count and the verdict.
         match self.parts.documents.get(&verdict_key).await? {
             Some(body) => {
@@ -228,10 +239,13 @@ impl FanIn {
     /// The distinct completions of a correlation, as the graph has them.
     async fn completions(&self, correlation: &CorrelationId) -> Result<Vec<Completion>, Error> {
         let sparql = format!(
-            "SELECT DISTINCT ?session ?status ?document ?tokens FROM <{}> WHERE {{ \
+            "SELECT DISTINCT ?session ?status ?document ?tokens ?cost ?models ?tools FROM <{}> WHERE {{ \
                ?completion <{}> ?correlation ; <{RDF_TYPE}> <{}> ; <{}> ?session ; <{}> ?status . \
                OPTIONAL {{ ?completion <{}> ?document }} \
-               OPTIONAL {{ ?completion <{}> ?tokens }} }}",
+               OPTIONAL {{ ?completion <{}> ?tokens }} \
+               OPTIONAL {{ ?completion <{}> ?cost }} \
+               OPTIONAL {{ ?completion <{}> ?models }} \
+               OPTIONAL {{ ?completion <{}> ?tools }} }}",
             // Loaded knowledge may claim anything; only what the fleet wrote counts.
             uris::RETRIEVAL_GRAPH,
             tg::CORRELATION_ID,
@@ -240,6 +254,9 @@ impl FanIn {
             tg::STATUS,
             tg::RESULT,
             tg::TOKENS,
+            tg::COST_TOTAL,
+            tg::MODEL_CALLS_TOTAL,
+            tg::TOOL_CALLS_TOTAL,
         );
         let bindings = [("correlation", Term::text(correlation.as_str()))];
         let found = self
@@ -254,7 +271,12 @@ impl FanIn {
                     session: SessionId::from(text("session")),
                     status: CompletionStatus::from_literal(text("status")),
                     document: text("document").to_owned(),
-                    tokens: text("tokens").parse().unwrap_or_default(),
+                    spent: Spent {
+                        tokens: text("tokens").parse().unwrap_or_default(),
+                        cost: text("cost").parse().unwrap_or_default(),
+                        model_calls: text("models").parse().unwrap_or_default(),
+                        tool_calls: text("tools").parse().unwrap_or_default(),
+                    },
                 }
             })
             .collect();

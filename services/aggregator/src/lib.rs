@@ -5,11 +5,13 @@
 //! - [`Deadlines`] does the same when a wait is over, and ends runs whose time is used up.
 //! - [`Sweep`] looks now and then for fan-outs that no deadline message has ended.
 //! - [`Undertaker`] ends the step of a message that nobody could work, and parks the message.
+//! - [`Approvals`] lists what waits for a person, and takes the answers.
 //! - [`Endings`] ends a run from outside: cancelled, or out of time.
 //!
 //! All of them are level-triggered and hold nothing in memory that matters: any number may run, any
 //! may die, in any order.
 
+mod approvals;
 mod deadlines;
 mod endings;
 mod error;
@@ -17,6 +19,7 @@ mod fan_in;
 mod sweep;
 mod undertaker;
 
+pub use approvals::{Answered, Approvals, Found, became};
 pub use deadlines::Deadlines;
 pub use endings::{Ended, Endings};
 pub use error::Error;

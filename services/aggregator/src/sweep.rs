@@ -4,7 +4,10 @@
 //! a fan-out with a sibling that never ends. The sweep asks the graph for fan-outs that are past
 //! their deadline and have no synthesis, and looks at each as if its deadline had come (LV-1). Like
 //! everything here it is level-triggered: any number may sweep, at any time.
+//!
+//! Waits for people are looked at with it: whoever answered may have died before that was published.
 
+use crate::approvals::Approvals;
 use crate::error::Error;
 use crate::fan_in::FanIn;
 use crate::{PATIENCE, Parts};
@@ -32,18 +35,25 @@ pub struct Open {
 pub struct Sweep {
     parts: Parts,
     fan_in: FanIn,
+    approvals: Approvals,
 }
 
 impl Sweep {
     pub fn new(parts: Parts) -> Self {
         Self {
             fan_in: FanIn::new(parts.clone()),
+            approvals: Approvals::new(parts.clone()),
             parts,
         }
     }
 
     /// Looks once. Answers how many fan-outs were overdue.
     pub async fn once(&self) -> Result<usize, Error> {
+        match self.approvals.tend().await {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(count, "answers that nobody had published, or waited for"),
+            Err(error) => tracing::warn!(%error, "waits for people are put off"),
+        }
         let overdue = self.overdue().await?;
         for (session, correlation) in &overdue {
             let is_it = |step: &u32| CorrelationId::of_fan_out(session, *step) == *correlation;

@@ -4,7 +4,7 @@
 //! or older program does not stop the fleet.
 
 use crate::Item;
-use agentfleet_schema::config::{Snapshot, item_type};
+use agentfleet_schema::config::{Snapshot, Status, item_type};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 
@@ -21,7 +21,18 @@ pub(crate) fn of(items: &[Item]) -> Snapshot {
 pub(crate) fn put(set: &mut Snapshot, item: &Item) {
     match item.item_type.as_str() {
         item_type::AGENT_PATTERN => read_into(&mut set.patterns, item),
-        item_type::AGENT_TASK_TYPE => read_into(&mut set.task_types, item),
+        item_type::AGENT_TASK_TYPE => {
+            // The one place that tells what may be offered from what may not.
+            set.proposals.remove(&item.key);
+            read_into(&mut set.task_types, item);
+            let key = &item.key;
+            let open = set.task_types.get(key).map(|it| it.status);
+            if open.is_some_and(|status| status != Status::Approved)
+                && let Some((key, task_type)) = set.task_types.remove_entry(key)
+            {
+                set.proposals.insert(key, task_type);
+            }
+        }
         item_type::PROMPT => read_into(&mut set.prompts, item),
         item_type::TOOL => read_into(&mut set.tools, item),
         item_type::MODEL_PROFILE => read_into(&mut set.profiles, item),
@@ -54,7 +65,10 @@ pub(crate) fn remove(set: &mut Snapshot, item: &Item) {
     let key = &item.key;
     match item.item_type.as_str() {
         item_type::AGENT_PATTERN => drop(set.patterns.remove(key)),
-        item_type::AGENT_TASK_TYPE => drop(set.task_types.remove(key)),
+        item_type::AGENT_TASK_TYPE => {
+            set.task_types.remove(key);
+            set.proposals.remove(key);
+        }
         item_type::PROMPT => drop(set.prompts.remove(key)),
         item_type::TOOL => drop(set.tools.remove(key)),
         item_type::MODEL_PROFILE => drop(set.profiles.remove(key)),

@@ -2,14 +2,15 @@
 
 use crate::error::Problem;
 use crate::{Item, prompts, queries};
-use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
     AgentPattern, AgentTaskType, DEFAULT_PROFILE, Intent, JoinPolicy, ModelProfile, PromptItem,
-    QueryItem, Snapshot, Specialist, ToolItem, item_type, parameter_type, tool_kind,
+    QueryItem, Snapshot, Specialist, ToolItem, choice, item_type, parameter_type, tool_kind,
 };
 use agentfleet_schema::json_schema;
 use agentfleet_schema::request::RunLimits;
+use agentfleet_schema::{Money, Operation};
 use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,6 +18,8 @@ use std::sync::LazyLock;
 
 /// The longest type or key.
 const MAX_NAME: usize = 200;
+/// The smallest window of a model, in tokens, that leaves room for a step.
+const MIN_WINDOW: u32 = 1_000;
 /// JSON types an argument may have.
 const ARGUMENT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "object", "array"];
 const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
@@ -93,7 +96,7 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
             reason,
         });
     };
-    for (key, task_type) in &set.task_types {
+    for (key, task_type) in set.task_types.iter().chain(&set.proposals) {
         for (index, name) in task_type.valid_patterns.iter().enumerate() {
             if !set.patterns.contains_key(name) {
                 let reason = unknown("pattern", name, set.patterns.keys());
@@ -120,6 +123,31 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
                 at("profile"),
                 &reasoner.profile,
             ));
+        }
+    }
+    for (key, task_type) in &set.task_types {
+        for (pattern, profile) in &task_type.profiles {
+            let field = format!("/profiles/{pattern}");
+            if !set.patterns.contains_key(pattern) {
+                let reason = unknown("pattern", pattern, set.patterns.keys());
+                problem(item_type::AGENT_TASK_TYPE, key, field.clone(), reason);
+            }
+            named.push((item_type::AGENT_TASK_TYPE, key, field, profile));
+        }
+        for (operation, prompt) in &task_type.prompts {
+            let field = format!("/prompts/{operation}");
+            let reason = match set.prompts.get(prompt) {
+                None => unknown("prompt", prompt, set.prompts.keys()),
+                // It is given what that operation's own prompt is given.
+                Some(item) => match [&item.prompt, &item.system]
+                    .into_iter()
+                    .find_map(|source| prompts::check(operation, source).err())
+                {
+                    None => continue,
+                    Some((line, reason)) => format!("prompt `{prompt}`, line {line}: {reason}"),
+                },
+            };
+            problem(item_type::AGENT_TASK_TYPE, key, field, reason);
         }
     }
     for (key, specialist) in &set.specialists {
@@ -268,8 +296,9 @@ impl Check<'_> {
         {
             self.unknown_fields(schema, schema, &item.value, "");
             for error in validator.iter_errors(&item.value) {
-                let field = error.instance_path().as_str().to_owned();
-                self.problem(field, shortened(&error.to_string()));
+                for (field, reason) in reasons(&error) {
+                    self.problem(field, reason);
+                }
             }
         }
         if self.problems.len() > before {
@@ -289,16 +318,26 @@ impl Check<'_> {
     }
 
     fn limits(&mut self, limits: &RunLimits) {
+        self.bounds("", limits);
+    }
+
+    fn most(&mut self, limits: &RunLimits) {
+        self.bounds("/most", limits);
+    }
+
+    fn bounds(&mut self, below: &str, limits: &RunLimits) {
         let numbers = [
             ("max_iterations", limits.max_iterations.map(u64::from)),
             ("max_subagents", limits.max_subagents.map(u64::from)),
             ("max_tokens", limits.max_tokens),
+            ("max_cost", limits.max_cost.map(Money::as_millionths)),
+            ("max_model_calls", limits.max_model_calls),
             ("subagent_timeout_ms", limits.subagent_timeout_ms),
             ("run_timeout_ms", limits.run_timeout_ms),
         ];
         for (name, number) in numbers {
             if number == Some(0) {
-                self.problem(format!("/{name}"), "must be at least 1");
+                self.problem(format!("{below}/{name}"), "must be at least 1");
             }
         }
     }
@@ -344,6 +383,17 @@ impl Check<'_> {
         self.limits(&task_type.limits);
         if task_type.join == JoinPolicy::AtLeast(0) {
             self.problem("/join", "`at-least` must be at least 1");
+        }
+        self.most(&task_type.most);
+        if task_type.termination.max_failures == Some(0) {
+            self.problem("/termination/max_failures", "must be at least 1");
+        }
+        for (index, fixed) in task_type.fixed.iter().enumerate() {
+            self.among(&format!("/fixed/{index}"), fixed, choice::ALL);
+        }
+        let operations = Operation::ALL.map(Operation::as_str);
+        for operation in task_type.prompts.keys() {
+            self.among("/prompts", operation, &operations);
         }
     }
 
@@ -395,6 +445,17 @@ impl Check<'_> {
         if tool.limit == Some(0) {
             self.problem("/limit", "must be at least 1");
         }
+        if let Some(approval) = &tool.approval {
+            if approval.timeout_ms == 0 {
+                self.problem(
+                    "/approval/timeout-ms",
+                    "must be at least 1: it is how long a person may take, in milliseconds",
+                );
+            }
+            if approval.reason.len() > 1_000 {
+                self.problem("/approval/reason", "must be at most 1000 bytes");
+            }
+        }
         if tool.timeout_ms == Some(0) {
             self.problem("/timeout-ms", "must be at least 1");
         }
@@ -417,6 +478,15 @@ impl Check<'_> {
         }
         if profile.max_tokens == Some(0) {
             self.problem("/max-tokens", "must be at least 1");
+        }
+        if profile
+            .context_window
+            .is_some_and(|window| window < MIN_WINDOW)
+        {
+            self.problem(
+                "/context-window",
+                format!("must be at least {MIN_WINDOW}, in tokens"),
+            );
         }
     }
 
@@ -463,6 +533,21 @@ impl Check<'_> {
             self.problem(field, unknown("value", value, known));
         }
     }
+}
+
+/// What is wrong, by field. Of a value that may also be left out, what is wrong with the value.
+fn reasons(error: &jsonschema::ValidationError<'_>) -> Vec<(String, String)> {
+    let field = error.instance_path().as_str().to_owned();
+    if let ValidationErrorKind::AnyOf { context } = error.kind() {
+        let inside = |errors: &&Vec<jsonschema::ValidationError<'static>>| {
+            let paths = errors.iter().map(|one| one.instance_path().as_str());
+            paths.clone().count() > 0 && paths.into_iter().all(|path| path.len() > field.len())
+        };
+        if let Some(errors) = context.iter().find(inside) {
+            return errors.iter().flat_map(reasons).collect();
+        }
+    }
+    vec![(field, shortened(&error.to_string()))]
 }
 
 /// Says what was probably meant.

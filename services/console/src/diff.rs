@@ -179,16 +179,28 @@ pub fn did(record: &StepRecord) -> String {
             short(&call.chain(steps).collect::<Vec<_>>().join(", "))
         }
         Activity::FannedOut(fan_out) => format!("fan-out to {}", fan_out.children.len()),
+        Activity::Asked(asked) => short(&format!(
+            "wait for approval of {}",
+            calling(&asked.tool, &asked.arguments)
+        )),
+        Activity::Decided(decided) => {
+            let call = calling(&decided.tool, &decided.arguments);
+            short(&format!("{}: {call}", decided.answer.done()))
+        }
         Activity::Concluded(end) => format!("end: {}", end.termination.as_str()),
     }
 }
 
 fn called(it: &Iterated) -> String {
-    let arguments = it.arguments.iter();
+    short(&calling(&it.action, &it.arguments))
+}
+
+fn calling(tool: &str, arguments: &BTreeMap<String, String>) -> String {
+    let arguments = arguments.iter();
     let arguments: Vec<String> = arguments
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
-    short(&format!("{}({})", it.action, arguments.join(", ")))
+    format!("{tool}({})", arguments.join(", "))
 }
 
 fn pair(a: &StepRecord, b: &StepRecord, answers: Answers<'_>) -> Row {

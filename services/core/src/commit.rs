@@ -1,6 +1,7 @@
 //! From the end of a turn to what is committed: the step record with everything it publishes, the
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
+use crate::approval;
 use crate::deadline::next_hop;
 use crate::error::Code;
 use crate::patterns;
@@ -9,13 +10,13 @@ use crate::routing;
 use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, Publication, StepRecord,
-    StreamedPart, StreamedParts, Termination, Usage, Worked,
+    Activity, ApprovalPlace, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, PauseRecord,
+    Publication, StepRecord, StreamedPart, StreamedParts, Termination, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
-    SessionId, Triples, uris,
+    SessionId, Spent, Triples, keys, uris,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub struct Commit {
     pub started_at: Millis,
     pub now: Millis,
     pub finish: Finish,
+    /// What other attempts at the step spent; the request counts it already.
+    pub wasted: Spent,
     pub calls: Vec<Call>,
     pub streamed: Streamed,
     /// Where the responses go.
@@ -106,6 +109,31 @@ pub struct Assembled {
     /// URI and text of each document.
     pub documents: Vec<(String, String)>,
     pub fan_out: Option<FanOutRecord>,
+    pub pause: Option<PauseRecord>,
+}
+
+impl Assembled {
+    /// Key and body of each object that is committed with the record.
+    pub fn objects(&self) -> Vec<(String, Vec<u8>)> {
+        let (session, step) = (&self.record.session, self.record.step);
+        let documents = self.documents.iter();
+        let mut objects: Vec<(String, Vec<u8>)> = documents
+            .map(|(uri, text)| (keys::document(uri), text.clone().into_bytes()))
+            .collect();
+        if let Some(fan_out) = &self.fan_out {
+            objects.push((keys::fan_out(session, step), json(fan_out).into_bytes()));
+        }
+        if let Some(pause) = &self.pause {
+            let place = ApprovalPlace {
+                session: session.clone(),
+                step,
+            };
+            let id = &pause.asked.id;
+            objects.push((keys::pause(session, step), json(pause).into_bytes()));
+            objects.push((keys::approval(&pause.root, id), json(&place).into_bytes()));
+        }
+        objects
+    }
 }
 
 /// Builds what is committed.
@@ -116,6 +144,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
     let kind = match &finish.outcome {
         Outcome::Continue(_) => OutcomeKind::Continue,
         Outcome::FanOut(_) => OutcomeKind::FanOut,
+        Outcome::Pause(_) => OutcomeKind::Pause,
         Outcome::Answer(_) => OutcomeKind::Answer,
         Outcome::Cancelled(_) => OutcomeKind::Cancelled,
         Outcome::Fail { .. } => OutcomeKind::Fail,
@@ -131,11 +160,14 @@ pub fn assemble(commit: &Commit) -> Assembled {
     let read = match &finish.activity {
         Activity::Concluded(end) => end.fan_in.as_ref(),
         Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::None | Activity::Iterated(_) | Activity::FannedOut(_) | Activity::Planned(_) => {
-            None
-        }
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::FannedOut(_)
+        | Activity::Planned(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
     };
-    let below = read.map_or(0, |fan_in| fan_in.tokens);
+    let below = read.map(|fan_in| fan_in.spent).unwrap_or_default();
     let parent = request
         .control
         .ancestors
@@ -150,11 +182,12 @@ pub fn assemble(commit: &Commit) -> Assembled {
         });
     let spent_before = match &finish.outcome {
         // A synthesis that goes on has already counted what its children spent.
-        Outcome::FanOut(fan_out) => fan_out.synthesis.control.tokens_spent,
+        Outcome::FanOut(fan_out) => fan_out.synthesis.control.spent,
         Outcome::Continue(_)
+        | Outcome::Pause(_)
         | Outcome::Answer(_)
         | Outcome::Cancelled(_)
-        | Outcome::Fail { .. } => request.control.tokens_spent + below,
+        | Outcome::Fail { .. } => request.control.spent + below,
     };
     let started_at = commit.started_at.max(request.control.after);
     let mut record = StepRecord {
@@ -181,7 +214,8 @@ pub fn assemble(commit: &Commit) -> Assembled {
         derives_from: request.control.derives_from.clone(),
         calls: commit.calls.clone(),
         usage,
-        tokens_total: spent_before + usage.total(),
+        total: spent_before + commit.calls.iter().map(Call::spent).sum(),
+        wasted: commit.wasted,
         publications: Vec::new(),
         documents: Vec::new(),
         forked_from: request.control.forked_from.clone(),
@@ -203,12 +237,13 @@ pub fn assemble(commit: &Commit) -> Assembled {
         record: &record,
         out: Vec::new(),
     };
-    let fan_out = teller.all(&told, &identity);
+    let (fan_out, pause) = teller.all(&told, &identity);
     record.publications = teller.out;
     Assembled {
         record,
         documents,
         fan_out,
+        pause,
     }
 }
 
@@ -217,7 +252,7 @@ fn activity(commit: &Commit) -> Activity {
     let mut activity = commit.finish.activity.clone();
     let ended = match &commit.finish.outcome {
         Outcome::Cancelled(_) | Outcome::Fail { .. } => true,
-        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => false,
+        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => false,
     };
     if let Activity::Concluded(end) = &mut activity
         && ended
@@ -306,7 +341,9 @@ fn end_text(record: &StepRecord, finish: &Finish) -> Option<(String, String)> {
     let text = match &finish.outcome {
         Outcome::Fail { error, .. } => error_text(error),
         Outcome::Cancelled(answer) => answer.text.clone(),
-        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => return None,
+        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => {
+            return None;
+        }
     };
     Some((text, uris::answer_document(&record.session)))
 }
@@ -338,13 +375,20 @@ struct Publisher<'a> {
 impl Publisher<'_> {
     /// In the order of publication: provenance and deadlines before any child, so that whoever
     /// looks finds them; responses; then the next request or the children.
-    fn all(&mut self, told: &provenance::Told, identity: &Digest) -> Option<FanOutRecord> {
+    fn all(
+        &mut self,
+        told: &provenance::Told,
+        identity: &Digest,
+    ) -> (Option<FanOutRecord>, Option<PauseRecord>) {
         self.provenance(told);
         self.hard_deadline();
         let outcome = &self.commit.finish.outcome;
-        let mut fan_out_record = None;
+        let (mut fan_out_record, mut pause_record) = (None, None);
         if let Outcome::FanOut(fan_out) = outcome {
-            self.join_deadline(told, fan_out.join_deadline);
+            self.deadline(told, property::KIND_JOIN, fan_out.join_deadline);
+        }
+        if let Activity::Asked(asked) = &self.record.activity {
+            self.deadline(told, property::KIND_APPROVAL, asked.expires_at);
         }
         self.responses(told);
         match outcome {
@@ -362,7 +406,7 @@ impl Publisher<'_> {
                 }
                 let mut synthesis = self.next(fan_out.synthesis.clone(), identity, &told.last);
                 synthesis.control.fan_in_session = SessionId::default();
-                synthesis.control.tokens_spent = self.record.tokens_total;
+                synthesis.control.spent = self.record.total;
                 fan_out_record = Some(FanOutRecord {
                     session: self.record.session.clone(),
                     step: self.record.step,
@@ -376,9 +420,13 @@ impl Publisher<'_> {
                     synthesis: self.request_publication(&synthesis),
                 });
             }
+            Outcome::Pause(resume) => {
+                let resume = self.next((**resume).clone(), identity, &told.last);
+                pause_record = approval::record(self.record, self.request_publication(&resume));
+            }
             Outcome::Answer(_) | Outcome::Cancelled(_) | Outcome::Fail { .. } => {}
         }
-        fan_out_record
+        (fan_out_record, pause_record)
     }
 
     fn next(&self, mut next: AgentRequest, identity: &Digest, last: &str) -> AgentRequest {
@@ -387,7 +435,7 @@ impl Publisher<'_> {
         next.control.root = record.root.clone();
         next.control.previous = Some(identity.clone());
         next.control.config_version = Some(record.config_version);
-        next.control.tokens_spent = record.tokens_total;
+        next.control.spent = record.total;
         next.control.after = record.committed_at;
         next.control.forked_from = None;
         last.clone_into(&mut next.control.derives_from);
@@ -476,9 +524,9 @@ impl Publisher<'_> {
         });
     }
 
-    fn join_deadline(&mut self, told: &provenance::Told, due: Millis) {
+    fn deadline(&mut self, told: &provenance::Told, kind: &str, due: Millis) {
         let mut properties = self.carried();
-        properties.insert(property::KIND.into(), property::KIND_JOIN.into());
+        properties.insert(property::KIND.into(), kind.into());
         properties.insert(property::DUE.into(), due.to_string());
         let body = self.triples(told);
         self.out.push(Publication {
@@ -566,7 +614,7 @@ impl Publisher<'_> {
             self.respond(&response);
         }
         match &commit.finish.outcome {
-            Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => {}
+            Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => {}
             Outcome::Cancelled(answer) => {
                 let code = match answer.termination {
                     Termination::Timeout => Code::Timeout,

@@ -77,6 +77,7 @@ fn template(request: AgentRequest) -> Commit {
         started_at: 900,
         now: 1_000,
         finish: say::time_used_up(),
+        wasted: Spent::default(),
         calls: Vec::new(),
         streamed: Streamed::default(),
         responses: topics::AGENT_RESPONSE,
@@ -307,7 +308,7 @@ fn triples_are_published_before_any_child_and_the_fan_out_names_its_synthesis() 
     let synthesis: AgentRequest = serde_json::from_str(&fan_out.synthesis.body).unwrap();
     assert_eq!(synthesis.control.fan_in_step, Some(0));
     assert_eq!(synthesis.step, 1);
-    assert_eq!(synthesis.control.tokens_spent, 10);
+    assert_eq!(synthesis.control.spent.tokens, 10);
 }
 
 #[test]

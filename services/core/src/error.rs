@@ -49,6 +49,8 @@ codes! {
     PatternNotImplemented = "pattern-not-implemented";
     /// The model twice made a plan that cannot be carried out.
     InvalidPlan = "invalid-plan";
+    /// A request names an approval that the step before it is not.
+    NotApproved = "not-approved";
     /// A synthesis request names a verdict that does not exist.
     VerdictMissing = "verdict-missing";
     /// The model could not be used, or its replies could not.

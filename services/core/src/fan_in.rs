@@ -3,9 +3,9 @@
 //! Level-triggered: the same completions give the same answer, in whatever order and however often
 //! they are looked at (FI-1 to FI-3).
 
-use agentfleet_schema::config::JoinPolicy;
+use crate::limits::allotted;
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member};
-use agentfleet_schema::{AgentRequest, Millis, SessionId};
+use agentfleet_schema::{AgentRequest, Millis, SessionId, Spent};
 use std::collections::BTreeMap;
 
 /// A completion as the graph tells it.
@@ -14,7 +14,7 @@ pub struct Completion {
     pub session: SessionId,
     pub status: CompletionStatus,
     pub document: String,
-    pub tokens: u64,
+    pub spent: Spent,
 }
 
 /// The verdict if the fan-in may conclude now, else `None`.
@@ -39,7 +39,7 @@ pub fn decide(
                 goal: child.goal.clone(),
                 status: completion.status,
                 document: completion.document.clone(),
-                tokens: completion.tokens,
+                spent: completion.spent,
             }),
             None => missing.push(child.clone()),
         }
@@ -48,10 +48,8 @@ pub fn decide(
         .iter()
         .filter(|m| m.status == CompletionStatus::Answered)
         .count();
-    let enough = match fan_out.policy {
-        JoinPolicy::All => false,
-        JoinPolicy::AtLeast(k) => answered >= k.max(1) as usize,
-    };
+    let enough = fan_out.policy.enough(fan_out.children.len());
+    let enough = enough.is_some_and(|enough| answered >= enough);
     let cause = if missing.is_empty() {
         JoinCause::Complete
     } else if enough {
@@ -61,13 +59,14 @@ pub fn decide(
     } else {
         return None;
     };
-    let each = fan_out.allotment.max_tokens.unwrap_or_default();
+    let each = allotted(&fan_out.allotment);
     Some(FanInRecord {
         correlation: fan_out.correlation.clone(),
-        missing_tokens: each * missing.len() as u64,
+        missing_spent: each.times(missing.len() as u64),
         members,
         missing,
         cause,
+        policy: fan_out.policy,
         nonce: String::new(),
     })
 }
@@ -86,9 +85,9 @@ pub fn session_of(request: &AgentRequest) -> &SessionId {
 /// from spent is that session's, and counts once.
 pub fn read_by(request: &AgentRequest, mut verdict: FanInRecord) -> FanInRecord {
     if !request.control.fan_in_session.is_empty() {
-        verdict.missing_tokens = 0;
+        verdict.missing_spent = Spent::default();
         for member in &mut verdict.members {
-            member.tokens = 0;
+            member.spent = Spent::default();
         }
     }
     verdict
@@ -98,6 +97,7 @@ pub fn read_by(request: &AgentRequest, mut verdict: FanInRecord) -> FanInRecord 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use agentfleet_schema::config::JoinPolicy;
     use agentfleet_schema::records::Child;
     use proptest::prelude::*;
 
@@ -121,7 +121,7 @@ mod tests {
             session: SessionId::new(format!("c{index}")),
             status,
             document: String::new(),
-            tokens: 1,
+            spent: Spent::default(),
         }
     }
 
@@ -131,6 +131,7 @@ mod tests {
     fn concludes_when_the_rule_is_met_and_not_before() {
         let all = JoinPolicy::All;
         let two = JoinPolicy::AtLeast(2);
+        let (quorum, by_then) = (JoinPolicy::Quorum, JoinPolicy::Deadline);
         let cases: &[(
             u32,
             JoinPolicy,
@@ -144,6 +145,24 @@ mod tests {
             (2, all, &[Answered], 999, None),
             (2, all, &[Answered], 1_000, Some(JoinCause::Deadline)),
             (2, all, &[], 1_000, Some(JoinCause::Deadline)),
+            (4, quorum, &[Answered, Answered], 0, None),
+            (
+                4,
+                quorum,
+                &[Answered, Error, Answered, Answered],
+                0,
+                Some(JoinCause::Complete),
+            ),
+            (
+                5,
+                quorum,
+                &[Answered, Answered, Answered],
+                0,
+                Some(JoinCause::Enough),
+            ),
+            (2, by_then, &[Answered], 999, None),
+            (2, by_then, &[Answered], 1_000, Some(JoinCause::Deadline)),
+            (2, by_then, &[Answered, Error], 0, Some(JoinCause::Complete)),
             // A fast failure must not close an at-least-k join ...
             (3, two, &[Error], 0, None),
             (3, two, &[Answered], 0, None),

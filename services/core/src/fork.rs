@@ -6,8 +6,12 @@
 //! had spent, its config version. A plan belongs there, too, with the results of its steps: the new
 //! session makes its own.
 
+use crate::history::{self, SUMMARY};
+use crate::patterns;
 use agentfleet_schema::records::{ForkedFrom, StepRecord};
-use agentfleet_schema::{AgentRequest, AgentStep, RunControl, RunLimits, SessionId, uris};
+use agentfleet_schema::{
+    AgentRequest, AgentStep, HeldCall, Lineage, RunControl, RunLimits, SessionId, uris,
+};
 
 /// What is to be otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,15 +42,29 @@ pub fn fork(
     message: &AgentRequest,
     otherwise: Otherwise,
 ) -> Result<AgentRequest, CannotFork> {
+    let mut message = message.clone();
+    history::settle(&mut message);
+    let message = &message;
     let before = &message.control;
     let is_planned = message.history.iter().any(|step| step.plan.is_some());
-    let of_plan =
-        |step: &AgentStep| is_planned && matches!(step.step_type.as_str(), "plan" | "execute");
-    let history = message
+    let of_plan = |step: &AgentStep| {
+        is_planned && matches!(step.step_type.as_str(), "plan" | "execute" | SUMMARY)
+    };
+    let history: Vec<AgentStep> = message
         .history
         .iter()
         .filter(|step| !of_plan(step))
-        .cloned();
+        .cloned()
+        .collect();
+    // Whose iterations the history is of, so that what they observed is found.
+    let mut lineage = before.lineage.clone();
+    let iterations = patterns::iterations(message);
+    if !is_planned && iterations > 0 {
+        lineage.push(Lineage {
+            session: record.session.clone(),
+            iterations,
+        });
+    }
     let fan_in_step = before.fan_in_step.filter(|_| !is_planned);
     if let Some(pattern) = &otherwise.pattern
         && fan_in_step.is_some()
@@ -76,7 +94,7 @@ pub fn fork(
             .unwrap_or_else(|| message.question.clone()),
         state: message.state.clone(),
         group: message.group.clone(),
-        history: history.collect(),
+        history,
         user: message.user.clone(),
         collection: message.collection.clone(),
         streaming: message.streaming,
@@ -94,6 +112,12 @@ pub fn fork(
             fan_in_step,
             fan_in_session,
             rounds: before.rounds,
+            // What a person approved was approved for the other session: this one asks again.
+            held: before.held.clone().map(|held| HeldCall {
+                approved: false,
+                ..held
+            }),
+            lineage,
             config_version: otherwise.config_version,
             forked_from: Some(ForkedFrom {
                 session: record.session.clone(),
@@ -113,6 +137,9 @@ fn either(wanted: RunLimits, given: &RunLimits) -> RunLimits {
         max_depth: wanted.max_depth.or(given.max_depth),
         max_sessions: wanted.max_sessions.or(given.max_sessions),
         max_tokens: wanted.max_tokens.or(given.max_tokens),
+        max_cost: wanted.max_cost.or(given.max_cost),
+        max_model_calls: wanted.max_model_calls.or(given.max_model_calls),
+        max_tool_calls: wanted.max_tool_calls.or(given.max_tool_calls),
         subagent_timeout_ms: wanted.subagent_timeout_ms.or(given.subagent_timeout_ms),
         run_timeout_ms: wanted.run_timeout_ms.or(given.run_timeout_ms),
         max_replan_depth: wanted.max_replan_depth.or(given.max_replan_depth),
@@ -152,7 +179,7 @@ mod tests {
         };
         message.limits.max_tokens = Some(100);
         message.control.context = "what the parent found".into();
-        message.control.tokens_spent = 90;
+        message.control.spent.tokens = 90;
         message.control.hard_deadline = 1;
         message.control.config_version = Some(4);
         message
@@ -175,6 +202,10 @@ mod tests {
                     step: 3,
                     node: "urn:node".into(),
                 }),
+                lineage: vec![Lineage {
+                    session: "s".into(),
+                    iterations: 1,
+                }],
                 ..RunControl::default()
             },
             ..message()

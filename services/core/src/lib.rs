@@ -4,12 +4,15 @@
 //! as values. A driver parses a request into a [`Turn`], feeds it [`Input`]s, carries out each
 //! [`Step`] it answers with, and [`assemble`](commit::assemble)s the committed record from the end.
 
+pub mod approval;
 pub mod audit;
 pub mod commit;
 pub mod deadline;
+pub mod discovery;
 pub mod error;
 pub mod fan_in;
 pub mod fork;
+pub mod history;
 pub mod json;
 pub mod limits;
 pub mod patterns;
@@ -21,6 +24,7 @@ pub mod routing;
 pub mod say;
 pub mod specialists;
 pub mod step;
+pub mod task_types;
 pub mod tools;
 pub mod turn;
 

@@ -1,10 +1,11 @@
 //! The bounds of a run: what the caller asked for, else the task type's, else the pattern's, else
 //! the fleet's; and how a fan-out splits them.
 
+use crate::history::Room;
 use crate::patterns::Implemented;
 use agentfleet_schema::config::Snapshot;
 pub use agentfleet_schema::records::FleetLimits;
-use agentfleet_schema::{AgentRequest, Millis, RunLimits};
+use agentfleet_schema::{AgentRequest, Millis, Money, RunLimits, Spent};
 
 /// The bounds in force for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,21 +21,21 @@ pub struct Limits {
     pub max_replan_depth: u32,
     /// Times that a critique may send an agent back.
     pub max_reflections: u32,
-    pub max_tokens: Option<u64>,
+    pub budget: Budget,
     pub subagent_timeout_ms: u64,
     pub run_timeout_ms: u64,
     pub max_observation_bytes: usize,
     pub max_retries: u32,
+    /// Tool calls in a row that may fail.
+    pub max_failures: Option<u32>,
 }
 
 impl Limits {
     /// Resolves the bounds of a request under a config.
     pub fn of(request: &AgentRequest, snapshot: &Snapshot, fleet: &FleetLimits) -> Self {
         let own = &request.limits;
-        let task = snapshot
-            .task_types
-            .get(&request.task_type)
-            .map(|t| &t.limits);
+        let task_type = snapshot.task_types.get(&request.task_type);
+        let task = task_type.map(|t| &t.limits);
         let pattern = snapshot.patterns.get(&request.pattern).map(|p| &p.limits);
         let layers = [Some(own), task, pattern];
         let supervisor = snapshot.patterns.get("supervisor").map(|p| &p.limits);
@@ -44,8 +45,11 @@ impl Limits {
         } else {
             supervisor.and_then(|l| l.max_iterations)
         };
-        let most = &fleet.most;
+        let most = &within(&fleet.most, task_type.map(|t| &t.most));
         let at_most = |value: u32, most: Option<u32>| most.map_or(value, |most| value.min(most));
+        let at_most_ms = |value: u64, most: Option<u64>| most.map_or(value, |most| value.min(most));
+        let wait = pick(&layers, |l| l.subagent_timeout_ms).unwrap_or(fleet.subagent_timeout_ms);
+        let whole = pick(&layers, |l| l.run_timeout_ms).unwrap_or(fleet.run_timeout_ms);
         let iterations = pick(&layers, |l| l.max_iterations).unwrap_or(fleet.max_iterations);
         let subagents = pick(&layers, |l| l.max_subagents).unwrap_or(fleet.max_subagents);
         let replans = pick(&layers, |l| l.max_replan_depth).unwrap_or(fleet.max_replan_depth);
@@ -66,18 +70,15 @@ impl Limits {
             max_rounds: at_most(rounds.unwrap_or(fleet.max_rounds), most.max_iterations).max(1),
             max_replan_depth: at_most(replans, most.max_replan_depth),
             max_reflections: at_most(reflections, most.max_reflections),
-            max_tokens: pick(&layers, |l| l.max_tokens),
-            subagent_timeout_ms: pick(&layers, |l| l.subagent_timeout_ms)
-                .unwrap_or(fleet.subagent_timeout_ms),
-            run_timeout_ms: pick(&layers, |l| l.run_timeout_ms).unwrap_or(fleet.run_timeout_ms),
-            max_observation_bytes: fleet.max_observation_bytes,
+            budget: Budget::of(&layers, most),
+            subagent_timeout_ms: at_most_ms(wait, most.subagent_timeout_ms),
+            run_timeout_ms: at_most_ms(whole, most.run_timeout_ms),
+            max_failures: task_type.and_then(|t| t.termination.max_failures),
+            max_observation_bytes: Room::of(request, snapshot, fleet)
+                .map_or(usize::MAX, Room::observation)
+                .min(fleet.max_observation_bytes),
             max_retries: fleet.max_retries,
         }
-    }
-
-    /// Whether the session has spent what it may.
-    pub fn tokens_exhausted(&self, spent: u64) -> bool {
-        self.max_tokens.is_some_and(|max| spent >= max)
     }
 
     /// The most subagents that one fan-out may have.
@@ -85,30 +86,22 @@ impl Limits {
         self.max_subagents.min(self.max_sessions)
     }
 
-    /// Splits what is left among `children`, keeping a reserve for the synthesis.
-    ///
-    /// `None` where a fan-out of that width may not start.
-    pub fn allot(&self, children: u32, tokens_spent: u64) -> Option<RunLimits> {
-        if children == 0 || self.max_depth == 0 || children > self.width() {
-            return None;
+    /// Splits what is left among `children`, keeping a reserve for the synthesis. `Err` says why a
+    /// fan-out of that width may not start.
+    pub fn allot(&self, children: u32, spent: Spent) -> Result<RunLimits, String> {
+        if self.max_depth == 0 {
+            return Err("no depth is left for subagents".to_owned());
         }
-        let max_tokens = match self.max_tokens {
-            None => None,
-            Some(max) => {
-                let left = max.saturating_sub(tokens_spent);
-                // A fifth stays for the synthesis.
-                let each = (left - left / 5) / u64::from(children);
-                if each == 0 {
-                    return None;
-                }
-                Some(each)
-            }
-        };
-        Some(RunLimits {
+        if children == 0 || children > self.width() {
+            return Err(format!(
+                "the limits leave room for {} subagents, not for {children}",
+                self.width()
+            ));
+        }
+        Ok(RunLimits {
             max_depth: Some(self.max_depth - 1),
             max_sessions: Some((self.max_sessions - children) / children),
-            max_tokens,
-            ..RunLimits::default()
+            ..self.budget.share(u64::from(children), spent)?
         })
     }
 
@@ -145,6 +138,140 @@ pub fn accept(
     }
 }
 
+/// The narrower of two bounds, each of them optional.
+fn within(of_fleet: &RunLimits, of_type: Option<&RunLimits>) -> RunLimits {
+    fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+    let (a, Some(b)) = (of_fleet, of_type) else {
+        return of_fleet.clone();
+    };
+    RunLimits {
+        max_iterations: least(a.max_iterations, b.max_iterations),
+        max_subagents: least(a.max_subagents, b.max_subagents),
+        max_depth: least(a.max_depth, b.max_depth),
+        max_sessions: least(a.max_sessions, b.max_sessions),
+        max_tokens: least(a.max_tokens, b.max_tokens),
+        max_cost: least(a.max_cost, b.max_cost),
+        max_model_calls: least(a.max_model_calls, b.max_model_calls),
+        max_tool_calls: least(a.max_tool_calls, b.max_tool_calls),
+        max_replan_depth: least(a.max_replan_depth, b.max_replan_depth),
+        max_reflections: least(a.max_reflections, b.max_reflections),
+        subagent_timeout_ms: least(a.subagent_timeout_ms, b.subagent_timeout_ms),
+        run_timeout_ms: least(a.run_timeout_ms, b.run_timeout_ms),
+    }
+}
+
+/// What a session and all below it may spend. Absent means without bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    pub tokens: Option<u64>,
+    pub cost: Option<Money>,
+    pub model_calls: Option<u64>,
+    pub tool_calls: Option<u64>,
+}
+
+impl Budget {
+    fn of(layers: &[Option<&RunLimits>], most: &RunLimits) -> Self {
+        // An operator's bound holds where nobody asks for one, too.
+        let within = |asked: Option<u64>, most: Option<u64>| match (asked, most) {
+            (Some(asked), Some(most)) => Some(asked.min(most)),
+            (asked, most) => asked.or(most),
+        };
+        let cost = within(
+            pick(layers, |l| l.max_cost).map(Money::as_millionths),
+            most.max_cost.map(Money::as_millionths),
+        );
+        Self {
+            tokens: within(pick(layers, |l| l.max_tokens), most.max_tokens),
+            cost: cost.map(Money::millionths),
+            model_calls: within(pick(layers, |l| l.max_model_calls), most.max_model_calls),
+            tool_calls: within(pick(layers, |l| l.max_tool_calls), most.max_tool_calls),
+        }
+    }
+
+    pub fn is_unbounded(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Why no model is asked any more, if so.
+    pub fn refuses_model(&self, spent: Spent) -> Option<String> {
+        let full = |max: Option<u64>, spent: u64| max.filter(|max| spent >= *max);
+        if let Some(max) = full(self.tokens, spent.tokens) {
+            return Some(format!(
+                "the budget of {max} tokens is used up ({})",
+                spent.tokens
+            ));
+        }
+        if let Some(max) = self.cost.filter(|max| spent.cost >= *max) {
+            return Some(format!(
+                "the budget of {max} in money is used up ({})",
+                spent.cost
+            ));
+        }
+        full(self.model_calls, spent.model_calls)
+            .map(|max| format!("the budget of {max} model calls is used up"))
+    }
+
+    /// Why no tool is called any more, if so.
+    pub fn refuses_tool(&self, spent: Spent) -> Option<String> {
+        let max = self.tool_calls.filter(|max| spent.tool_calls >= *max);
+        max.map(|max| format!("the budget of {max} tool calls is used up"))
+            // A tool may ask a model, and its result is of use to one.
+            .or_else(|| self.refuses_model(spent))
+    }
+
+    /// Whether tools cannot be called any more, whatever else may be done.
+    pub fn is_without_tools(&self, spent: Spent) -> bool {
+        self.tool_calls.is_some_and(|max| spent.tool_calls >= max)
+    }
+
+    /// What each of `children` may spend of what is left. A fifth stays for the synthesis, and at
+    /// least one model call.
+    fn share(&self, children: u64, spent: Spent) -> Result<RunLimits, String> {
+        let share = |max: Option<u64>, spent: u64, least: u64, show: fn(u64) -> String| {
+            let Some(max) = max else { return Ok(None) };
+            let left = max.saturating_sub(spent);
+            let each = left.saturating_sub((left / 5).max(least)) / children;
+            if each == 0 {
+                return Err(format!(
+                    "what is left of a budget of {} ({}) is too little for {children} subagents and a \
+                     synthesis",
+                    show(max),
+                    show(left)
+                ));
+            }
+            Ok(Some(each))
+        };
+        let in_money = |amount| format!("{} in money", Money::millionths(amount));
+        let cost = self.cost.map(Money::as_millionths);
+        let cost = share(cost, spent.cost.as_millionths(), 0, in_money)?;
+        let (calls, used) = (self.model_calls, spent.model_calls);
+        Ok(RunLimits {
+            max_tokens: share(self.tokens, spent.tokens, 0, |n| format!("{n} tokens"))?,
+            max_cost: cost.map(Money::millionths),
+            max_model_calls: share(calls, used, 1, |n| format!("{n} model calls"))?,
+            max_tool_calls: share(self.tool_calls, spent.tool_calls, 0, |n| {
+                format!("{n} tool calls")
+            })?,
+            ..RunLimits::default()
+        })
+    }
+}
+
+/// What each child of a fan-out may have spent where nobody knows: all that it was allotted.
+pub fn allotted(limits: &RunLimits) -> Spent {
+    Spent {
+        tokens: limits.max_tokens.unwrap_or_default(),
+        cost: limits.max_cost.unwrap_or_default(),
+        model_calls: limits.max_model_calls.unwrap_or_default(),
+        tool_calls: limits.max_tool_calls.unwrap_or_default(),
+    }
+}
+
 fn pick<T: Copy>(
     layers: &[Option<&RunLimits>],
     field: impl Fn(&RunLimits) -> Option<T>,
@@ -154,6 +281,7 @@ fn pick<T: Copy>(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn limits() -> Limits {
@@ -188,17 +316,38 @@ mod tests {
     #[test]
     fn a_fan_out_never_allots_more_than_there_is() {
         let mut limits = limits();
-        limits.max_tokens = Some(1_000);
-        let each = limits
-            .allot(4, 200)
-            .and_then(|l| l.max_tokens)
-            .unwrap_or_default();
-        assert!(each * 4 <= 800 - 160, "{each}");
-        assert_eq!(limits.allot(4, 1_000), None);
-        limits.max_tokens = None;
+        limits.budget = Budget {
+            tokens: Some(1_000),
+            cost: Some(Money::of(1.0)),
+            model_calls: Some(9),
+            tool_calls: Some(20),
+        };
+        let spent = |tokens| Spent {
+            tokens,
+            cost: Money::of(0.2),
+            model_calls: 1,
+            tool_calls: 4,
+        };
+        let each = allotted(&limits.allot(4, spent(200)).unwrap());
+        assert_eq!((each.tokens, each.cost), (160, Money::of(0.16)));
+        // One of the eight that are left is the synthesis's.
+        assert_eq!((each.model_calls, each.tool_calls), (1, 3));
+        assert!(
+            limits
+                .allot(4, spent(1_000))
+                .unwrap_err()
+                .contains("tokens")
+        );
+        let tight = Spent {
+            model_calls: 5,
+            ..spent(0)
+        };
+        let refused = limits.allot(4, tight).unwrap_err();
+        assert!(refused.contains("(4 model calls)"), "{refused}");
+        limits.budget = Budget::default();
+        assert!(limits.allot(0, spent(0)).is_err());
         limits.max_depth = 0;
-        assert_eq!(limits.allot(2, 0), None);
-        assert_eq!(limits.allot(0, 0), None);
+        assert!(limits.allot(2, spent(0)).unwrap_err().contains("depth"));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 //! No clock and no blank nodes, so that whoever writes them, however often, writes the same. The
 //! question is an entity that the session's activity used; derivation chains end there (PV-1).
 
+use crate::history::CONTEXT;
 use agentfleet_schema::records::{
-    Activity, Call, Child, Compared, CompletionStatus, Concluded, Critique, DecidedBy, Decision,
-    Executed, FanInSummary, FannedOut, Iterated, OutcomeKind, Planned, Routed, Source, StepRecord,
-    StepResult,
+    Activity, ApprovalAnswer, Asked, Call, Child, Compared, CompletionStatus, Concluded, Critique,
+    Decided, DecidedBy, Decision, Executed, FanInSummary, FannedOut, Iterated, OutcomeKind,
+    Planned, Routed, Source, StepRecord, StepResult,
 };
 use agentfleet_schema::uris;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
-use agentfleet_schema::{Digest, Millis, Term, Triple, keys};
+use agentfleet_schema::{Digest, Millis, Spent, Term, Triple, keys};
 use std::collections::BTreeSet;
 
 /// The triples of a record, and the node that later ones derive from.
@@ -45,11 +46,22 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
             node.clone_from(&last);
         }
     }
+    // What was shown of the history was settled before anything was done.
+    let is_earlier = |decision: &&Decision| decision.subject == CONTEXT;
+    for decision in record.decisions.iter().filter(is_earlier) {
+        node = uris::decision(session, record.step, &decision.subject);
+        teller.decision(&node, decision, &last);
+        last.clone_from(&node);
+    }
     let read = match &record.activity {
         Activity::Concluded(end) => end.fan_in.as_ref(),
         Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
         Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::None | Activity::Iterated(_) | Activity::Planned(_) => None,
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::Planned(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
     };
     if let Some(fan_in) = read {
         // Whatever it then decided, and whether it answered or went on, came of reading this.
@@ -58,9 +70,12 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
     let compared = match &record.activity {
         Activity::Concluded(end) => end.compared.as_ref(),
         Activity::FannedOut(fan_out) => fan_out.compared.as_ref(),
-        Activity::None | Activity::Iterated(_) | Activity::Planned(_) | Activity::Executed(_) => {
-            None
-        }
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::Planned(_)
+        | Activity::Executed(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
     };
     if let (Some(compared), Some(fan_in)) = (compared, read) {
         last = teller.comparison(compared, fan_in, &last);
@@ -85,7 +100,9 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
         | Activity::Executed(_)
         | Activity::Concluded(_)
         | Activity::FannedOut(_)
-        | Activity::Planned(_) => {}
+        | Activity::Planned(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => {}
     }
     let did = matches!(record.activity, Activity::Iterated(_));
     // Whether to revise a plan is decided when the step's result is there.
@@ -94,7 +111,7 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
     for decision in record
         .decisions
         .iter()
-        .filter(|decision| !is_later(decision))
+        .filter(|decision| !is_later(decision) && !is_earlier(decision))
     {
         let uri = uris::decision(session, record.step, &decision.subject);
         teller.decision(&uri, decision, &last);
@@ -124,6 +141,12 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
                 last = uri;
             }
         }
+        Activity::Asked(asked) => {
+            node = teller.approval(asked, &last);
+            last.clone_from(&node);
+        }
+        // The decision tells it.
+        Activity::Decided(decided) => teller.answer(&node, decided),
         Activity::FannedOut(fanned_out) => {
             node = teller.fan_out(fanned_out, &last);
             last.clone_from(&node);
@@ -155,7 +178,9 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
         | Activity::Iterated(_)
         | Activity::FannedOut(_)
         | Activity::Planned(_)
-        | Activity::Executed(_) => Termination::Error,
+        | Activity::Executed(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => Termination::Error,
     };
     match record.outcome {
         OutcomeKind::Answer => CompletionStatus::Answered,
@@ -168,6 +193,7 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
             | Termination::PlanComplete
             | Termination::MaxIterations
             | Termination::BudgetExhausted
+            | Termination::RepeatedAction
             | Termination::Error => CompletionStatus::Error,
         },
         OutcomeKind::Continue | OutcomeKind::FanOut | OutcomeKind::Pause => CompletionStatus::Error,
@@ -421,6 +447,33 @@ impl Teller<'_> {
         for model in models {
             self.text(uri, tg::MODEL_USED, model);
         }
+        if !record.wasted.is_nothing() {
+            let names = [
+                tg::WASTED_TOKENS,
+                tg::WASTED_COST,
+                tg::WASTED_MODEL_CALLS,
+                tg::WASTED_TOOL_CALLS,
+            ];
+            self.account(uri, record.wasted, names);
+        }
+    }
+
+    /// An account, by the names it has there.
+    fn account(&mut self, uri: &str, spent: Spent, names: [&'static str; 4]) {
+        let [tokens, cost, model_calls, tool_calls] = names;
+        self.number(uri, tokens, spent.tokens);
+        for (name, calls) in [
+            (model_calls, spent.model_calls),
+            (tool_calls, spent.tool_calls),
+        ] {
+            if calls > 0 {
+                self.number(uri, name, calls);
+            }
+        }
+        if !spent.cost.is_zero() {
+            let amount = Term::typed(spent.cost.to_string(), xsd::DECIMAL);
+            self.add(uri, cost, amount);
+        }
     }
 
     fn usage(&mut self, uri: &str) {
@@ -478,6 +531,48 @@ impl Teller<'_> {
         (uri, observation)
     }
 
+    /// A call that waits for a person.
+    fn approval(&mut self, asked: &Asked, derived_from: &str) -> String {
+        let session = self.record.session.clone();
+        let uri = uris::approval(&session, &asked.id);
+        let label = format!("Approval asked: {}", asked.tool);
+        self.node(&uri, &[tg::APPROVAL_REQUEST], &label, derived_from);
+        self.text(&uri, tg::APPROVAL_ID, asked.id.as_str());
+        self.text(&uri, tg::ACTION, &asked.tool);
+        let arguments = serde_json::to_string(&asked.arguments).unwrap_or_default();
+        self.text(&uri, tg::ARGUMENTS, &arguments);
+        for candidate in &asked.candidates {
+            self.text(&uri, tg::TOOL_CANDIDATE, candidate);
+        }
+        self.number(&uri, tg::STEP_NUMBER, u64::from(asked.n));
+        self.text(&uri, tg::REASON, &asked.reason);
+        self.instant(&uri, tg::EXPIRES, asked.expires_at);
+        self.text(&uri, tg::DEFAULT_ANSWER, asked.default.as_str());
+        self.number(&uri, tg::LLM_DURATION_MS, asked.model_ms);
+        self.attribution(&uri);
+        if !asked.thought.is_empty() {
+            let thought = uris::approval_thought(&session, &asked.id);
+            self.thought_at(&thought, &uri);
+        }
+        uri
+    }
+
+    /// Who answered, and with what the call is made, on the decision that the answer is.
+    fn answer(&mut self, decision: &str, decided: &Decided) {
+        self.text(decision, tg::APPROVAL_ID, decided.id.as_str());
+        if decided.answer == ApprovalAnswer::Edit {
+            let arguments = serde_json::to_string(&decided.arguments).unwrap_or_default();
+            self.text(decision, tg::ARGUMENTS, &arguments);
+        }
+        if decided.by.is_empty() {
+            return;
+        }
+        let person = uris::person(&decided.by);
+        self.types(&person, &[prov::AGENT, prov::PERSON]);
+        self.text(&person, RDFS_LABEL, &decided.by);
+        self.link(decision, prov::WAS_ATTRIBUTED_TO, &person);
+    }
+
     fn source(&mut self, uri: &str, source: &Source) {
         let Some(iri) = uris::as_iri(&source.uri) else {
             return;
@@ -493,13 +588,16 @@ impl Teller<'_> {
         if thought.is_empty() {
             return;
         }
-        let uri = uris::thought(&self.record.session, n);
-        self.types(&uri, &[prov::ENTITY, tg::REFLECTION, tg::THOUGHT_CLASS]);
-        self.text(&uri, RDFS_LABEL, "Thought");
-        self.made_by_session(&uri);
-        self.link(&uri, prov::WAS_DERIVED_FROM, of);
-        self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));
-        self.link(of, tg::THOUGHT, &uri);
+        self.thought_at(&uris::thought(&self.record.session, n), of);
+    }
+
+    fn thought_at(&mut self, uri: &str, of: &str) {
+        self.types(uri, &[prov::ENTITY, tg::REFLECTION, tg::THOUGHT_CLASS]);
+        self.text(uri, RDFS_LABEL, "Thought");
+        self.made_by_session(uri);
+        self.link(uri, prov::WAS_DERIVED_FROM, of);
+        self.link(uri, tg::DOCUMENT, &uris::document_of(uri));
+        self.link(of, tg::THOUGHT, uri);
     }
 
     fn fan_out(&mut self, fan_out: &FannedOut, derived_from: &str) -> String {
@@ -731,7 +829,13 @@ impl Teller<'_> {
         self.number(&uri, tg::SIBLING_INDEX, u64::from(parent.index));
         self.text(&uri, tg::STATUS, completion_status(record).as_str());
         self.link(&uri, tg::RESULT, &uris::answer_document(&record.session));
-        self.number(&uri, tg::TOKENS, record.tokens_total);
+        let names = [
+            tg::TOKENS,
+            tg::COST_TOTAL,
+            tg::MODEL_CALLS_TOTAL,
+            tg::TOOL_CALLS_TOTAL,
+        ];
+        self.account(&uri, record.total, names);
         self.text(&uri, tg::COLLECTION, record.collection.as_str());
     }
 }

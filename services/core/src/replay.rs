@@ -5,6 +5,7 @@
 //! both values in short. What an old record does not hold is told as unchecked, never guessed to be
 //! equal.
 
+use crate::approval;
 use crate::commit::{Assembled, Commit, Streamed, assemble, carried};
 use crate::limits::{self, FleetLimits};
 use crate::say;
@@ -14,7 +15,7 @@ use crate::{Rejection, error};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Activity, Adopted, Call, Concluded, EndedFromOutside, FailedCall, FanInRecord, FanOutRecord,
-    OutcomeKind, Publication, StepRecord, Usage, Worked,
+    OutcomeKind, PauseRecord, Publication, StepRecord, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_schema::{AgentRequest, Digest, tolerant};
@@ -34,6 +35,8 @@ pub struct Subject<'a> {
     pub record: &'a StepRecord,
     /// The fan-out as the aggregator reads it, where one was committed with the step.
     pub fan_out: Option<&'a FanOutRecord>,
+    /// The wait for a person as whoever answers reads it, where one was committed with the step.
+    pub pause: Option<&'a PauseRecord>,
     /// The message that was worked.
     pub request: &'a str,
     /// The config at the version of the record.
@@ -122,10 +125,6 @@ pub fn short(text: &str) -> String {
 pub fn replay(subject: &Subject<'_>) -> Replayed {
     let mut replayed = Replayed::default();
     let record = subject.record;
-    if record.outcome == OutcomeKind::Pause {
-        replayed.unchecked("a wait for a person cannot be worked again");
-        return replayed;
-    }
     let mut request: AgentRequest = match serde_json::from_str(subject.request) {
         Ok(request) => request,
         Err(error) => {
@@ -158,16 +157,26 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
         let came_at = worked.came_at.unwrap_or(record.started_at);
         limits::accept(&mut request, &snapshot, &fleet, came_at);
     }
-    let (finish, streamed) = match &worked.ended {
-        Some(ended) => {
+    request.control.spent = request.control.spent + record.wasted;
+    let (finish, streamed) = match (&worked.ended, &record.activity) {
+        // What a person says is an input, as what a tool returns.
+        (None, Activity::Decided(decided)) => {
+            let asked = request.control.held.as_ref().map(|held| &held.approval);
+            if asked != Some(&decided.id) {
+                let waits = asked.map_or("no call waits", |id| id.as_str());
+                replayed.differs("activity.id", decided.id.as_str(), waits);
+            }
+            (approval::answered(&request, decided), Streamed::default())
+        }
+        (Some(ended), _) => {
             refused_again(subject, &request, &snapshot, &fleet, ended, &mut replayed);
             (say::ended(ended), Streamed::default())
         }
-        None if known.is_none() && record.outcome == OutcomeKind::Cancelled => {
+        (None, _) if known.is_none() && record.outcome == OutcomeKind::Cancelled => {
             replayed.unchecked("the record does not hold what ended this step");
             return replayed;
         }
-        None => {
+        (None, _) => {
             let situation = Situation {
                 now: record.started_at,
                 snapshot: Arc::clone(&snapshot),
@@ -212,6 +221,7 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
         started_at: record.started_at,
         now: record.committed_at,
         finish,
+        wasted: record.wasted,
         calls: record.calls.clone(),
         streamed,
         responses,
@@ -269,6 +279,7 @@ fn refused_again(
         [
             error::Code::ReplyToNotAllowed.as_str(),
             error::Code::PatternNotImplemented.as_str(),
+            error::Code::NotApproved.as_str(),
         ]
         .contains(&code)
     };
@@ -324,7 +335,10 @@ impl Tape<'_, '_> {
         // A turn that orders for ever without using up what is recorded is no turn of ours.
         let most = self.subject.record.calls.len() + self.worked.failures.len() + 8;
         for _ in 0..=most {
-            let step = turn.resume(input);
+            let mut step = turn.resume(input);
+            if matches!(step, Step::CallTool(_)) && self.needed_person() {
+                step = turn.needs_person();
+            }
             input = match step {
                 Step::AskModel(ask) => self.reply(&ask)?,
                 Step::CallTool(tool) => self.tool(&tool.tool.name, &tool.arguments)?,
@@ -342,6 +356,27 @@ impl Tape<'_, '_> {
 
     fn call(&self) -> Option<&Call> {
         self.subject.record.calls.get(self.next)
+    }
+
+    /// Whether the call that is ordered here was not made, because nobody knew what became of an
+    /// equal one.
+    fn needed_person(&self) -> bool {
+        let asked = match &self.subject.record.activity {
+            Activity::Asked(asked) => asked.after_unknown,
+            Activity::None
+            | Activity::Iterated(_)
+            | Activity::FannedOut(_)
+            | Activity::Planned(_)
+            | Activity::Executed(_)
+            | Activity::Decided(_)
+            | Activity::Concluded(_) => false,
+        };
+        match self.call() {
+            None => asked,
+            // It came upon another attempt's call before it could wait.
+            Some(Call::Tool { adopted, .. }) => *adopted == Some(Adopted::Unasked),
+            Some(Call::Model { .. } | Call::Facts { .. } | Call::Document { .. }) => false,
+        }
     }
 
     /// The order that does not match what is recorded in its place.
@@ -562,6 +597,7 @@ impl Tape<'_, '_> {
             let ends = match &finish.outcome {
                 Outcome::Continue(_) => "the end of the step: the session goes on",
                 Outcome::FanOut(_) => "the end of the step: a fan-out",
+                Outcome::Pause(_) => "the end of the step: a wait for a person",
                 Outcome::Answer(_) => "the end of the step: an answer",
                 Outcome::Cancelled(_) => "the end of the step: it is cancelled",
                 Outcome::Fail { .. } => "the end of the step: a failure",
@@ -632,6 +668,7 @@ fn compared(subject: &Subject<'_>, assembled: &Assembled, exact: bool, replayed:
         return;
     }
     published(subject, assembled, replayed);
+    compared_pause(subject, assembled, replayed);
     if let Some(fan_out) = &assembled.fan_out
         && let Some(there) = subject.fan_out
     {
@@ -646,6 +683,22 @@ fn compared(subject: &Subject<'_>, assembled: &Assembled, exact: bool, replayed:
         );
     } else if assembled.fan_out.is_some() {
         replayed.differs("fanout", "none", "the fan-out of this step");
+    }
+}
+
+/// The same of a wait for a person.
+fn compared_pause(subject: &Subject<'_>, assembled: &Assembled, replayed: &mut Replayed) {
+    let value =
+        |pause: &PauseRecord| compare::with_bodies(serde_json::to_value(pause).unwrap_or_default());
+    match (&assembled.pause, subject.pause) {
+        (Some(derived), Some(there)) => compare::values(
+            "pause",
+            &value(there),
+            &value(derived),
+            &mut replayed.divergences,
+        ),
+        (Some(_), None) => replayed.differs("pause", "none", "the wait of this step"),
+        (None, _) => {}
     }
 }
 

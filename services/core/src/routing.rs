@@ -2,11 +2,12 @@
 
 use crate::json;
 use crate::limits::Limits;
-use crate::patterns::Implemented;
+use crate::patterns::{Implemented, unanswered};
 use crate::say;
 use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
+use crate::task_types;
 use crate::turn::Situation;
-use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::config::{Snapshot, choice};
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Routed};
 use agentfleet_schema::{AgentRequest, Operation};
 use serde_json::{Value, json};
@@ -58,6 +59,10 @@ impl Route {
                 self.choose_task_type()
             }
         }
+    }
+
+    pub(crate) fn broke(&self, why: &str) -> Step {
+        unanswered(&self.request.session_id, why, 0)
     }
 
     fn choose_task_type(&mut self) -> Step {
@@ -260,11 +265,8 @@ impl Route {
     }
 
     fn framing(&self, task_type: &str) -> String {
-        if !self.request.framing.is_empty() {
-            return self.request.framing.clone();
-        }
         let known = self.situation.snapshot.task_types.get(task_type);
-        known.map(|t| t.framing_prompt.clone()).unwrap_or_default()
+        task_types::framing(known, &self.request.framing)
     }
 
     fn done(&mut self, pattern: Decision) -> Step {
@@ -273,13 +275,33 @@ impl Route {
         next.framing = self.framing(&task_type.chosen);
         next.task_type.clone_from(&task_type.chosen);
         next.pattern.clone_from(&pattern.chosen);
+        let item = self.situation.snapshot.task_types.get(&next.task_type);
+        let overstepped = item.map(|item| task_types::overstepped(&self.request, item));
+        let overstepped = overstepped.unwrap_or_default();
+        task_types::hold(&mut next, &overstepped);
         let mut how = format!(
             "Routed: task type {}, pattern {}",
             how_chosen(&task_type),
             how_chosen(&pattern),
         );
-        if !self.request.framing.is_empty() {
+        let own_framing = overstepped.contains(&choice::FRAMING);
+        if !self.request.framing.is_empty() && !own_framing {
             how.push_str(", framing given by the caller");
+        }
+        let held = overstepped.iter().map(|what| Decision {
+            subject: format!("override-{what}"),
+            options: vec!["task-type".into()],
+            narrowed_by: format!("what task type `{}` leaves to callers", next.task_type),
+            signal: format!(
+                "the request chooses `{what}`, which the task type does not leave to it"
+            ),
+            chosen: "task-type".into(),
+            decided_by: DecidedBy::OnlyOption,
+            rationale: String::new(),
+        });
+        let decisions = held.collect();
+        for what in &overstepped {
+            how.push_str(&format!(", `{what}` by the task type and not as asked"));
         }
         Step::Finish(Box::new(Finish {
             outcome: Outcome::Continue(Box::new(next)),
@@ -290,7 +312,7 @@ impl Route {
                 pattern: pattern.chosen.clone(),
                 decisions: vec![task_type, pattern],
             }),
-            decisions: Vec::new(),
+            decisions,
             said: vec![say::status(how)],
         }))
     }
@@ -304,6 +326,7 @@ fn how_chosen(decision: &Decision) -> String {
         DecidedBy::OnlyOption => format!("`{chosen}`, the only one"),
         DecidedBy::Fallback => format!("`{chosen}` ({})", decision.signal),
         DecidedBy::Caller => format!("`{chosen}`, given by the caller"),
+        DecidedBy::Person => format!("`{chosen}`, by a person"),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::error::{Code, body};
 use crate::step::{Answer, Finish, ModelFailure, Outcome, Said, Step};
-use agentfleet_schema::records::{Activity, Concluded, EndedFromOutside, Termination};
+use agentfleet_schema::records::{
+    Activity, ClosedRecord, Concluded, EndedFromOutside, Termination,
+};
 use agentfleet_schema::{ErrorBody, MessageType};
 use std::collections::BTreeMap;
 
@@ -76,6 +78,21 @@ pub fn time_used_up() -> Finish {
     cancelled("its time was used up", Termination::Timeout)
 }
 
+/// Why a session ends whose tree was closed, for [`cancelled`].
+pub fn tree_closed(closed: &ClosedRecord) -> (String, Termination) {
+    let termination = match closed.cause.as_str() {
+        "deadline" => Termination::Timeout,
+        _ => Termination::Cancelled,
+    };
+    (format!("the run was ended ({})", closed.cause), termination)
+}
+
+/// Why a session ends that a fan-out above did without, for [`cancelled`].
+pub fn decided_above() -> (String, Termination) {
+    let reason = "the fan-out above was concluded without this result";
+    (reason.to_owned(), Termination::Cancelled)
+}
+
 /// The end of a session because its tree was closed, or what it worked for is decided.
 pub fn cancelled(reason: &str, termination: Termination) -> Finish {
     stopped(format!("Stopped: {reason}."), termination)
@@ -103,7 +120,9 @@ pub fn from_outside(by: &str, finish: &Finish) -> Option<EndedFromOutside> {
     let (reason, termination, error) = match &finish.outcome {
         Outcome::Cancelled(answer) => (answer.text.clone(), answer.termination, None),
         Outcome::Fail { error, termination } => (String::new(), *termination, Some(error.clone())),
-        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Answer(_) => return None,
+        Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => {
+            return None;
+        }
     };
     Some(EndedFromOutside {
         by: by.to_owned(),

@@ -121,6 +121,8 @@ pub enum Outcome {
     /// The next step of the same session.
     Continue(Box<AgentRequest>),
     FanOut(Box<FanOut>),
+    /// A call waits for a person; with the request that the answer is given to.
+    Pause(Box<AgentRequest>),
     Answer(Answer),
     Cancelled(Answer),
     Fail {
@@ -134,7 +136,7 @@ impl Outcome {
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Answer(_) | Self::Cancelled(_) | Self::Fail { .. } => true,
-            Self::Continue(_) | Self::FanOut(_) => false,
+            Self::Continue(_) | Self::FanOut(_) | Self::Pause(_) => false,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Which tools a step may see: by group and by state, as the reference system defines them.
 
-use crate::specialists;
+use crate::{history, specialists};
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,9 @@ pub const UNDEFINED_STATE: &str = "undefined";
 /// The tools a request may use, in the order of their names.
 ///
 /// Visible iff (the request's groups hold `*` or share one with the tool) and (the tool's
-/// applicable states hold `*` or the request's state). No group given means `default`.
+/// applicable states hold `*` or the request's state). No group given means `default`. A tool that
+/// reads back is visible iff something of the history lies elsewhere, whatever groups, state and
+/// specialist: it shows a run nothing but what is its own.
 pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a ToolItem> {
     let default = [String::from("default")];
     let groups: &[String] = request.group.as_deref().unwrap_or(&default);
@@ -24,6 +26,7 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
     let mut tools: Vec<&ToolItem> = snapshot
         .tools
         .values()
+        .filter(|tool| tool.kind != tool_kind::READ_BACK)
         .filter(|tool| {
             groups.iter().any(|g| g == "*") || tool.group.iter().any(|g| groups.contains(g))
         })
@@ -34,6 +37,10 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
                 .any(|s| s == "*" || s == state)
         })
         .collect();
+    if history::has_more(request) {
+        let all = snapshot.tools.values();
+        tools.extend(all.filter(|tool| tool.kind == tool_kind::READ_BACK));
+    }
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
@@ -89,7 +96,7 @@ pub fn callable<'a>(
 }
 
 /// An error text if the arguments do not fit a tool that declares them.
-fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<String> {
+pub(crate) fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<String> {
     if tool.arguments.is_empty() {
         // Kinds with fixed arguments check them themselves.
         return None;

@@ -1,13 +1,17 @@
 //! A request, parsed into what it asks for: one of the turns this worker can take.
 
+use crate::approval::{self, Asker};
 use crate::error::{Code, Rejection, body};
-use crate::limits::{FleetLimits, Limits};
+use crate::history;
+use crate::limits::{Budget, FleetLimits, Limits};
 use crate::patterns::{self, Implemented};
 use crate::routing::Route;
+use crate::say;
 use crate::step::{Input, Step};
+use crate::task_types;
 use agentfleet_schema::config::{Snapshot, ToolItem};
-use agentfleet_schema::records::FanInRecord;
-use agentfleet_schema::{AgentRequest, Millis};
+use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
+use agentfleet_schema::{AgentRequest, Millis, Spent};
 use std::sync::Arc;
 
 /// Longest question a request may hold, in bytes.
@@ -26,10 +30,20 @@ pub struct Situation {
     pub fan_in: Option<FanInRecord>,
 }
 
-/// One thing to do. Closed: a new pattern is a variant, and the exhaustive matches point at the
-/// rest.
+/// One thing to do, and what it may still spend.
 #[derive(Debug)]
-pub enum Turn {
+pub struct Turn {
+    kind: Kind,
+    budget: Budget,
+    /// What the session spent, this turn included.
+    spent: Spent,
+    /// Set where the history had no room as it came: what was done about it.
+    fitted: Option<Decision>,
+}
+
+/// Closed: a new pattern is a variant, and the exhaustive matches point at the rest.
+#[derive(Debug)]
+enum Kind {
     Route(Box<Route>),
     React(Box<patterns::React>),
     Plan(Box<patterns::Plan>),
@@ -42,9 +56,106 @@ pub enum Turn {
 
 impl Turn {
     /// Parses a request whose session id is settled.
-    pub fn parse(request: AgentRequest, situation: Situation) -> Result<Self, Rejection> {
+    pub fn parse(mut request: AgentRequest, situation: Situation) -> Result<Self, Rejection> {
         check(&request)?;
+        task_types::check(&request, &situation.snapshot)?;
+        history::settle(&mut request);
+        match history::fitted(&request, &situation.snapshot, &situation.fleet) {
+            None => Self::of(request, situation, None),
+            Some((request, decision)) => Self::of(request, situation, Some(decision)),
+        }
+    }
+
+    fn of(
+        request: AgentRequest,
+        situation: Situation,
+        fitted: Option<Decision>,
+    ) -> Result<Self, Rejection> {
         let limits = Limits::of(&request, &situation.snapshot, &situation.fleet);
+        // A synthesis has what its subagents spent behind it.
+        let verdict = situation.fan_in.as_ref();
+        let below = verdict.filter(|_| request.control.fan_in_step.is_some());
+        let below = below.map(FanInRecord::spent).unwrap_or_default();
+        Ok(Self {
+            budget: limits.budget,
+            spent: request.control.spent + below,
+            kind: Kind::parse(request, situation, limits)?,
+            fitted,
+        })
+    }
+
+    /// The tools this turn may call.
+    pub fn tools(&self) -> &[ToolItem] {
+        self.kind.tools()
+    }
+
+    /// Feeds what came of the last order, and answers with the next one. Nothing is ordered that
+    /// the budget does not allow (BG-1): the turn ends with what it has instead. A call that needs a
+    /// person is no order either: the step ends with a wait.
+    pub fn resume(&mut self, input: Input) -> Step {
+        let step = self.go_on(input);
+        self.told(step)
+    }
+
+    /// With what was decided on the history, where the step ends.
+    fn told(&self, mut step: Step) -> Step {
+        if let (Step::Finish(finish), Some(decision)) = (&mut step, &self.fitted) {
+            finish.decisions.insert(0, decision.clone());
+        }
+        step
+    }
+
+    fn go_on(&mut self, input: Input) -> Step {
+        self.spent = self.spent + spent_by(&input);
+        let step = self.kind.resume(input);
+        let refused = match &step {
+            Step::AskModel(_) => self.budget.refuses_model(self.spent),
+            Step::CallTool(_) => self.budget.refuses_tool(self.spent),
+            Step::FindFacts(_) | Step::ReadDocuments(_) | Step::Finish(_) => None,
+        };
+        match (refused, step) {
+            (Some(why), _) => self.kind.broke(&why),
+            (None, Step::CallTool(tool_use)) => match self.kind.asker() {
+                Some(asker) => approval::gate(&asker, *tool_use),
+                None => Kind::cannot_call(),
+            },
+            (None, step) => step,
+        }
+    }
+
+    /// Ends the step with a wait for a person instead of the call that was ordered last: an equal one
+    /// was started earlier in the tree, and nobody knows whether it took effect.
+    pub fn needs_person(&mut self) -> Step {
+        let step = self.kind.needs_person();
+        self.told(step)
+    }
+}
+
+/// What the last order used up.
+fn spent_by(input: &Input) -> Spent {
+    match input {
+        Input::ModelReplied(reply) => Spent {
+            model_calls: 1,
+            ..reply.usage.spent()
+        },
+        Input::ToolReturned(outcome) => Spent {
+            tool_calls: 1,
+            // Some tools ask a model.
+            model_calls: u64::from(outcome.usage != Usage::default()),
+            ..outcome.usage.spent()
+        },
+        Input::Begin | Input::ModelFailed(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => {
+            Spent::default()
+        }
+    }
+}
+
+impl Kind {
+    fn parse(
+        request: AgentRequest,
+        situation: Situation,
+        limits: Limits,
+    ) -> Result<Self, Rejection> {
         if request.pattern.is_empty() && request.history.is_empty() {
             return Ok(Self::Route(Box::new(Route::new(
                 request, situation, limits,
@@ -105,8 +216,7 @@ impl Turn {
         }
     }
 
-    /// The tools this turn may call.
-    pub fn tools(&self) -> &[ToolItem] {
+    fn tools(&self) -> &[ToolItem] {
         match self {
             Self::React(turn) => turn.tools(),
             Self::Plan(turn) => turn.tools(),
@@ -119,8 +229,65 @@ impl Turn {
         }
     }
 
-    /// Feeds what came of the last order, and answers with the next one.
-    pub fn resume(&mut self, input: Input) -> Step {
+    /// Ends the step without the call it ordered last, because nothing is left to pay it with: with
+    /// what is known so far, and `why`.
+    fn broke(&mut self, why: &str) -> Step {
+        match self {
+            Self::Route(turn) => turn.broke(why),
+            Self::React(turn) => turn.broke(why),
+            Self::Plan(turn) => turn.broke(why),
+            Self::Decompose(turn) => turn.broke(why),
+            Self::Synthesise(turn) => turn.broke(why),
+            Self::OpenDebate(turn) => turn.resume(Input::Begin),
+            Self::CloseRound(turn) => turn.broke(why),
+            Self::Dispatch(turn) => turn.broke(why),
+        }
+    }
+
+    fn needs_person(&self) -> Step {
+        let ordered = match self {
+            Self::React(turn) => turn.ordered(),
+            Self::Plan(turn) => turn.ordered(),
+            Self::Route(_)
+            | Self::Decompose(_)
+            | Self::Synthesise(_)
+            | Self::OpenDebate(_)
+            | Self::CloseRound(_)
+            | Self::Dispatch(_) => None,
+        };
+        match (self.asker(), ordered) {
+            (Some(asker), Some((tool, arguments))) => {
+                approval::after_unknown(&asker, &tool, arguments)
+            }
+            _ => Self::cannot_call(),
+        }
+    }
+
+    /// What those turns that call tools say of a call.
+    fn asker(&self) -> Option<Asker<'_>> {
+        match self {
+            Self::React(turn) => Some(turn.asker()),
+            Self::Plan(turn) => turn.asker(),
+            Self::Route(_)
+            | Self::Decompose(_)
+            | Self::Synthesise(_)
+            | Self::OpenDebate(_)
+            | Self::CloseRound(_)
+            | Self::Dispatch(_) => None,
+        }
+    }
+
+    /// A turn that is none of those ordered a call: it cannot be told whether that is allowed.
+    fn cannot_call() -> Step {
+        let error = body(
+            Code::InvalidRequest,
+            "a step that calls no tools ordered a call",
+            "this is a fault of the program",
+        );
+        Step::Finish(Box::new(say::failed(error, Termination::Error, 0)))
+    }
+
+    fn resume(&mut self, input: Input) -> Step {
         match self {
             Self::Route(turn) => turn.resume(input),
             Self::React(turn) => turn.resume(input),

@@ -2,6 +2,7 @@
 //! reads them.
 
 use crate::accept::AcceptedView;
+use crate::approvals::{AnswerBody, ApprovalList, DecisionView};
 use crate::endpoint::Endpoint;
 use crate::health::{Live, Readiness};
 use crate::negotiate::Offer;
@@ -58,6 +59,8 @@ fn schemas() -> Value {
     written.subschema_for::<View>();
     written.subschema_for::<SessionList>();
     written.subschema_for::<CancelView>();
+    written.subschema_for::<ApprovalList>();
+    written.subschema_for::<DecisionView>();
     written.subschema_for::<Live>();
     written.subschema_for::<Readiness>();
     written.subschema_for::<ErrorDocument>();
@@ -77,7 +80,10 @@ fn schemas() -> Value {
     if let Some(request) = request.get_mut("AgentRequest") {
         request["required"] = json!(["question"]);
     }
-    for unused in ["RunControl", "Ancestor"] {
+    let mut answers = settings().for_deserialize().into_generator();
+    answers.subschema_for::<AnswerBody>();
+    all.extend(answers.take_definitions(true));
+    for unused in ["RunControl", "Ancestor", "HeldCall"] {
         request.remove(unused);
     }
     all.extend(request);
@@ -165,6 +171,18 @@ fn operation(endpoint: Endpoint) -> Value {
                 "responses": { "200": content("The trace", &forms) },
             })
         }
+        Endpoint::Approvals => json!({
+            "operationId": "approvals",
+            "responses": { "200": content("What waits", &[("application/json", named("ApprovalList"))]) },
+        }),
+        Endpoint::Answer => json!({
+            "operationId": "answerApproval",
+            "parameters": [json!({ "name": "id", "in": "path", "required": true, "schema": text(),
+                "description": "Id of the approval" })],
+            "requestBody": { "required": true,
+                "content": { "application/json": { "schema": named("ApprovalRequest") } } },
+            "responses": { "200": content("The decision", &[("application/json", named("ApprovalDecision"))]) },
+        }),
         Endpoint::Document => json!({
             "operationId": "document",
             "parameters": [json!({ "name": "uri", "in": "query", "required": true, "schema": text(),

@@ -5,7 +5,9 @@ use crate::guard::{self, Hosts};
 use crate::options::{Doors, Options};
 use crate::problem::{Code, Problem};
 use crate::state::App;
-use crate::{accept, document, events, health, index, session, sessions, sparql, trace, update};
+use crate::{
+    accept, approvals, document, events, health, index, session, sessions, sparql, trace, update,
+};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Method;
@@ -28,6 +30,8 @@ pub(crate) enum Endpoint {
     CancelSession,
     Events,
     Trace,
+    Approvals,
+    Answer,
     Document,
     SparqlGet,
     SparqlPost,
@@ -35,7 +39,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Index,
         Self::OpenApi,
         Self::Live,
@@ -47,6 +51,8 @@ impl Endpoint {
         Self::CancelSession,
         Self::Events,
         Self::Trace,
+        Self::Approvals,
+        Self::Answer,
         Self::Document,
         Self::SparqlGet,
         Self::SparqlPost,
@@ -65,6 +71,8 @@ impl Endpoint {
             Self::Session | Self::CancelSession => "/sessions/{id}",
             Self::Events => "/sessions/{id}/events",
             Self::Trace => "/sessions/{id}/trace",
+            Self::Approvals => "/approvals",
+            Self::Answer => "/approvals/{id}",
             Self::Document => "/documents",
             Self::SparqlGet | Self::SparqlPost => "/sparql",
             Self::GraphUpdate => update::PATH,
@@ -73,7 +81,7 @@ impl Endpoint {
 
     pub(crate) fn method(self) -> Method {
         match self {
-            Self::Ask | Self::SparqlPost | Self::GraphUpdate => Method::POST,
+            Self::Ask | Self::Answer | Self::SparqlPost | Self::GraphUpdate => Method::POST,
             Self::CancelSession => Method::DELETE,
             Self::Index
             | Self::OpenApi
@@ -84,6 +92,7 @@ impl Endpoint {
             | Self::Session
             | Self::Events
             | Self::Trace
+            | Self::Approvals
             | Self::Document
             | Self::SparqlGet => Method::GET,
         }
@@ -102,6 +111,8 @@ impl Endpoint {
             Self::CancelSession => "End a run",
             Self::Events => "The events of a run, from the start or from where a reader left",
             Self::Trace => "Why: the provenance of a session and all below it",
+            Self::Approvals => "Calls that wait for a person, the oldest first",
+            Self::Answer => "Approve, deny or edit a call that waits",
             Self::Document => "A text of the librarian: an answer, an observation, a rationale",
             Self::SparqlGet => "Query the graph (SPARQL 1.1 protocol, read-only)",
             Self::SparqlPost => "Query the graph, with the query in the body",
@@ -130,6 +141,8 @@ impl Endpoint {
             Self::CancelSession => delete(session::cancel),
             Self::Events => get(events::follow),
             Self::Trace => get(trace::show),
+            Self::Approvals => get(approvals::list),
+            Self::Answer => post(approvals::answer),
             Self::Document => get(document::show),
             Self::SparqlGet => get(sparql::get),
             Self::SparqlPost => post(sparql::post),
@@ -156,6 +169,8 @@ impl Endpoint {
             | Self::Sessions
             | Self::CancelSession
             | Self::Events
+            | Self::Approvals
+            | Self::Answer
             | Self::Document => Duration::ZERO,
         };
         options.request_timeout + own

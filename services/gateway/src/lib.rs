@@ -14,6 +14,7 @@
 //! otherwise, and then answers no web page: see `guard`.
 
 mod accept;
+mod approvals;
 mod description;
 mod document;
 mod endpoint;
@@ -45,7 +46,9 @@ pub use error::Error;
 pub use options::{Doors, Options};
 pub use problem::{Code, Problem};
 pub use rdf::written;
-pub use seams::{Cancel, Cancelled, Check, Failure, Status, TraceFormat, TraceRenderer};
+pub use seams::{
+    Answered, Approvals, Cancel, Cancelled, Check, Failure, Status, TraceFormat, TraceRenderer,
+};
 pub use server::Gateway;
 pub use state::Parts;
 

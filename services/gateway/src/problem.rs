@@ -82,6 +82,8 @@ codes! {
     OriginNotAllowed = "origin-not-allowed", FORBIDDEN;
     /// Nothing is known of the session.
     UnknownSession = "unknown-session", NOT_FOUND;
+    /// Nothing is known of the approval.
+    UnknownApproval = "unknown-approval", NOT_FOUND;
     /// There is no such document.
     UnknownDocument = "unknown-document", NOT_FOUND;
     /// There is nothing at this path.
@@ -94,6 +96,8 @@ codes! {
     RequestTimeout = "request-timeout", REQUEST_TIMEOUT;
     /// The idempotency key or session id was used for another request.
     RequestConflict = "request-conflict", CONFLICT;
+    /// The call does not wait any more: somebody answered, or its run ended.
+    ApprovalOver = "approval-over", CONFLICT;
     /// The session was erased.
     SessionErased = "session-erased", GONE;
     /// The body is larger than a body may be.

@@ -1,6 +1,8 @@
 //! What the binary lends the gateway: ending a run, saying how the fleet is, drawing a trace.
 
+use agentfleet_core::approval::Verdict;
 use agentfleet_schema::SessionId;
+use agentfleet_schema::records::{Decided, PauseRecord};
 use async_trait::async_trait;
 
 /// A failure of something lent; it is logged, and its text does not reach a caller.
@@ -22,6 +24,29 @@ pub enum Cancelled {
     AlreadyEnded,
     /// No worker has taken it up: it ends when one does.
     WhenItStarts,
+}
+
+/// Takes the answers to calls that wait for a person.
+#[async_trait]
+pub trait Approvals: Send + Sync + 'static {
+    /// Everything that waits, the oldest first.
+    async fn open(&self) -> Result<Vec<PauseRecord>, Failure>;
+
+    async fn answer(&self, id: &str, verdict: Verdict) -> Result<Answered, Failure>;
+}
+
+/// What came of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answered {
+    /// It counts, and this session goes on.
+    Now(SessionId, Box<Decided>),
+    /// Something else was there first; what, in words.
+    Over(String),
+    /// Nobody waits for what would come of it; why.
+    TooLate(String),
+    /// It is none; why.
+    Refused(String),
+    Unknown,
 }
 
 /// How the rest of the fleet is, for `GET /health/ready`.

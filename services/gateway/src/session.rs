@@ -169,7 +169,9 @@ fn concluded(record: &StepRecord) -> Option<&Concluded> {
         | Activity::Iterated(_)
         | Activity::FannedOut(_)
         | Activity::Planned(_)
-        | Activity::Executed(_) => None,
+        | Activity::Executed(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
     }
 }
 
@@ -330,7 +332,7 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
         pattern: pattern.unwrap_or_default(),
         model: newest.and_then(model),
         steps: seen.steps,
-        tokens: newest.map_or(0, |record| record.tokens_total),
+        tokens: newest.map_or(0, |record| record.total.tokens),
         user: seen
             .accepted
             .as_ref()
@@ -435,6 +437,8 @@ fn subagents(newest: &StepRecord) -> Vec<SubagentView> {
         | Activity::Iterated(_)
         | Activity::Planned(_)
         | Activity::Executed(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_)
         | Activity::Concluded(_) => Vec::new(),
     }
 }
@@ -500,7 +504,7 @@ pub(crate) async fn cancel(
         ));
     }
     let session = SessionId::new(id);
-    look(&app, &session).await?.require_root("")?;
+    look(&app, &session).await?;
     let cancelled = app.parts.cancel.cancel(&session, by).await;
     let cancelled = cancelled.map_err(|error| Problem::internal("cancelling", &error))?;
     let cancel = match cancelled {

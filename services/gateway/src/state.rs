@@ -3,7 +3,7 @@
 use crate::accept::Intake;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
-use crate::seams::{Cancel, Status, TraceRenderer};
+use crate::seams::{Approvals, Cancel, Status, TraceRenderer};
 use agentfleet_broker::Broker;
 use agentfleet_config::ConfigStore;
 use agentfleet_documents::Documents;
@@ -28,6 +28,7 @@ pub struct Parts {
     pub config: Arc<dyn ConfigStore>,
     pub host: Arc<dyn Host>,
     pub cancel: Arc<dyn Cancel>,
+    pub approvals: Arc<dyn Approvals>,
     pub status: Arc<dyn Status>,
     pub traces: Option<Arc<dyn TraceRenderer>>,
 }

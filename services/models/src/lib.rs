@@ -111,6 +111,9 @@ pub struct Capabilities {
     pub native_tools: bool,
     /// `false` for the offline model: what it says is quoted, not reasoned.
     pub reasons: bool,
+    /// Whether its calls cost somebody something, so that they are accounted for even where no
+    /// budget bounds them.
+    pub metered: bool,
 }
 
 /// A language model.

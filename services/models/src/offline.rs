@@ -90,6 +90,7 @@ impl ChatModel for Offline {
         Capabilities {
             native_tools: false,
             reasons: false,
+            metered: false,
         }
     }
 

@@ -319,6 +319,7 @@ impl ChatModel for Provider {
         Capabilities {
             native_tools: self.native_tools(),
             reasons: true,
+            metered: true,
         }
     }
 

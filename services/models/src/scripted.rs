@@ -207,6 +207,7 @@ impl ChatModel for Scripted {
         Capabilities {
             native_tools: self.script.native_tools,
             reasons: true,
+            metered: true,
         }
     }
 

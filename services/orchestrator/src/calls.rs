@@ -76,6 +76,8 @@ impl Caller<'_> {
             collection: request.collection.clone(),
             context: CallContext {
                 session: request.session_id.to_string(),
+                root: request.root().to_string(),
+                lineage: request.control.lineage.clone(),
                 idempotency_key: format!("{}/{}/{number}", request.session_id, request.step),
                 config: Arc::clone(self.snapshot),
             },
@@ -113,22 +115,20 @@ impl Caller<'_> {
         }
     }
 
+    /// Whether nobody knows what became of an equal call in this tree.
+    pub(crate) async fn is_unknown(
+        &self,
+        tool: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<bool, Stop> {
+        let key = self.unknown_key(tool, arguments);
+        Ok(self.parts.documents.get(&key).await?.is_some())
+    }
+
     /// Makes a call that may be made once.
     pub(crate) async fn once(&self, tool_use: ToolUse, number: &mut u32) -> Result<Called, Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&self.request.session_id, self.request.step);
-        let unknown_key = self.unknown_key(&tool_use.tool.name, &tool_use.arguments);
-        if documents.get(&unknown_key).await?.is_some() {
-            return Ok(Called {
-                ran: (tool_use.tool.name.clone(), tool_use.arguments.clone()),
-                result: failed(format!(
-                    "Error: an equal call of `{}` was started earlier in this run and nobody knows \
-                     whether it took effect. It is not made again without a person: say so in the \
-                     answer.",
-                    tool_use.tool.name
-                )),
-            });
-        }
         let timeout = tool_use
             .tool
             .timeout_ms

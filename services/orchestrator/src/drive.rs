@@ -1,13 +1,15 @@
 //! The only driver: carries out each order of a turn and feeds the result back, until it ends.
 
 use crate::calls::{Called, Caller};
+use crate::debits::Debits;
 use crate::error::Stop;
 use crate::stream::{Attempt, Stream};
+use crate::watched::Watched;
 use crate::{Options, Parts, model};
 use agentfleet_core::commit::Streamed;
 use agentfleet_core::{
     FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn,
-    say,
+    approval, say,
 };
 use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Error as ModelError, Retry};
@@ -16,9 +18,12 @@ use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Adopted, Call, EndedFromOutside, FailedCall, Source, Usage};
 use agentfleet_schema::topics::Topic;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{AgentRequest, Digest, Term, keys, uris};
+use agentfleet_schema::{AgentRequest, Digest, Spent, Term, keys, uris};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What came of a call, or how the step ends because nobody waits for it any more.
+type Wanted = Result<Input, (&'static str, Finish)>;
 
 /// Works one turn.
 pub(crate) struct Driver<'a> {
@@ -37,6 +42,8 @@ pub(crate) struct Driver<'a> {
     pub failures: Vec<FailedCall>,
     /// Set where the step ended over the head of its turn.
     pub ended: Option<EndedFromOutside>,
+    pub debits: Debits<'a>,
+    pub watched: &'a Watched,
     /// Number of the next side-effecting call.
     pub side_effects: u32,
     /// Numbers that attempts before this one left fenced.
@@ -47,7 +54,12 @@ impl Driver<'_> {
     pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Finish, Stop> {
         let mut input = Input::Begin;
         loop {
-            let step = turn.resume(input);
+            let mut step = turn.resume(input);
+            if let Step::CallTool(ordered) = &step
+                && self.needs_person(ordered).await?
+            {
+                step = turn.needs_person();
+            }
             let over = matches!(step, Step::Finish(_));
             if !over && self.parts.host.now() >= self.request.control.hard_deadline {
                 // It may have come while the step was at work (BG-1).
@@ -56,8 +68,14 @@ impl Driver<'_> {
                 return Ok(finish);
             }
             input = match step {
-                Step::AskModel(ask) => self.ask(&ask).await?,
-                Step::CallTool(tool_use) => self.call_tool(*tool_use).await?,
+                Step::AskModel(ask) => match Box::pin(self.ask(&ask)).await? {
+                    Ok(input) => input,
+                    Err(stopped) => return Ok(self.stopped(stopped)),
+                },
+                Step::CallTool(tool_use) => match Box::pin(self.call_tool(*tool_use)).await? {
+                    Ok(input) => input,
+                    Err(stopped) => return Ok(self.stopped(stopped)),
+                },
                 Step::FindFacts(query) => self.find_facts(&query).await?,
                 Step::ReadDocuments(uris) => self.read_documents(uris).await?,
                 Step::Finish(finish) => match self.left_behind(&turn).await? {
@@ -70,9 +88,9 @@ impl Driver<'_> {
     }
 
     /// Asks the model, and keeps in mind what the turn is told where it cannot answer.
-    async fn ask(&mut self, ask: &ModelAsk) -> Result<Input, Stop> {
+    async fn ask(&mut self, ask: &ModelAsk) -> Result<Wanted, Stop> {
         let input = self.ask_model(ask).await?;
-        if let Input::ModelFailed(failure) = &input {
+        if let Ok(Input::ModelFailed(failure)) = &input {
             self.failures.push(FailedCall {
                 after: self.calls.len() as u32,
                 message: failure.message.clone(),
@@ -82,22 +100,33 @@ impl Driver<'_> {
         Ok(input)
     }
 
-    async fn ask_model(&mut self, ask: &ModelAsk) -> Result<Input, Stop> {
+    /// Ends the step because nobody waits for it any more.
+    fn stopped(&mut self, (by, finish): (&'static str, Finish)) -> Finish {
+        self.ended = say::from_outside(by, &finish);
+        finish
+    }
+
+    async fn ask_model(&mut self, ask: &ModelAsk) -> Result<Wanted, Stop> {
         let (of, tools) = (self.request, &*self.parts.tools);
         let request = match model::request(ask, of, self.snapshot, self.options, tools) {
             Ok(request) => request,
             Err(reason) => {
-                return Ok(Input::ModelFailed(ModelFailure {
+                return Ok(Ok(Input::ModelFailed(ModelFailure {
                     message: reason,
                     hint: "correct the prompt with `agentfleet config put`".into(),
-                }));
+                })));
             }
         };
         let prompt = model::prompt_text(&request.messages);
+        let reserved = model::reserved(self.snapshot, self.request, ask.operation, &prompt);
+        if self.debits.of_models {
+            self.debits.reserve(self.spent(), reserved).await?;
+        }
         let started = self.parts.host.now();
         let chat = &*self.parts.model;
+        let watched = self.watched;
         let replied = if ask.stream == StreamAs::Nothing || !self.request.streaming {
-            chat.chat(request, &Discard).await
+            watched.while_wanted(chat.chat(request, &Discard)).await
         } else {
             let stream = Stream {
                 broker: &*self.parts.broker,
@@ -108,13 +137,18 @@ impl Driver<'_> {
                 kind: ask.stream,
                 unmarked_is_answer: !ask.tools.is_empty(),
             };
-            stream
-                .run(&mut self.streamed, |sink| async move {
-                    chat.chat(request, &*sink).await
-                })
-                .await
+            let replying = stream.run(&mut self.streamed, |sink| async move {
+                chat.chat(request, &*sink).await
+            });
+            watched.while_wanted(replying).await
+        };
+        let replied = match replied {
+            Ok(replied) => replied,
+            Err(stopped) => return Ok(Err(stopped)),
         };
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
+        // A call without a reply is taken to have cost nothing: it was refused, or cut off early.
+        self.debits.open = None;
         match replied {
             Ok(reply) => {
                 let (of, snapshot) = (self.request, self.snapshot);
@@ -129,11 +163,11 @@ impl Driver<'_> {
                     ms,
                     calls_tools: !reply.tool_calls.is_empty(),
                 });
-                Ok(Input::ModelReplied(model::reply(&reply, usage, ms)))
+                Ok(Ok(Input::ModelReplied(model::reply(&reply, usage, ms))))
             }
             Err(error) => {
                 metrics::model_failed(ask.operation.as_str(), error.kind().as_str());
-                self.model_failed(&error)
+                self.model_failed(&error).map(Ok)
             }
         }
     }
@@ -156,6 +190,11 @@ impl Driver<'_> {
         }
     }
 
+    /// What the calls of this attempt came to.
+    pub(crate) fn spent(&self) -> Spent {
+        self.calls.iter().map(Call::spent).sum()
+    }
+
     fn caller(&self) -> Caller<'_> {
         Caller {
             parts: self.parts,
@@ -165,6 +204,19 @@ impl Driver<'_> {
             nonce: self.nonce,
             fenced: &self.fenced,
         }
+    }
+
+    /// Whether an equal call of this tree was started of which nobody knows whether it took effect.
+    /// What a person approved may be made all the same.
+    async fn needs_person(&self, ordered: &ToolUse) -> Result<bool, Stop> {
+        let held = self.request.control.held.as_ref();
+        let (tool, arguments) = (&ordered.tool.name, &ordered.arguments);
+        if !self.parts.tools.has_side_effects(&ordered.tool)
+            || held.is_some_and(|held| approval::allows(held, tool, arguments))
+        {
+            return Ok(false);
+        }
+        self.caller().is_unknown(tool, arguments).await
     }
 
     /// The side-effecting call of an earlier attempt that this one did not want.
@@ -185,8 +237,15 @@ impl Driver<'_> {
         Ok(Some(self.called(called, None, 0)))
     }
 
-    async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Input, Stop> {
+    async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Wanted, Stop> {
         let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
+        if self.debits.of_tools {
+            let reserved = Spent {
+                tool_calls: 1,
+                ..Spent::default()
+            };
+            self.debits.reserve(self.spent(), reserved).await?;
+        }
         let started = self.parts.host.now();
         let once = self.parts.tools.has_side_effects(&tool_use.tool);
         let mut number = self.side_effects;
@@ -199,7 +258,16 @@ impl Driver<'_> {
             }
         };
         let told = say::action(&asked.0, &asked.1);
-        let (called, is_told) = self.while_told(&told, calling).await;
+        let calling = self.while_told(&told, calling);
+        let (called, is_told) = if once {
+            // Whether it took effect must be known, whoever waits for it.
+            calling.await
+        } else {
+            match self.watched.while_wanted(calling).await {
+                Ok(called) => called,
+                Err(stopped) => return Ok(Err(stopped)),
+            }
+        };
         if is_told {
             self.streamed.action = told;
             self.streamed.action_chunks = 1;
@@ -209,7 +277,8 @@ impl Driver<'_> {
             self.side_effects = number + 1;
         }
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
-        Ok(self.called(called, Some(&asked), ms))
+        self.debits.open = None;
+        Ok(Ok(self.called(called, Some(&asked), ms)))
     }
 
     /// Runs a call, and tells whoever watches of it meanwhile.

@@ -1,16 +1,21 @@
 //! The step protocol: look up, check, work, commit, publish, acknowledge.
 
 use crate::attempts::{Attempts, Begun};
+use crate::debits::Debits;
 use crate::drive::Driver;
 use crate::error::Stop;
 use crate::intake::{self, Intake};
+use crate::watched::Watched;
 use crate::{Options, Parts, calls};
 use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing, Receipt};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
-use agentfleet_core::{Finish, Rejection, Situation, Turn, error, fan_in, limits, say};
+use agentfleet_core::limits::Limits;
+use agentfleet_core::{Finish, Rejection, Situation, Turn, approval, error, fan_in, limits, say};
+use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::{
-    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, effects, metrics, telemetry,
+    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, account, effects, metrics,
+    telemetry,
 };
 use agentfleet_schema::records::{
     ClosedRecord, FanInRecord, Publication, StepRecord, Termination, Worked,
@@ -41,7 +46,15 @@ pub struct Orchestrator {
     parts: Parts,
     options: Options,
     /// Attempts at work, by the receipt of their delivery.
-    working: Arc<Mutex<HashMap<Receipt, Arc<Begun>>>>,
+    working: Arc<Mutex<HashMap<Receipt, Working>>>,
+}
+
+/// A delivery at work.
+#[derive(Clone, Debug)]
+struct Working {
+    /// The attempt that was noted, where the broker does not count deliveries.
+    begun: Option<Arc<Begun>>,
+    watched: Arc<Watched>,
 }
 
 /// What the store knows of a step before it is worked.
@@ -56,6 +69,8 @@ struct Found {
     fan_in: Option<FanInRecord>,
     /// An attempt before this one began to call something, or not to.
     called: bool,
+    /// An attempt before this one debited something.
+    debited: bool,
     /// The keys of the step, if they were listed.
     listed: Vec<String>,
 }
@@ -99,6 +114,18 @@ impl Found {
             ..Self::default()
         })
     }
+
+    /// Whether nobody waits for this step any more, and how it then ends.
+    fn unwanted(&self) -> Option<(&'static str, Finish)> {
+        if let Some(closed) = &self.closed {
+            let (reason, termination) = say::tree_closed(closed);
+            return Some(("closed", say::cancelled(&reason, termination)));
+        }
+        self.decided_above.then(|| {
+            let (reason, termination) = say::decided_above();
+            ("decided-above", say::cancelled(&reason, termination))
+        })
+    }
 }
 
 #[async_trait]
@@ -110,9 +137,15 @@ impl Handler for Orchestrator {
     }
 
     async fn keep(&self, delivery: &Delivery) {
-        let begun = self.working().get(&delivery.receipt).cloned();
+        let working = self.working().get(&delivery.receipt).cloned();
+        let Some(Working { begun, watched }) = working else {
+            return;
+        };
         if let Some(begun) = begun {
             self.attempts().keep(&begun).await;
+        }
+        if let Err(error) = self.look_again(&watched).await {
+            tracing::debug!(%error, "whether a step is still wanted is looked up later");
         }
     }
 }
@@ -134,13 +167,14 @@ impl Orchestrator {
         }
     }
 
-    fn working(&self) -> MutexGuard<'_, HashMap<Receipt, Arc<Begun>>> {
+    fn working(&self) -> MutexGuard<'_, HashMap<Receipt, Working>> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn work(&self, delivery: &Delivery) -> Disposition {
         let stepped = self.step(delivery).await;
-        let begun = self.working().remove(&delivery.receipt);
+        let working = self.working().remove(&delivery.receipt);
+        let begun = working.and_then(|working| working.begun);
         match stepped {
             Ok(disposition) => disposition,
             Err(Stop::Retry { reason, after }) => {
@@ -170,6 +204,11 @@ impl Orchestrator {
             Ok(intake) => intake,
             Err(reason) => return Ok(Disposition::DeadLetter(reason)),
         };
+        if delivery.properties.get(property::KIND).map(String::as_str)
+            == Some(property::KIND_CANCEL)
+        {
+            return self.pass_on(&request).await;
+        }
         tracing::Span::current()
             .record("session", request.session_id.as_str())
             .record("step", request.step)
@@ -200,20 +239,33 @@ impl Orchestrator {
         let came_at = intake::came_at(delivery).unwrap_or(now);
         limits::accept(&mut request, &snapshot, &self.options.limits, came_at);
         let nonce = self.parts.host.nonce();
-        let attempt = match counted {
-            Some(count) => count,
+        let (attempt, begun) = match counted {
+            Some(count) => (count, None),
             None => {
                 let step = (&request.session_id, request.step);
                 let begun = self.attempts().begin(step, &found.listed, &nonce).await?;
-                let counted = begun.counted;
-                self.working().insert(delivery.receipt, Arc::new(begun));
-                counted
+                (begun.counted, Some(Arc::new(begun)))
             }
         };
+        let watched = Arc::new(Watched::new(request.clone()));
+        let working = Working {
+            begun,
+            watched: Arc::clone(&watched),
+        };
+        self.working().insert(delivery.receipt, working);
+        let debited = if found.debited {
+            account::debited(&*self.parts.documents, &request.session_id, request.step).await?
+        } else {
+            Debited::default()
+        };
+        let before = request.control.spent;
+        request.control.spent = before + debited.spent;
+        let budget = Limits::of(&request, &snapshot, &self.options.limits).budget;
         let (responses, not_allowed) = match self.options.reply_topics.of(&delivery.properties) {
             Ok(topic) => (topic, None),
             Err(error) => (topics::AGENT_RESPONSE, Some(error)),
         };
+        let unapproved = self.unapproved(&request).await?;
         let mut refused = None;
         let mut driver = Driver {
             parts: &self.parts,
@@ -228,6 +280,17 @@ impl Orchestrator {
             streamed: Streamed::default(),
             failures: Vec::new(),
             ended: None,
+            debits: Debits {
+                documents: &*self.parts.documents,
+                request: &request,
+                nonce: &nonce,
+                of_models: self.parts.model.capabilities().metered || !budget.is_unbounded(),
+                of_tools: budget.tool_calls.is_some(),
+                last: debited.last,
+                open: None,
+                any: false,
+            },
+            watched: &watched,
             side_effects: 0,
             fenced: if found.called || attempt > 1 {
                 calls::fences(&*self.parts.documents, &request).await?
@@ -241,7 +304,7 @@ impl Orchestrator {
             if let Some((stopped_by, finish)) = self.stopped(&found, &request, attempt, now) {
                 by = stopped_by;
                 finish
-            } else if let Some(error) = not_allowed {
+            } else if let Some(error) = not_allowed.or(unapproved) {
                 refuse(error, &mut refused)
             } else {
                 let situation = Situation {
@@ -252,7 +315,7 @@ impl Orchestrator {
                     fan_in: found.fan_in,
                 };
                 match Turn::parse(request.clone(), situation) {
-                    Ok(turn) => match driver.run(turn).await {
+                    Ok(turn) => match Box::pin(driver.run(turn)).await {
                         Ok(finish) => finish,
                         Err(Stop::Retry { reason, .. }) if driver.last_attempt => {
                             by = "gave-up";
@@ -266,7 +329,11 @@ impl Orchestrator {
                                 0,
                             )
                         }
-                        Err(stop) => return Err(stop),
+                        Err(stop) => {
+                            let spent = driver.spent();
+                            driver.debits.settle(spent).await;
+                            return Err(stop);
+                        }
                     },
                     Err(Rejection::Invalid(error)) => refuse(error, &mut refused),
                     Err(rejection @ Rejection::NotImplementedHere(_))
@@ -296,6 +363,8 @@ impl Orchestrator {
             say::from_outside(by, &finish)
         };
         let (mut calls, streamed) = (driver.calls, driver.streamed);
+        // A call that was dropped may have cost what was reserved for it.
+        let wasted = debited.spent + driver.debits.open.unwrap_or_default();
         let worked = Worked {
             // No record before this one holds what a root was asked.
             request: (request.step == 0 && !request.is_subagent())
@@ -321,7 +390,7 @@ impl Orchestrator {
                 }
             }
         }
-        let commit = Commit {
+        let mut commit = Commit {
             snapshot: Arc::clone(&snapshot),
             request: request.clone(),
             request_digest: digest,
@@ -332,12 +401,43 @@ impl Orchestrator {
             started_at: now,
             now: self.parts.host.now(),
             finish,
+            wasted,
             calls,
             streamed,
             responses,
             worked: Some(Box::new(worked)),
         };
+        commit.request.control.spent = before + wasted;
         self.commit(commit, refused, delivery, began).await
+    }
+
+    /// Why a request may not rest on the approval that it names: the step before is not that
+    /// approval. Messages are not believed in this, the record is.
+    async fn unapproved(&self, request: &AgentRequest) -> Result<Option<ErrorBody>, Stop> {
+        let held = request.control.held.as_ref();
+        let Some(held) = held.filter(|held| held.approved) else {
+            return Ok(None);
+        };
+        let before = match request.step.checked_sub(1) {
+            Some(step) => {
+                let key = keys::outcome(&request.session_id, step);
+                let body = self.parts.documents.get(&key).await?;
+                body.map(|body| decode::<StepRecord>(&key, &body))
+                    .transpose()?
+            }
+            None => None,
+        };
+        if before.is_some_and(|before| approval::is_by(held, &before)) {
+            return Ok(None);
+        }
+        Ok(Some(error::body(
+            Code::NotApproved,
+            format!(
+                "the request names an approval of `{}` that the step before is not",
+                held.tool
+            ),
+            "only the answer to a wait for a person approves a call",
+        )))
     }
 
     /// One round trip for everything the protocol asks about a step before work.
@@ -347,6 +447,7 @@ impl Orchestrator {
             keys::outcome(session, step),
             keys::published(session, step),
             keys::intent(session, step, 0),
+            keys::debit(session, step, 1),
         ];
         let own = wanted.len();
         wanted.extend(above(request));
@@ -356,6 +457,7 @@ impl Orchestrator {
             outcome: of_step.first().cloned().flatten(),
             published: of_step.get(1).is_some_and(Option::is_some),
             called: of_step.get(2).is_some_and(Option::is_some),
+            debited: of_step.get(3).is_some_and(Option::is_some),
             ..Found::above(request, of_tree)?
         })
     }
@@ -377,9 +479,26 @@ impl Orchestrator {
             },
             published: listed.contains(&keys::published(session, step)),
             called: listed.contains(&keys::intent(session, step, 0)),
+            debited: listed.contains(&keys::debit(session, step, 1)),
             listed,
             ..Found::above(request, &of_tree)?
         })
+    }
+
+    /// Looks whether a step that is at work is still wanted, and stops it if it is not.
+    async fn look_again(&self, watched: &Watched) -> Result<(), Stop> {
+        let request = &watched.request;
+        let mut wanted = above(request);
+        wanted.push(keys::outcome(&request.session_id, request.step));
+        let bodies = self.parts.documents.get_many(&wanted).await?;
+        if let Some((by, finish)) = Found::above(request, &bodies)?.unwanted() {
+            watched.stop(by, finish);
+        } else if bodies.last().is_some_and(Option::is_some) {
+            // Somebody committed this step: what this attempt does is lost, whatever it says.
+            let reason = "the step was committed by another";
+            watched.stop("closed", say::cancelled(reason, Termination::Cancelled));
+        }
+        Ok(())
     }
 
     /// Whether nothing may start for this request any more (BG-1), and how the step then ends.
@@ -390,18 +509,8 @@ impl Orchestrator {
         attempt: u32,
         now: Millis,
     ) -> Option<(&'static str, Finish)> {
-        if let Some(closed) = &found.closed {
-            let termination = match closed.cause.as_str() {
-                "deadline" => Termination::Timeout,
-                _ => Termination::Cancelled,
-            };
-            let reason = format!("the run was ended ({})", closed.cause);
-            return Some(("closed", say::cancelled(&reason, termination)));
-        }
-        if found.decided_above {
-            let reason = "the fan-out above was concluded without this result";
-            let finish = say::cancelled(reason, Termination::Cancelled);
-            return Some(("decided-above", finish));
+        if let Some(unwanted) = found.unwanted() {
+            return Some(unwanted);
         }
         if now >= request.control.hard_deadline {
             return Some(("deadline", say::time_used_up()));
@@ -450,19 +559,8 @@ impl Orchestrator {
             assembled = assemble(&commit);
         }
         let (session, step) = (&commit.request.session_id, commit.request.step);
-        let Assembled {
-            mut record,
-            documents,
-            fan_out,
-        } = assembled;
-        let mut objects: Vec<(String, Vec<u8>)> = documents
-            .into_iter()
-            .map(|(uri, text)| (keys::document(&uri), text.into_bytes()))
-            .collect();
-        if let Some(fan_out) = fan_out {
-            let body = serde_json::to_vec(&fan_out).unwrap_or_default();
-            objects.push((keys::fan_out(session, step), body));
-        }
+        let objects = assembled.objects();
+        let Assembled { mut record, .. } = assembled;
         let outcome = keys::outcome(session, step);
         let body = serde_json::to_vec(&record).unwrap_or_default();
         let publications = std::mem::take(&mut record.publications);
@@ -518,6 +616,28 @@ impl Orchestrator {
             .adopt(Adoption::of(record), Some(delivery))
             .await?;
         Ok(Disposition::Settled)
+    }
+
+    /// Gives a cancellation to those who end runs from outside. Said twice it does no more.
+    async fn pass_on(&self, request: &AgentRequest) -> Result<Disposition, Stop> {
+        let now = self.parts.host.now();
+        let properties = [
+            (property::KIND, property::KIND_CANCEL.to_owned()),
+            (property::SESSION, request.session_id.to_string()),
+            (property::STEP, "0".to_owned()),
+            (property::DUE, now.to_string()),
+            (property::BY, request.user.clone()),
+        ];
+        let properties = properties.map(|(name, value)| (name.to_owned(), value));
+        let order = Outgoing {
+            topic: topics::DEADLINE,
+            payload: b"{}".to_vec(),
+            properties: properties.into(),
+            deliver_at: None,
+            durability: agentfleet_broker::Durability::Durable,
+        };
+        self.parts.broker.publish(vec![order]).await?;
+        Ok(Disposition::Ack)
     }
 
     /// Puts a message back as a new, delayed one: waiting for others must not use up its tries.
@@ -580,12 +700,14 @@ fn parked(delivery: &Delivery, reason: String) -> Publication {
 
 fn oversized(assembled: &Assembled) -> Option<usize> {
     let synthesis = assembled.fan_out.iter().map(|f| f.synthesis.body.len());
+    let resume = assembled.pause.iter().map(|p| p.resume.body.len());
     let largest = assembled
         .record
         .publications
         .iter()
         .map(|p| p.body.len())
         .chain(synthesis)
+        .chain(resume)
         .max();
     largest.filter(|size| *size > MAX_PAYLOAD)
 }

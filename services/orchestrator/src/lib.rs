@@ -7,6 +7,7 @@
 
 mod attempts;
 mod calls;
+mod debits;
 mod drive;
 mod error;
 mod handle;
@@ -14,6 +15,7 @@ mod intake;
 mod model;
 pub mod replay;
 mod stream;
+mod watched;
 
 pub use error::Stop;
 pub use handle::Orchestrator;

@@ -2,12 +2,12 @@
 //! profile and price.
 
 use crate::Options;
-use agentfleet_core::{ModelAsk, Reply};
+use agentfleet_core::{ModelAsk, Reply, task_types};
 use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec};
 use agentfleet_schema::config::{ModelProfile, Snapshot};
 use agentfleet_schema::records::Usage;
 use agentfleet_schema::tolerant::text_of;
-use agentfleet_schema::{AgentRequest, AgentStep, Operation};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent};
 use agentfleet_tools::Tools;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(crate) fn request(
     let profile = profile(snapshot, of, ask.operation);
     Ok(ModelRequest {
         operation: ask.operation,
-        messages: messages(ask, snapshot, &options.default_prompts)?,
+        messages: messages(ask, of, snapshot, &options.default_prompts)?,
         tools: ask
             .tools
             .iter()
@@ -45,10 +45,11 @@ pub(crate) fn request(
 /// What the model reads: the rendered prompt, then the native transcript.
 pub(crate) fn messages(
     ask: &ModelAsk,
+    of: &AgentRequest,
     snapshot: &Snapshot,
     defaults: &Snapshot,
 ) -> Result<Vec<Message>, String> {
-    let id = ask.operation.as_str();
+    let id = task_types::prompt_of(of, snapshot, ask.operation);
     let rendered = {
         let from = if snapshot.prompts.contains_key(id) {
             snapshot
@@ -107,13 +108,15 @@ fn named(of_the_profile: String, of_the_request: &str) -> String {
     }
 }
 
-/// The profile that the request names, else that of the operation, else `default`, else empty.
+/// The profile that the request names, else what its task type gives its pattern, else that of the
+/// operation, else `default`, else empty.
 pub(crate) fn profile(
     snapshot: &Snapshot,
     of: &AgentRequest,
     operation: Operation,
 ) -> ModelProfile {
-    snapshot.profile(&[&of.control.profile, operation.as_str()])
+    let of_type = task_types::profile_of(of, snapshot);
+    snapshot.profile(&[&of.control.profile, of_type, operation.as_str()])
 }
 
 /// The profile whose prices count: of the model that the request names, as far as a profile knows it,
@@ -124,6 +127,30 @@ pub(crate) fn prices(snapshot: &Snapshot, of: &AgentRequest, operation: Operatio
     named
         .cloned()
         .unwrap_or_else(|| profile(snapshot, of, operation))
+}
+
+/// Output tokens that a call is taken to come to where its profile sets no bound.
+const UNBOUNDED_OUTPUT: u64 = 1_000;
+/// Bytes of a prompt that are taken for a token.
+const BYTES_OF_A_TOKEN: u64 = 4;
+
+/// What a call may come to, for as long as nobody knows.
+pub(crate) fn reserved(
+    snapshot: &Snapshot,
+    of: &AgentRequest,
+    operation: Operation,
+    prompt: &str,
+) -> Spent {
+    let most = profile(snapshot, of, operation).max_tokens.map(u64::from);
+    let usage = Usage {
+        input_tokens: (prompt.len() as u64).div_ceil(BYTES_OF_A_TOKEN),
+        output_tokens: most.unwrap_or(UNBOUNDED_OUTPUT),
+        cost: 0.0,
+    };
+    Spent {
+        model_calls: 1,
+        ..priced(usage, &prices(snapshot, of, operation)).spent()
+    }
 }
 
 /// What the tokens of a reply cost under a profile.

@@ -8,7 +8,8 @@ use agentfleet_core::{ModelAsk, fan_in};
 use agentfleet_documents::Documents;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    AcceptedRecord, Call, FanInRecord, FanOutRecord, OutcomeKind, Publication, StepRecord,
+    AcceptedRecord, Call, FanInRecord, FanOutRecord, OutcomeKind, PauseRecord, Publication,
+    StepRecord,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
@@ -133,6 +134,12 @@ pub async fn request_of(
             needed(documents, &key, "it holds the synthesis request").await?;
         return Ok(fan_out.synthesis.body);
     }
+    if before.outcome == OutcomeKind::Pause {
+        let key = keys::pause(session, before.step);
+        let pause: PauseRecord =
+            needed(documents, &key, "it holds the request that was answered").await?;
+        return Ok(pause.resume.body);
+    }
     let own = |publication: &&Publication| {
         publication.topic == AGENT_REQUEST.as_str()
             && publication
@@ -175,14 +182,17 @@ impl Replayer<'_> {
         };
         let fan_out_key = keys::fan_out(&record.session, record.step);
         let fan_out: Option<FanOutRecord> = read(documents, &fan_out_key).await?;
+        let pause_key = keys::pause(&record.session, record.step);
+        let pause: Option<PauseRecord> = read(documents, &pause_key).await?;
         let texts = self.texts(record).await?;
         let prompt = |ask: &ModelAsk| {
-            model::messages(ask, &snapshot, self.default_prompts)
+            model::messages(ask, &request, &snapshot, self.default_prompts)
                 .map(|messages| model::prompt_text(&messages))
         };
         let mut replayed = replay(&Subject {
             record,
             fan_out: fan_out.as_ref(),
+            pause: pause.as_ref(),
             request: &message,
             snapshot: Arc::clone(&snapshot),
             fan_in: verdict(documents, record, &request).await?,

@@ -4,6 +4,7 @@
 //! carries out the [`Disposition`] it answers with. [`Committer`] makes a step's record, documents,
 //! publications, marker and acknowledgement one thing, as far as the engine allows.
 
+pub mod account;
 pub mod client;
 mod commit;
 mod consume;

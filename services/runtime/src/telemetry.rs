@@ -298,7 +298,9 @@ impl Spans<'_> {
             | Activity::Iterated(_)
             | Activity::FannedOut(_)
             | Activity::Planned(_)
-            | Activity::Executed(_) => None,
+            | Activity::Executed(_)
+            | Activity::Asked(_)
+            | Activity::Decided(_) => None,
         };
         self.tell(Told {
             id: step,
@@ -319,7 +321,7 @@ impl Spans<'_> {
             let mut attributes = common(record, pattern);
             attributes.extend([
                 KeyValue::new("gen_ai.operation.name", "invoke_agent"),
-                KeyValue::new("agentfleet.tokens.total", whole(record.tokens_total)),
+                KeyValue::new("agentfleet.tokens.total", whole(record.total.tokens)),
             ]);
             self.tell(Told {
                 id: session_span(session),

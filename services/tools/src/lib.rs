@@ -6,9 +6,9 @@
 //! - A failed call is an ordinary result with `is_error`; [`Error`] means the call could not be
 //!   made at all (an infrastructure fault, worth a retry of the step).
 
-use agentfleet_schema::CollectionName;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::Source;
+use agentfleet_schema::{CollectionName, Lineage};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -38,6 +38,10 @@ pub struct ToolCall {
 #[derive(Clone, Debug)]
 pub struct CallContext {
     pub session: String,
+    /// The root of the session's tree.
+    pub root: String,
+    /// Whose iterations its history begins with, where they are not its own.
+    pub lineage: Vec<Lineage>,
     /// The same on every try of the same call; sent to services that can drop repeats.
     pub idempotency_key: String,
     /// The config the run is pinned to (prompt tools render from it).

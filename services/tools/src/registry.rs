@@ -5,10 +5,12 @@
 
 use crate::arguments::{self, Arguments};
 use crate::kinds::{
-    Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, TextCompletion, ToolKind,
+    Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, ReadBack, TextCompletion,
+    ToolKind,
 };
 use crate::library::Library;
 use crate::{Error, ToolCall, ToolResult, Tools};
+use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
 use agentfleet_models::ChatModel;
 use agentfleet_schema::CollectionName;
@@ -41,6 +43,7 @@ impl Toolbox {
     /// Every kind this program has. One line each.
     pub fn new(
         library: Library,
+        documents: Arc<dyn Documents>,
         graph: Arc<dyn Graph>,
         model: Arc<dyn ChatModel>,
     ) -> Result<Self, Error> {
@@ -51,6 +54,7 @@ impl Toolbox {
             Arc::new(TextCompletion::new(Arc::clone(&model))),
             Arc::new(Prompt::new(model)),
             Arc::new(Http::new()?),
+            Arc::new(ReadBack::new(documents)),
         ]))
     }
 
@@ -172,6 +176,8 @@ mod tests {
             collection: "of the request".into(),
             context: CallContext {
                 session: String::new(),
+                root: String::new(),
+                lineage: Vec::new(),
                 idempotency_key: String::new(),
                 config: Arc::new(Snapshot::default()),
             },

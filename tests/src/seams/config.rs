@@ -5,14 +5,14 @@ use crate::effect::{Effect, Verb};
 use agentfleet_config::{ConfigStore, Error, Item, ItemVersion, Release, SeedReport};
 use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, Intent, JoinPolicy, PromptItem, Reasoner, Snapshot, Specialist,
-    ToolItem,
+    AgentPattern, AgentTaskType, Approval, DefaultAnswer, Intent, JoinPolicy, PromptItem, Reasoner,
+    Snapshot, Specialist, ToolItem, tool_kind,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
 
 /// The versions there are, oldest first.
-pub fn snapshots(policy: JoinPolicy, parallel: bool) -> Vec<Arc<Snapshot>> {
+pub fn snapshots(policy: JoinPolicy, parallel: bool, approval_ms: u64) -> Vec<Arc<Snapshot>> {
     let mut first = Snapshot {
         version: 1,
         ..Snapshot::default()
@@ -69,6 +69,28 @@ pub fn snapshots(policy: JoinPolicy, parallel: bool) -> Vec<Arc<Snapshot>> {
         };
         first.tools.insert(name.into(), tool);
     }
+    for (name, side_effects, default) in [
+        ("pay", true, DefaultAnswer::Deny),
+        ("peek", false, DefaultAnswer::Approve),
+    ] {
+        let tool = ToolItem {
+            name: name.into(),
+            side_effects,
+            approval: Some(Approval {
+                timeout_ms: approval_ms,
+                default,
+                reason: "it costs".into(),
+            }),
+            ..first.tools["read"].clone()
+        };
+        first.tools.insert(name.into(), tool);
+    }
+    let back = ToolItem {
+        name: "back".into(),
+        kind: tool_kind::READ_BACK.into(),
+        ..ToolItem::default()
+    };
+    first.tools.insert("back".into(), back);
     for operation in Operation::ALL {
         let prompt = PromptItem {
             prompt: if operation == Operation::ClassifyIntent {

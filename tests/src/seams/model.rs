@@ -26,6 +26,7 @@ impl ChatModel for Seam {
         Capabilities {
             native_tools: false,
             reasons: true,
+            metered: true,
         }
     }
 

@@ -21,9 +21,15 @@ fn done(request: &ModelRequest) -> usize {
     let history = request.inputs["history"]
         .as_array()
         .map_or(&[][..], Vec::as_slice);
-    let is_iteration =
-        |step: &&Value| !matches!(step["action"].as_str(), Some("decompose" | "aggregate"));
-    history.iter().filter(is_iteration).count()
+    let stands_for = |step: &Value| match step["action"].as_str() {
+        Some("decompose" | "aggregate") => 0,
+        Some("summary") => {
+            let counted = step["arguments"]["iterations"].as_str();
+            counted.and_then(|n| n.parse().ok()).unwrap_or_default()
+        }
+        _ => 1,
+    };
+    history.iter().map(stands_for).sum()
 }
 
 fn rounds_left(request: &ModelRequest) -> u64 {
@@ -42,7 +48,7 @@ pub fn reply(scenario: &Scenario, name: &str, request: &ModelRequest, variation:
         Operation::ClassifyTaskType => {
             let choice = match scenario.policy {
                 JoinPolicy::All => "general",
-                JoinPolicy::AtLeast(_) => "quorum",
+                JoinPolicy::AtLeast(_) | JoinPolicy::Quorum | JoinPolicy::Deadline => "quorum",
             };
             json!({"choice": choice, "signal": "s", "rationale": "r"}).to_string()
         }
@@ -204,6 +210,8 @@ fn react(name: &str, kind: &Kind, done: usize, variation: u32) -> String {
         (2, _) => finish(),
         (3, Use::Write) | (_, Use::Read) => call("read"),
         (_, Use::Write) => call("write"),
+        (_, Use::Pay) => call("pay"),
+        (_, Use::Peek) => call("peek"),
         (_, Use::Unknown) => call("ask-the-oracle"),
         (_, Use::Garbage) => "Action:".to_owned(),
     }

@@ -24,6 +24,9 @@ impl Tools for Seam {
             let fault = world.strike(&effect);
             world.log(&effect, fault);
             world.on_start(&effect);
+            if call.tool.approval.is_some() {
+                world.on_gated(&key, &tool, &call.arguments);
+            }
             if fault != Some(Fault::Refused) && call.tool.side_effects {
                 world.on_side_effect(&key, &tool, &call.arguments);
             }
@@ -34,7 +37,8 @@ impl Tools for Seam {
         }
         self.pause(When::During, &effect).await;
         let content = self.shared.with(|world| {
-            let content = format!("{tool} result {}", world.executed.len() + 1);
+            let padding = "y".repeat(world.scenario.result_bytes);
+            let content = format!("{tool} result {}{padding}", world.executed.len() + 1);
             if call.tool.side_effects {
                 world.executed.push(Executed {
                     key,

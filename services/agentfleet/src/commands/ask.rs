@@ -14,7 +14,7 @@ use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
 use agentfleet_console::lanes::Hint;
 use agentfleet_schema::records::Termination;
-use agentfleet_schema::{AgentRequest, CollectionName, RunLimits, SessionId};
+use agentfleet_schema::{AgentRequest, CollectionName, SessionId};
 use agentfleet_tools::dossier;
 use agentfleet_tools::library::LoadOptions;
 use std::io::Read as _;
@@ -90,10 +90,8 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         conversation_id: ask.conversation.unwrap_or_default().into(),
         user: ask.user.unwrap_or_default(),
         streaming: true,
-        limits: RunLimits {
-            max_tokens: ask.max_tokens,
-            ..settings.limits()
-        },
+        join: ask.join,
+        limits: settings.limits(),
         ..AgentRequest::default()
     };
     if ask.detach {
@@ -347,13 +345,8 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let session = records::session(&store, &named.session).await?;
-    let shown = super::sessions::show(&store, &session).await?;
-    if shown.root != shown.session {
-        return Err(Failure::usage(format!(
-            "session `{session}` is a subagent: cancel its root, `{}`",
-            shown.root
-        )));
-    }
+    // Whoever mistypes an id closes no tree of the future.
+    super::sessions::show(&store, &session).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let by = std::env::var("USER").unwrap_or_default();
     let ended = engine

@@ -33,7 +33,7 @@ SELECT DISTINCT ?activity ?root ?parent ?conversation ?pattern ?taskType FROM <u
 
 /// Steps, by the node that each is told of.
 const STEPS: &str = "\
-SELECT DISTINCT ?record ?activity ?in ?out ?cost ?models ?tools ?modelMs ?toolMs ?attempt FROM <urn:graph:retrieval> WHERE {
+SELECT DISTINCT ?record ?activity ?in ?out ?cost ?models ?tools ?modelMs ?toolMs ?attempt ?wasted ?wastedCost FROM <urn:graph:retrieval> WHERE {
   ?activity tg:rootSessionId ?root .
   NARROWED
   ?node prov:wasGeneratedBy ?activity ; tg:stepRecord ?record ; tg:modelCalls ?models ;
@@ -45,6 +45,8 @@ SELECT DISTINCT ?record ?activity ?in ?out ?cost ?models ?tools ?modelMs ?toolMs
   OPTIONAL { ?node tg:modelTimeMs ?modelMs }
   OPTIONAL { ?node tg:toolTimeMs ?toolMs }
   OPTIONAL { ?node tg:attempt ?attempt }
+  OPTIONAL { ?node tg:wastedTokens ?wasted }
+  OPTIONAL { ?node tg:wastedCost ?wastedCost }
 }";
 
 /// The models of those steps.
@@ -154,7 +156,8 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
     rows.push(last.into_iter().chain(cells(total)).collect());
     ui.table(&headers, own.len(), rows);
     errln!(
-        "COST is in {CURRENCY}. WASTED are attempts before the committed one; what they spent is unknown."
+        "COST is in {CURRENCY}. WASTED is what attempts before the committed ones spent; COST does not \
+         count it."
     );
     Ok(())
 }
@@ -171,7 +174,12 @@ fn cells(spent: Spent) -> [String; 9] {
         spend::money(spent.cost),
         match spent.wasted {
             0 => "none".to_owned(),
-            attempts => text::counted(attempts, "attempt"),
+            attempts => format!(
+                "{}, {}, {}",
+                text::counted(attempts, "attempt"),
+                text::counted(spent.wasted_tokens, "token"),
+                spend::money(spent.wasted_cost)
+            ),
         },
     ]
 }
@@ -256,6 +264,8 @@ impl Asked<'_> {
                     tool_ms: number("toolMs"),
                     cost: spend::amount(text("cost")),
                     wasted: number("attempt").saturating_sub(1),
+                    wasted_tokens: number("wasted"),
+                    wasted_cost: spend::amount(text("wastedCost")),
                 },
                 session: id.to_string(),
             });

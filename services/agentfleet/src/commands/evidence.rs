@@ -5,7 +5,8 @@ use crate::error::Failure;
 use agentfleet_core::audit::{About, Finding, Link, identity};
 use agentfleet_documents::Documents;
 use agentfleet_schema::records::{
-    AcceptedRecord, Activity, FanInRecord, FanOutRecord, FannedOut, OutcomeKind, StepRecord,
+    AcceptedRecord, Activity, FanInRecord, FanOutRecord, FannedOut, OutcomeKind, PauseRecord,
+    StepRecord,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, SessionId, keys};
@@ -24,6 +25,7 @@ pub(crate) struct Session {
     /// By the step they were committed at.
     pub fan_outs: BTreeMap<u32, FanOutRecord>,
     pub verdicts: BTreeMap<u32, FanInRecord>,
+    pub pauses: BTreeMap<u32, PauseRecord>,
     /// The body of the message it began with, where somebody recorded it.
     pub asked: Option<String>,
     /// Whether its parent's verdict says that it was not waited for.
@@ -50,6 +52,10 @@ impl Session {
                 OutcomeKind::FanOut => {
                     let fan_out = self.fan_outs.get(&before);
                     fan_out.map(|fan_out| fan_out.synthesis.body.as_str())
+                }
+                OutcomeKind::Pause => {
+                    let pause = self.pauses.get(&before);
+                    pause.map(|pause| pause.resume.body.as_str())
                 }
                 _ => published(self.step(before)?, &self.id),
             },
@@ -173,10 +179,11 @@ async fn one(
         links: Vec::new(),
         fan_outs: BTreeMap::new(),
         verdicts: BTreeMap::new(),
+        pauses: BTreeMap::new(),
         asked: None,
         late: false,
     };
-    for some in steps.chunks(AT_ONCE / 3) {
+    for some in steps.chunks(AT_ONCE / 4) {
         let wanted: Vec<String> = some
             .iter()
             .flat_map(|step| {
@@ -185,12 +192,13 @@ async fn one(
                     keys::outcome(id, *step),
                     keys::fan_out(id, *step),
                     keys::fan_in(id, *step),
+                    keys::pause(id, *step),
                 ]
             })
             .collect();
         let found = documents.get_many(&wanted).await?;
-        for ((step, keys), bodies) in some.iter().zip(wanted.chunks(3)).zip(found.chunks(3)) {
-            let [outcome, fan_out, fan_in] = bodies else {
+        for ((step, keys), bodies) in some.iter().zip(wanted.chunks(4)).zip(found.chunks(4)) {
+            let [outcome, fan_out, fan_in, pause] = bodies else {
                 continue;
             };
             if let Some(body) = outcome
@@ -218,6 +226,11 @@ async fn one(
                 && let Some(record) = read(&keys[2], body, findings)
             {
                 session.verdicts.insert(*step, record);
+            }
+            if let Some(body) = pause
+                && let Some(record) = read(&keys[3], body, findings)
+            {
+                session.pauses.insert(*step, record);
             }
         }
     }

@@ -13,10 +13,12 @@ use crate::ui::{self, Ui};
 use agentfleet_config::ConfigStore;
 use agentfleet_console::style::{Line, paint_all};
 use agentfleet_console::text;
+use agentfleet_core::approval;
+use agentfleet_core::history::{CONTEXT, SUMMARY};
 use agentfleet_core::provenance::date_time;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Call, DecidedBy, Decision, Iterated, StepRecord, Usage,
+    Activity, Asked, Call, DecidedBy, Decision, Iterated, StepRecord, Usage,
 };
 use agentfleet_schema::{Operation, SessionId};
 use anstyle::Style;
@@ -213,8 +215,13 @@ fn of_step(record: &StepRecord, set: &Snapshot) -> Vec<Choice> {
         Activity::Executed(executed) => {
             choices.extend(executed.call.iter().map(|it| of_tool(record, it, set)));
         }
-        Activity::None | Activity::FannedOut(_) | Activity::Planned(_) | Activity::Concluded(_) => {
-        }
+        Activity::Asked(asked) => choices.push(of_asked(record, asked, set)),
+        Activity::None
+        | Activity::FannedOut(_)
+        | Activity::Planned(_)
+        // The decision of the record tells it.
+        | Activity::Decided(_)
+        | Activity::Concluded(_) => {}
     }
     choices
 }
@@ -256,6 +263,9 @@ fn of_decision(record: &StepRecord, decision: &Decision, set: &Snapshot) -> Choi
     choice.narrowed_by.clone_from(&decision.narrowed_by);
     choice.signal.clone_from(&decision.signal);
     choice.rationale.clone_from(&decision.rationale);
+    if let Activity::Decided(decided) = &record.activity {
+        choice.outcome = Some(approval::who(decided));
+    }
     let operation = match subject {
         "task-type" => Some(Operation::ClassifyTaskType),
         "pattern" => Some(Operation::SelectPattern),
@@ -284,6 +294,22 @@ fn of_tool(record: &StepRecord, it: &Iterated, set: &Snapshot) -> Choice {
         choice.outcome = Some(short);
     }
     paid(&mut choice, record, Operation::React);
+    choice
+}
+
+/// The same of a call that waits for a person before it is made.
+fn of_asked(record: &StepRecord, asked: &Asked, set: &Snapshot) -> Choice {
+    let mut choice = bare(record, "tool", &asked.tool, DecidedBy::Model);
+    choice.options = options("tool", &asked.candidates, &asked.tool, set);
+    "the tools of the run's groups, in its state".clone_into(&mut choice.narrowed_by);
+    choice.rationale.clone_from(&asked.thought);
+    choice.arguments = Some(asked.arguments.clone());
+    choice.outcome = Some(format!(
+        "waits for a person until {}, then `{}`",
+        date_time(asked.expires_at),
+        asked.default.as_str()
+    ));
+    spent(&mut choice, record, |_| true);
     choice
 }
 
@@ -337,6 +363,10 @@ fn meaning(subject: &str, name: &str, set: &Snapshot) -> String {
             let item = set.task_types.get(name);
             item.map_or_else(String::new, |it| both(&it.description, &it.when_to_use))
         }
+        (CONTEXT, "lines") => {
+            "the oldest steps of the history in a line each, what they observed left out".to_owned()
+        }
+        (CONTEXT, SUMMARY) => "the oldest steps of the history in one summary".to_owned(),
         ("pattern", _) => {
             let item = set.patterns.get(name);
             item.map_or_else(String::new, |it| both(&it.description, &it.when_to_use))

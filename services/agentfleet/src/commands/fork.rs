@@ -247,6 +247,8 @@ fn before(record: &StepRecord) -> String {
             let steps = executed.steps.iter().map(|step| step.goal.as_str());
             format!(" ({})", steps.collect::<Vec<_>>().join(", "))
         }
+        Activity::Asked(asked) => format!(" (a wait for the approval of {})", asked.tool),
+        Activity::Decided(decided) => format!(" ({} {})", decided.tool, decided.answer.done()),
         Activity::Concluded(end) => format!(" ({})", end.termination.as_str()),
     }
 }

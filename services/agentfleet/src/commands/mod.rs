@@ -1,9 +1,11 @@
 //! One file for each command, or for a few that belong together.
 
+pub(crate) mod approvals;
 pub(crate) mod ask;
 pub(crate) mod config;
 pub(crate) mod cost;
 pub(crate) mod diff;
+pub(crate) mod discover;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
 mod evidence;

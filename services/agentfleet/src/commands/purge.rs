@@ -268,6 +268,7 @@ async fn erase(store: &Store, root: &SessionId) -> Result<usize, Failure> {
     deleted += documents
         .delete_prefix(&format!("trees/{root}/unknown/"))
         .await?;
+    deleted += documents.delete_prefix(&keys::approvals_of(root)).await?;
     // What nobody could work has the text of the request in it.
     let parked = super::dlq::all(store).await?.into_iter().filter(|parked| {
         parked

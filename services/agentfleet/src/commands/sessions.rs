@@ -8,6 +8,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
+use agentfleet_core::approval;
 use agentfleet_core::provenance::date_time;
 use agentfleet_graph::{QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
@@ -19,6 +20,7 @@ use std::collections::HashSet;
 /// Root runs, newest first. The optional parts are there once a run has ended.
 const LIST: &str = "\
 SELECT ?id ?question ?started ?ended ?reason ?partial ?conversation ?collection ?pattern ?taskType
+  ?waits
 FROM <GRAPH> WHERE {
   ?session a tg:AgentQuestion ; tg:query ?question ; prov:startedAtTime ?started ;
     tg:rootSessionId ?id .
@@ -30,6 +32,8 @@ FROM <GRAPH> WHERE {
   OPTIONAL { ?session prov:endedAtTime ?ended .
     ?answer prov:wasGeneratedBy ?session ; a tg:Conclusion ; tg:terminationReason ?reason .
     OPTIONAL { ?answer tg:partial ?partial } }
+  BIND(EXISTS { ?open a tg:ApprovalRequest ; prov:wasGeneratedBy/tg:rootSessionId ?id .
+    FILTER NOT EXISTS { ?next prov:wasDerivedFrom ?open ; prov:generatedAtTime ?at } } AS ?waits)
   WANTED
 } ORDER BY DESC(?started) LIMIT ";
 
@@ -211,6 +215,7 @@ impl Wanted {
             Some(RunState::Cancelled) => run.state == "cancelled",
             Some(
                 RunState::Running
+                | RunState::Waiting
                 | RunState::Answered
                 | RunState::Partial
                 | RunState::Failed
@@ -281,6 +286,11 @@ impl Wanted {
             // The graph knows none of these.
             Some(RunState::Queued) => "FILTER(false) ",
             Some(RunState::Running) => "FILTER(!BOUND(?ended)) ",
+            Some(RunState::Waiting) => {
+                "FILTER(!BOUND(?ended)) FILTER EXISTS { \
+                 ?held a tg:ApprovalRequest ; prov:wasGeneratedBy/tg:rootSessionId ?id . \
+                 FILTER NOT EXISTS { ?after prov:wasDerivedFrom ?held ; prov:generatedAtTime ?then } } "
+            }
             Some(RunState::Answered) => "?given prov:wasGeneratedBy ?session ; a tg:Answer . ",
             Some(RunState::Partial) => {
                 "?given prov:wasGeneratedBy ?session ; a tg:Answer ; tg:partial ?lacks . "
@@ -409,6 +419,7 @@ fn listed(found: &Solutions, row: usize) -> Listed {
         text("reason").as_deref(),
         found.text(row, "partial").is_some(),
     ) {
+        (None, _) if found.text(row, "waits") == Some("true") => "waiting".to_owned(),
         (None, _) => "running".to_owned(),
         (Some("final-answer" | "subagents-complete"), false) => "answered".to_owned(),
         (Some("final-answer" | "subagents-complete"), true) => "answered (partial)".to_owned(),
@@ -469,14 +480,16 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
         | Activity::Iterated(_)
         | Activity::FannedOut(_)
         | Activity::Planned(_)
-        | Activity::Executed(_) => None,
+        | Activity::Executed(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
     };
     Ok(Shown {
         session: session.to_string(),
         root: last.root.to_string(),
         question: question.unwrap_or_default(),
         state: state(last).to_owned(),
-        tokens: last.tokens_total,
+        tokens: last.total.tokens,
         answer: answer.filter(|_| error.is_none()),
         error,
         subagents,
@@ -511,7 +524,8 @@ fn what(record: &StepRecord) -> String {
     if let Some(routed) = &record.routed {
         parts.push(format!("pattern `{}`", routed.pattern));
     }
-    for decision in &record.decisions {
+    let others = record.decisions.iter();
+    for decision in others.filter(|decision| decision.subject != approval::SUBJECT) {
         parts.push(format!("{}: {}", decision.subject, decision.chosen));
     }
     match &record.activity {
@@ -530,6 +544,15 @@ fn what(record: &StepRecord) -> String {
             }
             let steps = executed.steps.iter();
             parts.extend(steps.map(|step| format!("step {} {}", step.index, step.status)));
+        }
+        Activity::Asked(asked) => {
+            parts.push(format!(
+                "asks for approval of {}, `{}`",
+                asked.tool, asked.id
+            ));
+        }
+        Activity::Decided(decided) => {
+            parts.push(format!("{} {}", decided.tool, approval::who(decided)));
         }
         Activity::Concluded(end) => parts.push(format!("ended: {}", end.termination.as_str())),
     }

@@ -37,8 +37,12 @@ pub(crate) struct Spent {
     pub tool_ms: u64,
     /// In billionths of the currency's unit.
     pub cost: u64,
-    /// Attempts before the one that was committed. What they spent is in no record.
+    /// Attempts before the one that was committed.
     pub wasted: u64,
+    /// What they spent, as far as somebody pays for it.
+    pub wasted_tokens: u64,
+    /// In billionths of the currency's unit.
+    pub wasted_cost: u64,
 }
 
 impl Spent {
@@ -52,6 +56,8 @@ impl Spent {
         self.tool_ms += other.tool_ms;
         self.cost += other.cost;
         self.wasted += other.wasted;
+        self.wasted_tokens += other.wasted_tokens;
+        self.wasted_cost += other.wasted_cost;
     }
 }
 
@@ -158,8 +164,9 @@ pub(crate) struct Row {
 #[derive(Debug, Serialize)]
 struct Wasted {
     attempts: u64,
-    /// 0 where nothing was wasted; else `unknown`: an attempt that ends early leaves no account.
-    tokens: serde_json::Value,
+    tokens: u64,
+    /// A decimal as text.
+    cost: String,
 }
 
 impl Row {
@@ -177,11 +184,8 @@ impl Row {
             cost: money(spent.cost),
             wasted: Wasted {
                 attempts: spent.wasted,
-                tokens: if spent.wasted == 0 {
-                    0.into()
-                } else {
-                    "unknown".into()
-                },
+                tokens: spent.wasted_tokens,
+                cost: money(spent.wasted_cost),
             },
         }
     }
@@ -223,6 +227,8 @@ mod tests {
                 tool_ms: u64::from(n) * 13,
                 cost: u64::from(n) * 100_000_001,
                 wasted: u64::from(n % 4),
+                wasted_tokens: u64::from(n % 4) * 5,
+                wasted_cost: u64::from(n % 4) * 17,
             },
         }
     }
@@ -263,17 +269,6 @@ mod tests {
         ] {
             assert_eq!(amount(text), parts, "{text}");
             assert_eq!(money(parts), shown, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_a_crashed_attempt_spent_is_unknown_and_never_nothing() {
-        for (wasted, expected) in [(0, serde_json::json!(0)), (2, "unknown".into())] {
-            let spent = Spent {
-                wasted,
-                ..Spent::default()
-            };
-            assert_eq!(Row::of(spent, BTreeMap::new()).wasted.tokens, expected);
         }
     }
 }

@@ -12,13 +12,15 @@ use crate::settings::{Place, Settings};
 use crate::signals::Signals;
 use crate::store::Store;
 use crate::token;
-use agentfleet_aggregator::{Ended, Endings};
+use agentfleet_aggregator::{Answered, Approvals, Ended, Endings, Found, became};
 use agentfleet_broker::Waiting;
+use agentfleet_config::ConfigStore;
+use agentfleet_core::approval::Verdict;
 use agentfleet_gateway::{
     Cancel, Cancelled, Check, Doors, Failure as Lent, Gateway, Options, Parts, Status,
 };
 use agentfleet_runtime::metrics;
-use agentfleet_schema::records::Termination;
+use agentfleet_schema::records::{PauseRecord, Termination};
 use agentfleet_schema::{Digest, SessionId};
 use async_trait::async_trait;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
@@ -260,6 +262,10 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
         config: Arc::clone(&engine.store.config),
         host: fleet.host,
         cancel: Arc::new(Canceller(engine.endings())),
+        approvals: Arc::new(Approver {
+            approvals: Approvals::new(engine.aggregator_parts()),
+            config: Arc::clone(&engine.store.config),
+        }),
         status: Arc::new(FleetStatus {
             engine: engine.clone(),
             numbers,
@@ -285,6 +291,47 @@ impl Cancel for Canceller {
             Ended::Now => Cancelled::Now,
             Ended::Before(_) => Cancelled::AlreadyEnded,
             Ended::Unknown => Cancelled::WhenItStarts,
+        })
+    }
+}
+
+struct Approver {
+    approvals: Approvals,
+    config: Arc<dyn ConfigStore>,
+}
+
+#[async_trait]
+impl agentfleet_gateway::Approvals for Approver {
+    async fn open(&self) -> Result<Vec<PauseRecord>, Lent> {
+        Ok(self.approvals.open().await?)
+    }
+
+    async fn answer(
+        &self,
+        id: &str,
+        verdict: Verdict,
+    ) -> Result<agentfleet_gateway::Answered, Lent> {
+        use agentfleet_gateway::Answered as Told;
+        let pause = match self.approvals.find(id).await? {
+            Found::Open(pause) if pause.asked.id.as_str() == id => pause,
+            Found::Over(pause, after) if pause.asked.id.as_str() == id => {
+                return Ok(Told::Over(became(&after)));
+            }
+            // Programs name it whole.
+            Found::Open(_) | Found::Over(..) | Found::Several(_) | Found::Unknown => {
+                return Ok(Told::Unknown);
+            }
+        };
+        let tool = super::approvals::tool(&*self.config, &pause).await?;
+        let answered = self
+            .approvals
+            .answer(&pause, verdict, tool.as_ref())
+            .await?;
+        Ok(match answered {
+            Answered::Now(decided) => Told::Now(pause.session, Box::new(decided)),
+            Answered::Before(after) => Told::Over(became(&after)),
+            Answered::TooLate(reason) => Told::TooLate(reason),
+            Answered::Refused(refused) => Told::Refused(refused.to_string()),
         })
     }
 }

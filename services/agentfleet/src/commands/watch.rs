@@ -10,6 +10,7 @@ use crate::signals::Signals;
 use crate::store::Store;
 use crate::ui::{Heedless, Ui};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
+use agentfleet_core::approval;
 use agentfleet_runtime::client::{Event, Follow};
 use agentfleet_schema::records::Activity;
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageType, SessionId, keys, uris};
@@ -130,7 +131,9 @@ impl Watch<'_> {
             | Activity::Iterated(_)
             | Activity::FannedOut(_)
             | Activity::Planned(_)
-            | Activity::Executed(_) => None,
+            | Activity::Executed(_)
+            | Activity::Asked(_)
+            | Activity::Decided(_) => None,
         };
         let text = match (&error, body) {
             (Some(error), _) => error.message.clone(),
@@ -183,6 +186,7 @@ enum Show<'a> {
         store: &'a Store,
         ui: Ui,
         painter: Box<Painter<Heedless<Stderr>, Heedless<Stdout>>>,
+        program: String,
         log: Option<Held>,
     },
 }
@@ -204,6 +208,7 @@ impl<'a> Show<'a> {
                 Heedless(stderr()),
                 Heedless(stdout()),
             )),
+            program: watch.program.clone(),
             log: settings.live.then(Held::new),
         }
     }
@@ -215,8 +220,24 @@ impl<'a> Show<'a> {
                 outln!("{}", agentfleet_console::json::line(event, at));
             }
             Self::Lanes {
-                store, ui, painter, ..
-            } => painter.event(event, store.now(), ui.screen())?,
+                store,
+                ui,
+                painter,
+                program,
+                ..
+            } => {
+                painter.event(event, store.now(), ui.screen())?;
+                if let Event::Note(response) = event
+                    && let Some(id) = approval::waits_for(&response.content)
+                {
+                    // A lane is too short for it.
+                    painter.clear(ui.screen())?;
+                    ui.note("A call waits for a person. In another terminal:");
+                    errln!("  {program} approvals show {id}");
+                    errln!("  {program} approvals approve {id}");
+                    errln!("  {program} approvals deny {id} --reason \"...\"");
+                }
+            }
         }
         Ok(())
     }
@@ -227,6 +248,7 @@ impl<'a> Show<'a> {
             ui,
             painter,
             log: Some(log),
+            ..
         } = self
         {
             let lines = log.take();

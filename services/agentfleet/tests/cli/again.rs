@@ -169,9 +169,14 @@ fn a_fork_goes_on_another_way() {
     place
         .run(&["fork", &subagent, "--at", "0", "--question", "What is X?"])
         .well();
-    let root = place.sessions(&[])[0].clone();
-    let of_its_own = shown(&place, &root);
-    assert_eq!(of_its_own["question"], "What is X?");
+    // The graph, which the list is from, may be a moment behind.
+    let (root, of_its_own) = loop {
+        let root = place.sessions(&[])[0].clone();
+        let shown = shown(&place, &root);
+        if shown["question"] == "What is X?" {
+            break (root, shown);
+        }
+    };
     assert_eq!(of_its_own["root"], root.as_str());
     place.run(&["replay", &root]).well();
     for (args, says) in [

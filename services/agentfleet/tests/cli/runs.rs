@@ -243,9 +243,16 @@ fn another_process_is_not_asked_for_what_it_does_not_have() {
 #[test]
 fn limits_of_the_command_line_travel_with_the_request() {
     let place = Place::new();
+    // Each time for something else: the same call again would end it.
+    let rule = |step: usize| {
+        let text =
+            format!("Thought: more\nAction: document-search\nArgs: {{\"query\": \"x{step}\"}}");
+        serde_json::json!({"steps": step, "text": text})
+    };
+    let rules: Vec<_> = (0..12).map(rule).collect();
     let script = place.write(
         "busy.json",
-        r#"{"rules": [{"text": "Thought: more\nAction: document-search\nArgs: {\"query\": \"x\"}"}]}"#,
+        &serde_json::json!({"rules": rules}).to_string(),
     );
     let (_up, _) = place.up(&["--model", &format!("scripted:{script}")]);
     for (given, iterations) in [(&["--max-iterations", "2"][..], 1), (&[], 9)] {

@@ -180,6 +180,20 @@ fn what_is_wrong_is_named_by_field_and_reason() {
         (
             "tool",
             "t",
+            json!({"name": "t", "type": "http", "url": "https://x", "approval": {"timeout-ms": 0}}),
+            "/approval/timeout-ms",
+            "at least 1",
+        ),
+        (
+            "tool",
+            "t",
+            json!({"name": "t", "type": "http", "url": "https://x", "approval": {"default": "maybe"}}),
+            "/approval/default",
+            "maybe",
+        ),
+        (
+            "tool",
+            "t",
             json!({"name": "t", "type": "prompt"}),
             "/template",
             "must name a prompt",

@@ -231,7 +231,11 @@ impl LaneBoard {
             return vec![self.happened(at, content, PLAIN)];
         }
         lane.says(content);
-        if lane.state == LaneState::Waiting && !self.has_open_children(at) {
+        if content.starts_with("Waits for a person: ") {
+            if lane.state != LaneState::Missed {
+                lane.state = LaneState::Waiting;
+            }
+        } else if lane.state == LaneState::Waiting && !self.has_open_children(at) {
             self.lanes[at].state = LaneState::Thinking;
         }
         vec![self.happened(at, content, PLAIN)]

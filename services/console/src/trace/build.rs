@@ -54,7 +54,7 @@ enum Kind {
 }
 
 impl Kind {
-    const BY_CLASS: [(&'static str, Self); 12] = [
+    const BY_CLASS: [(&'static str, Self); 13] = [
         (tg::ROUTING_DECISION, Self::Routing),
         (tg::DECISION, Self::Decision),
         (tg::FAN_OUT, Self::FanOut),
@@ -63,6 +63,7 @@ impl Kind {
         (tg::STEP_RESULT, Self::Note(NoteKind::StepResult)),
         (tg::CRITIQUE, Self::Note(NoteKind::Critique)),
         (tg::COMPARISON, Self::Note(NoteKind::Comparison)),
+        (tg::APPROVAL_REQUEST, Self::Note(NoteKind::Approval)),
         (tg::SUBAGENT_COMPLETION, Self::Completion),
         (tg::CONCLUSION, Self::Conclusion),
         (tg::ANALYSIS, Self::Iteration),
@@ -166,6 +167,8 @@ impl Builder<'_> {
         session.completion = of(Kind::Completion).next().map(|uri| self.completion(uri));
         session.state = if session.conclusion.is_some() || session.ended_at.is_some() {
             State::Ended
+        } else if waits(&session) {
+            State::Waiting
         } else if session.started_at.is_some() || !nodes.is_empty() {
             State::Running
         } else {
@@ -248,6 +251,10 @@ impl Builder<'_> {
             signal: facts.text(uri, tg::SIGNAL),
             selected: facts.text(uri, tg::SELECTED).unwrap_or_default(),
             decided_by: facts.text(uri, tg::DECIDED_BY),
+            person: facts
+                .links(uri, prov::WAS_ATTRIBUTED_TO)
+                .find(|agent| facts.is_a(agent, prov::PERSON))
+                .and_then(|person| facts.text(person, RDFS_LABEL)),
             rationale: facts.link(uri, tg::RATIONALE),
             work: self.work(uri),
         }
@@ -393,6 +400,7 @@ impl Builder<'_> {
             NoteKind::Plan => texts(&[tg::REASON, tg::PLAN_STEP]),
             NoteKind::StepResult | NoteKind::Critique => Vec::new(),
             NoteKind::Comparison => texts(&[tg::POSITION, tg::DISAGREEMENT]),
+            NoteKind::Approval => self.asked(uri),
         };
         if note == NoteKind::Plan {
             // By their number, not as words.
@@ -406,9 +414,34 @@ impl Builder<'_> {
             lines,
             failed: facts.text(uri, tg::PLAN_STATUS).as_deref() == Some("failed")
                 || facts.flag(uri, tg::SENT_BACK),
-            document: facts.link(uri, tg::DOCUMENT),
+            document: match note {
+                NoteKind::Approval => self.thought(uri),
+                NoteKind::Plan
+                | NoteKind::StepResult
+                | NoteKind::Critique
+                | NoteKind::Comparison => facts.link(uri, tg::DOCUMENT),
+            },
             work: self.work(uri),
         }
+    }
+
+    /// What a person was asked.
+    fn asked(&self, uri: &str) -> Vec<String> {
+        let facts = self.facts;
+        let call = Iteration {
+            arguments: read_arguments(&facts.text(uri, tg::ARGUMENTS).unwrap_or_default()),
+            ..Iteration::default()
+        };
+        let tool = facts.text(uri, tg::ACTION).unwrap_or_default();
+        let mut lines = vec![format!("{tool}({})", call.arguments_in_brief())];
+        lines.extend(facts.text(uri, tg::REASON));
+        if let (Some(until), Some(answer)) = (
+            self.instant(uri, tg::EXPIRES),
+            facts.text(uri, tg::DEFAULT_ANSWER),
+        ) {
+            lines.push(format!("until {until}, then `{answer}`"));
+        }
+        lines
     }
 
     fn conclusion(&self, uri: &str) -> Conclusion {
@@ -443,6 +476,11 @@ impl Builder<'_> {
             at: self.instant(uri, prov::GENERATED_AT_TIME),
         }
     }
+}
+
+/// Whether a person was asked, and nothing came after it.
+fn waits(session: &Session) -> bool {
+    matches!(session.steps.last(), Some(Step::Note(note)) if note.note == NoteKind::Approval)
 }
 
 /// The arguments as they were given; a text that is no JSON object is shown as it is.

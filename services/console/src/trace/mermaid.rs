@@ -345,7 +345,7 @@ impl<'a> Chart<'a> {
         let class = match (&session.conclusion, session.state) {
             (Some(conclusion), _) if !conclusion.answered => "error",
             (Some(_), _) | (None, State::Ended) => "answer",
-            (None, State::Running | State::NotStarted) => "open",
+            (None, State::Running | State::Waiting | State::NotStarted) => "open",
         };
         self.indent(level);
         let node = self.node(&label, "([", "])", class);

@@ -34,6 +34,8 @@ pub enum State {
     #[default]
     NotStarted,
     Running,
+    /// A call of it waits for a person.
+    Waiting,
     Ended,
 }
 
@@ -144,8 +146,11 @@ pub struct Decision {
     pub narrowed_by: Option<String>,
     pub signal: Option<String>,
     pub selected: String,
-    /// `model`, `only-option`, `fallback` or `caller`.
+    /// `model`, `only-option`, `fallback`, `caller` or `person`.
     pub decided_by: Option<String>,
+    /// The person who decided, where one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub person: Option<String>,
     /// URI of the document with the chooser's words.
     pub rationale: Option<String>,
     #[serde(flatten)]
@@ -287,8 +292,8 @@ pub struct Synthesis {
     pub work: Work,
 }
 
-/// What a pattern wrote down on its way: a plan, the result of one of its steps, a critique, a
-/// comparison of answers.
+/// What a session wrote down on its way: a plan, the result of one of its steps, a critique, a
+/// comparison of answers, a call that waits for a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Note {
     pub uri: String,
@@ -314,6 +319,7 @@ pub enum NoteKind {
     StepResult,
     Critique,
     Comparison,
+    Approval,
 }
 
 /// What a subagent's end told its parent.

@@ -321,6 +321,7 @@ impl<'a> View<'a> {
                 // Its steps stand above.
                 NoteKind::Plan => {}
                 NoteKind::StepResult => branch.glimpse("result: ", &text, PLAIN),
+                NoteKind::Approval => branch.glimpse("thought: ", &text, ITALIC),
                 NoteKind::Critique | NoteKind::Comparison => branch.glimpse("", &text, ITALIC),
             }
         }
@@ -550,7 +551,7 @@ fn sign(session: &Session) -> (&'static str, Style) {
     let late = session.completion.as_ref().is_some_and(|c| c.late);
     match (session.state, &session.conclusion) {
         (State::NotStarted, _) => ("○", DIM),
-        (State::Running, _) => ("◐", WARN),
+        (State::Running | State::Waiting, _) => ("◐", WARN),
         (State::Ended, Some(end)) if !end.answered => ("✖", BAD),
         (State::Ended, Some(end)) if end.partial || late => ("●", WARN),
         (State::Ended, _) => ("●", GOOD),
@@ -574,6 +575,7 @@ fn remarks(session: &Session) -> Line {
     match session.state {
         State::NotStarted => push_part(&mut remarks, "not started"),
         State::Running => push_part(&mut remarks, "running"),
+        State::Waiting => push_part(&mut remarks, "waits for a person"),
         State::Ended => {}
     }
     if session.depth > 0 {
@@ -625,6 +627,7 @@ fn decided_by(decision: &Decision) -> &str {
         Some("only-option") => "necessity",
         Some("caller") => "the caller",
         Some("fallback") => "the fallback rule",
+        Some("person") => decision.person.as_deref().unwrap_or("a person"),
         Some(other) => other,
         None => "nobody knows whom",
     }

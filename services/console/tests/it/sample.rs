@@ -15,7 +15,7 @@ use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{prov, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, CorrelationId, Digest, MessageId, MessageType, Millis, Operation,
-    SessionId, Term, Triple, Triples, uris,
+    SessionId, Spent, Term, Triple, Triples, uris,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -508,7 +508,7 @@ impl Fleet {
             return;
         }
         let next = match &finish.outcome {
-            Outcome::Continue(_) | Outcome::FanOut(_) => true,
+            Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) => true,
             Outcome::Answer(_) | Outcome::Cancelled(_) | Outcome::Fail { .. } => false,
         };
         let started_at = if request.control.started_at == 0 {
@@ -530,6 +530,7 @@ impl Fleet {
             started_at,
             now,
             finish,
+            wasted: Spent::default(),
             calls,
             streamed,
             responses: agentfleet_schema::topics::AGENT_RESPONSE,
@@ -575,7 +576,7 @@ impl Fleet {
                 session: record.session.clone(),
                 status: completion_status(record),
                 document: uris::answer_document(&record.session),
-                tokens: record.tokens_total,
+                spent: record.total,
             };
             let (parent, step) = (parent.session.clone(), parent.step);
             self.at(now + 1, Happening::Completed(completion, parent, step));

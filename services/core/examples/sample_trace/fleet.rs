@@ -6,16 +6,18 @@ use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::{
     FactsQuery, Finish, FleetLimits, Input, ModelAsk, ModelFailure, Rejection, Reply, Situation,
-    Step, ToolOutcome, ToolUse, Turn, error, say,
+    Step, ToolOutcome, ToolUse, Turn, approval, error, say,
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Call, CompletionStatus, FanInRecord, FanOutRecord, Publication, Source, Termination,
+    Call, CompletionStatus, FanInRecord, FanOutRecord, PauseRecord, Publication, Source,
+    Termination,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{
-    AgentRequest, CorrelationId, Digest, Millis, SessionId, Term, Triple, Triples, uris,
+    AgentRequest, CorrelationId, Digest, Millis, Money, SessionId, Spent, Term, Triple, Triples,
+    uris,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -277,27 +279,38 @@ impl Fleet {
 
     fn commit(
         &mut self,
-        request: AgentRequest,
+        mut request: AgentRequest,
         delivery: &Publication,
         finish: Finish,
         calls: Vec<Call>,
     ) -> Result<(), Box<dyn Error>> {
         let started_at = self.now;
         self.now += TICK;
+        let attempt = self.script.attempt(&request);
+        // An attempt that died had asked a model, and called a tool, before.
+        let wasted = Spent {
+            tokens: 40 * u64::from(attempt - 1),
+            cost: Money::millionths(15 * u64::from(attempt - 1)),
+            model_calls: u64::from(attempt - 1),
+            tool_calls: u64::from(attempt - 1),
+        };
+        request.control.spent = request.control.spent + wasted;
         let Assembled {
             record,
             documents,
             fan_out,
+            pause,
         } = assemble(&Commit {
             request_digest: Digest::of(delivery.body.as_bytes()),
             properties: delivery.properties.clone(),
             nonce: format!("{}/{}", request.session_id, request.step),
-            attempt: self.script.attempt(&request),
+            attempt,
             config_version: self.snapshot.version,
             snapshot: Arc::clone(&self.snapshot),
             started_at,
             now: self.now,
             finish,
+            wasted,
             calls,
             streamed: Streamed::default(),
             responses: topics::AGENT_RESPONSE,
@@ -314,7 +327,27 @@ impl Fleet {
                 self.queue.push_back(publication);
             }
         }
-        Ok(())
+        match pause {
+            Some(pause) => self.decide(&pause),
+            None => Ok(()),
+        }
+    }
+
+    /// A person answers a call that waits, or the wait ends.
+    fn decide(&mut self, pause: &PauseRecord) -> Result<(), Box<dyn Error>> {
+        let request = pause.request().ok_or("a wait without a request")?;
+        let decided = match self.script.answer(pause) {
+            Some(verdict) => {
+                self.now += 60_000;
+                approval::decide(&pause.asked, verdict, None, self.now)?
+            }
+            None => {
+                self.now = self.now.max(pause.asked.expires_at);
+                approval::expired(&pause.asked, self.now)
+            }
+        };
+        let finish = approval::answered(&request, &decided);
+        self.commit(request, &pause.resume, finish, Vec::new())
     }
 
     /// Looks at every fan-out without a verdict, then marks what came too late for its own.
@@ -353,7 +386,21 @@ impl Fleet {
                 session: self.object(node, tg::SUBAGENT_SESSION_ID).into(),
                 status: CompletionStatus::from_literal(&self.object(node, tg::STATUS)),
                 document: self.object(node, tg::RESULT),
-                tokens: self.object(node, tg::TOKENS).parse().unwrap_or_default(),
+                spent: Spent {
+                    tokens: self.object(node, tg::TOKENS).parse().unwrap_or_default(),
+                    cost: self
+                        .object(node, tg::COST_TOTAL)
+                        .parse()
+                        .unwrap_or_default(),
+                    model_calls: self
+                        .object(node, tg::MODEL_CALLS_TOTAL)
+                        .parse()
+                        .unwrap_or_default(),
+                    tool_calls: self
+                        .object(node, tg::TOOL_CALLS_TOTAL)
+                        .parse()
+                        .unwrap_or_default(),
+                },
             })
             .collect()
     }

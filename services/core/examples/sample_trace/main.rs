@@ -3,7 +3,7 @@
 //! `cargo run -p agentfleet-core --example sample_trace -- FOLDER` writes one file for each run:
 //! a supervisor with a failed subagent and a second round, ReACT with tool errors and sources, a
 //! fan-in cut off by its deadline, nested supervisors, limits, cancellation, refusals, dead letters,
-//! and the other patterns.
+//! the other patterns, and calls that wait for a person.
 //! The same core gives the same bytes, so a changed file is a changed trace.
 
 mod fleet;

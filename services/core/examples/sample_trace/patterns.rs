@@ -3,7 +3,9 @@
 use crate::fleet::{Fleet, Trace};
 use crate::runs::{QUESTION, asked};
 use crate::script::{Script, act, done};
-use agentfleet_schema::config::{Intent, Reasoner, Snapshot, Specialist};
+use agentfleet_core::approval::Verdict;
+use agentfleet_schema::config::{Approval, Intent, Reasoner, Snapshot, Specialist, ToolItem};
+use agentfleet_schema::records::{ApprovalAnswer, PauseRecord};
 use agentfleet_schema::{AgentRequest, Operation};
 use serde_json::{Value, json};
 
@@ -252,5 +254,59 @@ pub(crate) fn router_in_steps() -> Trace {
         "Create a calendar and say what will do best",
         "router",
     ))?;
+    fleet.told()
+}
+
+/// What a person says of each payment, by its iteration.
+struct Paying;
+
+impl Script for Paying {
+    fn reply(&self, operation: Operation, request: &AgentRequest) -> Option<String> {
+        match operation {
+            Operation::React => Some(match done(request) {
+                at @ 0..=3 => act("it is due", "pay", &format!("bill {at}")),
+                _ => "Thought: done\nFinal Answer: Two of the bills are paid.".into(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn answer(&self, pause: &PauseRecord) -> Option<Verdict> {
+        let verdict = |answer, reason: &str| Verdict {
+            answer,
+            by: "Ada Example".into(),
+            reason: reason.into(),
+            arguments: None,
+        };
+        match pause.asked.n {
+            1 => Some(verdict(ApprovalAnswer::Approve, "the bill is right")),
+            2 => Some(verdict(ApprovalAnswer::Deny, "it was \"paid\" before")),
+            3 => Some(Verdict {
+                arguments: Some([("query".to_owned(), "half of bill 2".to_owned())].into()),
+                ..verdict(ApprovalAnswer::Edit, "")
+            }),
+            _ => None,
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut config = crate::script::config();
+        let pay = ToolItem {
+            name: "pay".into(),
+            approval: Some(Approval {
+                reason: "it cannot be taken back".into(),
+                ..Approval::default()
+            }),
+            ..config.tools["search"].clone()
+        };
+        config.tools.insert("pay".into(), pay);
+        config
+    }
+}
+
+/// Calls that wait for a person: approved, denied, edited, and left until the wait ends.
+pub(crate) fn approvals() -> Trace {
+    let mut fleet = Fleet::new(Paying);
+    fleet.ask(&asked("approvals-1", "Pay what is due", "react"))?;
     fleet.told()
 }

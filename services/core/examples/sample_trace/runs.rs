@@ -2,10 +2,12 @@
 
 use crate::fleet::{Fate, Fleet, Trace};
 use crate::patterns;
-use crate::script::{Script, act, choice, done, goals, review};
+use crate::script::{Script, act, choice, config, done, goals, review};
+use agentfleet_core::{ToolOutcome, ToolUse};
+use agentfleet_schema::config::{ModelProfile, Snapshot, ToolItem, tool_kind};
 use agentfleet_schema::{AgentRequest, Operation};
 
-pub(crate) const ALL: [(&str, fn() -> Trace); 17] = [
+pub(crate) const ALL: [(&str, fn() -> Trace); 19] = [
     ("supervisor", supervisor),
     ("react", react),
     ("deadline", deadline),
@@ -23,6 +25,8 @@ pub(crate) const ALL: [(&str, fn() -> Trace); 17] = [
     ("debate", patterns::debate),
     ("router", patterns::router),
     ("router-steps", patterns::router_in_steps),
+    ("approvals", patterns::approvals),
+    ("long", long),
 ];
 
 pub(crate) const QUESTION: &str = "Assess the risk profile of Company X as a potential partner";
@@ -84,6 +88,49 @@ fn react() -> Trace {
         _ => None,
     });
     fleet.ask(&asked("react-1", "Summarise what Company X does", ""))?;
+    fleet.told()
+}
+
+/// A history that has no room in the model's window: shortened, summarised, and read back.
+struct Long;
+
+impl Script for Long {
+    fn reply(&self, _: Operation, request: &AgentRequest) -> Option<String> {
+        Some(match request.step {
+            0..=7 => act("read on", "search", &format!("part {}", request.step + 1)),
+            8 => "Thought: what was it?\nAction: read-back\nArgs: {\"which\": \"1\"}".into(),
+            _ => "Thought: done\nFinal Answer: All parts are alike.".into(),
+        })
+    }
+
+    fn tool(&self, tool_use: &ToolUse) -> ToolOutcome {
+        let part = tool_use.arguments.values().next();
+        ToolOutcome {
+            content: format!("{part:?} says:{}", " much of the same".repeat(30)),
+            ..ToolOutcome::default()
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut snapshot = config();
+        let profile = ModelProfile {
+            context_window: Some(1_500),
+            ..ModelProfile::default()
+        };
+        snapshot.profiles.insert("default".into(), profile);
+        let tool = ToolItem {
+            name: "read-back".into(),
+            kind: tool_kind::READ_BACK.into(),
+            ..ToolItem::default()
+        };
+        snapshot.tools.insert("read-back".into(), tool);
+        snapshot
+    }
+}
+
+fn long() -> Trace {
+    let mut fleet = Fleet::new(Long);
+    fleet.ask(&asked("long-1", "Read all parts of the report", "react"))?;
     fleet.told()
 }
 

@@ -1,9 +1,10 @@
 //! What the samples' model, tools and config say, and what befalls their messages.
 
 use crate::fleet::Fate;
+use agentfleet_core::approval::Verdict;
 use agentfleet_core::{ToolOutcome, ToolUse};
 use agentfleet_schema::config::{AgentPattern, AgentTaskType, Snapshot, ToolArgument, ToolItem};
-use agentfleet_schema::records::Source;
+use agentfleet_schema::records::{PauseRecord, Source};
 use agentfleet_schema::{AgentRequest, Operation};
 use serde_json::json;
 
@@ -53,6 +54,11 @@ pub(crate) trait Script {
     /// Which try at the request's step comes to its end.
     fn attempt(&self, _request: &AgentRequest) -> u32 {
         1
+    }
+
+    /// What a person says about a call that waits; `None` if nobody ever answers.
+    fn answer(&self, _pause: &PauseRecord) -> Option<Verdict> {
+        None
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -1,7 +1,7 @@
 //! Every recorded choice against its options, and the options against the config of the run.
 
 use super::{About, Finding};
-use crate::{patterns, routing, tools};
+use crate::{history, patterns, routing, tools};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Iterated, StepRecord};
 use agentfleet_schema::{AgentRequest, keys};
@@ -40,12 +40,23 @@ pub fn choices(record: &StepRecord, asked: Option<&AgentRequest>, set: &Snapshot
     let called = match &record.activity {
         Activity::Iterated(it) => Some(it),
         Activity::Executed(executed) => executed.call.as_ref(),
-        Activity::None | Activity::FannedOut(_) | Activity::Planned(_) | Activity::Concluded(_) => {
-            None
-        }
+        Activity::None
+        | Activity::FannedOut(_)
+        | Activity::Planned(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_)
+        | Activity::Concluded(_) => None,
     };
     if let Some(it) = called {
-        check.tool(it, asked);
+        let fleet = record
+            .worked
+            .as_ref()
+            .and_then(|worked| worked.fleet.as_ref());
+        let worked = asked.map(|asked| match fleet {
+            Some(fleet) => history::as_worked(asked, set, fleet),
+            None => asked.clone(),
+        });
+        check.tool(it, worked.as_ref());
     }
     check.findings
 }

@@ -1,6 +1,7 @@
 //! Fan-outs and verdicts against the step records on both sides of them.
 
 use super::{About, Finding};
+use crate::limits::allotted;
 use crate::provenance::completion_status;
 use agentfleet_schema::records::{
     Activity, FanInRecord, FanInSummary, FanOutRecord, FannedOut, StepRecord,
@@ -78,11 +79,12 @@ pub fn fan_out(
         fanned_out.children.first().map(|child| &child.session),
     );
     if let Some(request) = bounds
-        && request.limits.max_tokens != stored.allotment.max_tokens
+        && allotted(&request.limits) != allotted(&stored.allotment)
     {
         found(format!(
-            "allots {:?} tokens to each subagent, and what was published allots {:?}",
-            stored.allotment.max_tokens, request.limits.max_tokens
+            "allots {:?} to each subagent, and what was published allots {:?}",
+            allotted(&stored.allotment),
+            allotted(&request.limits)
         ));
     }
     findings
@@ -159,18 +161,18 @@ pub fn verdict(
         let is = (
             completion_status(end),
             uris::answer_document(&child.session),
-            end.tokens_total,
+            end.total,
         );
-        if (member.status, &member.document, member.tokens) != (is.0, &is.1, is.2) {
+        if (member.status, &member.document, member.spent) != (is.0, &is.1, is.2) {
             found(format!(
                 "says that `{}` ended as `{}` with {} tokens and the text `{}`, and its last record says \
                  `{}` with {} and `{}`",
                 child.session,
                 member.status.as_str(),
-                member.tokens,
+                member.spent.tokens,
                 member.document,
                 is.0.as_str(),
-                is.2,
+                is.2.tokens,
                 is.1
             ));
         }
@@ -189,7 +191,7 @@ pub fn verdict(
             cause: stored.cause,
             members: stored.members.clone(),
             missing: stored.missing.clone(),
-            tokens: stored.tokens(),
+            spent: stored.spent(),
         };
         if now != *read {
             found("is not what the synthesis read, as the record of its step has it".to_owned());
@@ -204,7 +206,11 @@ fn summary(activity: &Activity) -> Option<&FanInSummary> {
         Activity::Concluded(end) => end.fan_in.as_ref(),
         Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
         Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::None | Activity::Iterated(_) | Activity::Planned(_) => None,
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::Planned(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
     }
 }
 
@@ -212,6 +218,7 @@ fn summary(activity: &Activity) -> Option<&FanInSummary> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+    use agentfleet_schema::Spent;
     use agentfleet_schema::records::{
         Child, CompletionStatus, Concluded, JoinCause, Member, OutcomeKind, Publication,
     };
@@ -235,6 +242,13 @@ mod tests {
     }
 
     /// Two subagents were started; one answered, and the other was not waited for.
+    fn tokens(tokens: u64) -> Spent {
+        Spent {
+            tokens,
+            ..Spent::default()
+        }
+    }
+
     fn case() -> Case {
         let fanned_out = FannedOut {
             correlation: "k".into(),
@@ -246,13 +260,14 @@ mod tests {
             ..Publication::default()
         };
         let verdict = FanInRecord {
+            policy: agentfleet_schema::config::JoinPolicy::All,
             correlation: "k".into(),
             members: vec![Member {
                 session: "c0".into(),
                 goal: "goal 0".into(),
                 status: CompletionStatus::Answered,
                 document: uris::answer_document(&"c0".into()),
-                tokens: 7,
+                spent: tokens(7),
                 ..Member::default()
             }],
             missing: vec![child(1)],
@@ -280,7 +295,7 @@ mod tests {
                 session: "c0".into(),
                 outcome: OutcomeKind::Answer,
                 activity: Activity::Concluded(Concluded::default()),
-                tokens_total: 7,
+                total: tokens(7),
                 ..StepRecord::default()
             }],
             next: StepRecord {
@@ -293,7 +308,7 @@ mod tests {
                         cause: verdict.cause,
                         members: verdict.members.clone(),
                         missing: verdict.missing.clone(),
-                        tokens: verdict.tokens(),
+                        spent: verdict.spent(),
                     }),
                     ..Concluded::default()
                 }),
@@ -338,7 +353,9 @@ mod tests {
             ("accounts for no subagent `c1`", |case| {
                 case.verdict.missing.clear();
             }),
-            ("with 8 tokens", |case| case.verdict.members[0].tokens = 8),
+            ("with 8 tokens", |case| {
+                case.verdict.members[0].spent = tokens(8);
+            }),
             ("ended as `timeout`", |case| {
                 case.verdict.members[0].status = CompletionStatus::Timeout;
             }),
@@ -350,7 +367,7 @@ mod tests {
                 case.verdict.cause = JoinCause::Enough;
             }),
             ("not what the synthesis read", |case| {
-                case.verdict.missing_tokens = 1;
+                case.verdict.missing_spent = tokens(1);
             }),
         ];
         for (expected, change) in table {

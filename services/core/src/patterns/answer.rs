@@ -2,7 +2,7 @@
 
 use crate::say;
 use crate::step::{Answer, Finish, Outcome, Said, Step};
-use agentfleet_schema::records::{Activity, Concluded, Decision, PartConfidence};
+use agentfleet_schema::records::{Activity, Concluded, Decision, PartConfidence, Termination};
 use agentfleet_schema::{MessageType, SessionId, uris};
 use serde_json::Value;
 
@@ -36,6 +36,18 @@ pub(super) fn answered(
         decisions,
         said,
     }))
+}
+
+/// Ends a session that found out nothing before its budget was used up.
+pub(crate) fn unanswered(session: &SessionId, why: &str, model_ms: u64) -> Step {
+    let end = Concluded {
+        termination: Termination::BudgetExhausted,
+        partial: true,
+        model_ms,
+        ..Concluded::default()
+    };
+    let text = format!("**No answer:** {why}, before work on the question could begin.");
+    answered(session, end, text, false, Vec::new(), Vec::new())
 }
 
 /// Names what is missing below an answer, whatever the model wrote: goal and reason of each.

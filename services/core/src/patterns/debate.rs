@@ -5,7 +5,7 @@
 //! config item. Between two rounds the session has no message in flight but theirs.
 
 use super::answer::{answered, name_missing};
-use super::fan_out::{self, Goal, Round, bounded, failure, missing, summary};
+use super::fan_out::{self, Goal, Round, bounded, failure, lacked, missing, summary};
 use crate::json;
 use crate::limits::Limits;
 use crate::say;
@@ -15,7 +15,7 @@ use agentfleet_schema::config::Reasoner;
 use agentfleet_schema::records::{
     Compared, Concluded, DecidedBy, Decision, FanInRecord, Position, Termination,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, Operation};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent};
 use serde_json::{Value, json};
 
 /// Longest all answers together that one reasoner, or the judge, is shown, in bytes.
@@ -54,13 +54,9 @@ impl OpenDebate {
     /// It needs nothing to begin.
     pub(crate) fn resume(&self, _: Input) -> Step {
         let reasoners = reasoners(&self.request, &self.situation, &self.limits);
-        let broke = self
-            .limits
-            .tokens_exhausted(self.request.control.tokens_spent);
-        let refused = if broke {
-            "the token budget is used up"
-        } else if reasoners.len() < 2 {
+        let refused = if reasoners.len() < 2 {
             "a debate takes two reasoners, and there is no room for two or there are none configured"
+                .to_owned()
         } else {
             let names: Vec<&str> = reasoners.iter().map(|r| r.name.as_str()).collect();
             let thought = format!("{} answer on their own.", names.join(", "));
@@ -87,7 +83,7 @@ impl OpenDebate {
             &self.request,
             "debate",
             None,
-            refused,
+            &refused,
             DecidedBy::OnlyOption,
         )
     }
@@ -138,6 +134,7 @@ pub struct CloseRound {
     texts: Vec<Option<String>>,
     compared: Option<Compared>,
     decisions: Vec<Decision>,
+    termination: Termination,
     model_ms: u64,
 }
 
@@ -156,6 +153,7 @@ impl CloseRound {
             texts: Vec::new(),
             compared: None,
             decisions: Vec::new(),
+            termination: Termination::SubagentsComplete,
             model_ms: 0,
         }
     }
@@ -219,8 +217,13 @@ impl CloseRound {
         })
     }
 
-    fn tokens_spent(&self) -> u64 {
-        self.request.control.tokens_spent + self.verdict.tokens()
+    fn spent(&self) -> Spent {
+        self.request.control.spent + self.verdict.spent()
+    }
+
+    pub(crate) fn broke(&mut self, why: &str) -> Step {
+        self.termination = Termination::BudgetExhausted;
+        self.unjudged(&format!("Before a judgement, {why}."))
     }
 
     fn read(&mut self) -> Step {
@@ -228,9 +231,6 @@ impl CloseRound {
         if answers.is_empty() {
             // Nothing to reason from: a model could only invent.
             return self.conclude("No reasoner came back with an answer.".to_owned(), false);
-        }
-        if self.limits.tokens_exhausted(self.tokens_spent()) {
-            return self.unjudged("The token budget was used up before a judgement.");
         }
         if let [(_, only, _)] = answers.as_slice() {
             self.decisions.push(Decision {
@@ -353,7 +353,7 @@ impl CloseRound {
         }
         match self.next_round() {
             Ok(step) => step,
-            Err(reason) => self.stopped(reason),
+            Err(reason) => self.stopped(&reason),
         }
     }
 
@@ -371,7 +371,7 @@ impl CloseRound {
         self.judge()
     }
 
-    fn next_round(&self) -> Result<Step, &'static str> {
+    fn next_round(&self) -> Result<Step, String> {
         let round = self.request.control.rounds + 1;
         let answers = self.answers();
         let each = MAX_SHOWN_BYTES / answers.len().max(1);
@@ -393,7 +393,7 @@ impl CloseRound {
             goal(reasoner, &self.request, round, &seen)
         });
         let mut request = self.request.clone();
-        request.control.tokens_spent = self.tokens_spent();
+        request.control.spent = self.spent();
         let thought = format!("They do not agree: round {round}, each with all answers before it.");
         Round {
             request: &request,
@@ -434,7 +434,7 @@ impl CloseRound {
         }))
     }
 
-    fn judged(&self, text: &str) -> Step {
+    fn judged(&mut self, text: &str) -> Step {
         if text.is_empty() {
             return self.unjudged("The model returned no text.");
         }
@@ -442,7 +442,7 @@ impl CloseRound {
     }
 
     /// The answers as they are, where no model reconciles them.
-    fn unjudged(&self, why: &str) -> Step {
+    fn unjudged(&mut self, why: &str) -> Step {
         let mut text = format!("**Partial answer:** {why} These are the reasoners' own answers.\n");
         for (_, name, answer) in self.answers() {
             text.push_str(&format!("\n## {name}\n\n{}\n", answer.trim()));
@@ -451,10 +451,10 @@ impl CloseRound {
     }
 
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
-        let missing = self.missing();
+        let missing = lacked(&self.verdict, self.missing());
         name_missing(&mut text, "No answer from", &missing);
         let end = Concluded {
-            termination: Termination::SubagentsComplete,
+            termination: self.termination,
             partial: !missing.is_empty() || !streamed,
             fan_in: Some(summary(&self.verdict)),
             compared: self.compared.clone(),

@@ -109,9 +109,12 @@ fn fewer_than_two_reasoners_are_no_debate() {
     );
     let broke = |r: &mut AgentRequest| {
         r.limits.max_tokens = Some(5);
-        r.control.tokens_spent = 5;
+        r.control.spent.tokens = 5;
     };
-    assert_eq!(with(&broke, NAMES), "the token budget is used up");
+    assert_eq!(
+        with(&broke, NAMES),
+        "what is left of a budget of 5 tokens (0 tokens) is too little for 2 subagents and a synthesis"
+    );
 }
 
 /// What follows a first round in which both answered, or only some.
@@ -119,6 +122,7 @@ fn closed(statuses: &[CompletionStatus], rounds: u32) -> Turn {
     let fan_out = opened();
     let children = fan_out.children.iter().zip(statuses);
     let verdict = FanInRecord {
+        policy: agentfleet_schema::config::JoinPolicy::All,
         members: children
             .map(|((child, _), status)| Member {
                 index: child.index,
@@ -126,7 +130,10 @@ fn closed(statuses: &[CompletionStatus], rounds: u32) -> Turn {
                 goal: child.goal.clone(),
                 status: *status,
                 document: format!("urn:d{}", child.index),
-                tokens: 10,
+                spent: Spent {
+                    tokens: 10,
+                    ..Spent::default()
+                },
             })
             .collect(),
         cause: JoinCause::Complete,

@@ -50,15 +50,10 @@ pub(super) struct Round<'a> {
 
 impl Round<'_> {
     /// `Err` says why the limits forbid it.
-    pub(super) fn fan_out(self, goals: Vec<Goal>) -> Result<Step, &'static str> {
+    pub(super) fn fan_out(self, goals: Vec<Goal>) -> Result<Step, String> {
         let request = self.request;
         let count = goals.len() as u32;
-        if self.limits.max_depth == 0 {
-            return Err("no depth is left for subagents");
-        }
-        let Some(allotment) = self.limits.allot(count, request.control.tokens_spent) else {
-            return Err("the limits leave no room for subagents");
-        };
+        let allotment = self.limits.allot(count, request.control.spent)?;
         let Some(join_deadline) = self
             .limits
             // The wait begins when the fan-out is committed, not when the model began to think of it.
@@ -67,12 +62,12 @@ impl Round<'_> {
                 request.control.hard_deadline,
             )
         else {
-            return Err("no time is left to wait for subagents");
+            return Err("no time is left to wait for subagents".to_owned());
         };
         let correlation = CorrelationId::of_fan_out(&request.session_id, request.step);
         let task_types = &self.situation.snapshot.task_types;
-        let policy = task_types.get(&request.task_type).map(|task| task.join);
-        let policy = policy.unwrap_or_default();
+        let of_type = task_types.get(&request.task_type).map(|task| task.join);
+        let policy = request.join.or(of_type).unwrap_or_default();
         let patterns = child_patterns(request, self.situation, self.limits);
         let mut ancestors = request.control.ancestors.clone();
         ancestors.push(Ancestor {
@@ -121,6 +116,7 @@ impl Round<'_> {
                     subagent_goal: goal.text,
                     expected_siblings: count,
                     model: request.model.clone(),
+                    join: request.join,
                     limits,
                     ..AgentRequest::default()
                 };
@@ -221,7 +217,7 @@ pub(super) fn alone(
             options: match decided_by {
                 // The limits took the other one away.
                 DecidedBy::OnlyOption => vec!["alone".into()],
-                DecidedBy::Model | DecidedBy::Fallback | DecidedBy::Caller => {
+                DecidedBy::Model | DecidedBy::Fallback | DecidedBy::Caller | DecidedBy::Person => {
                     vec!["fan-out".into(), "alone".into()]
                 }
             },
@@ -261,7 +257,7 @@ pub(super) fn summary(verdict: &FanInRecord) -> FanInSummary {
         cause: verdict.cause,
         members: verdict.members.clone(),
         missing: verdict.missing.clone(),
-        tokens: verdict.tokens(),
+        spent: verdict.spent(),
     }
 }
 
@@ -299,6 +295,14 @@ pub(super) fn missing(
     failed
         .chain(waiting.filter_map(|child| gap(child.index, &child.goal, None)))
         .collect()
+}
+
+/// Of what [`missing`] names, what the answer lacks: not those that the fan-in did without.
+pub(super) fn lacked(verdict: &FanInRecord, mut missing: Vec<Value>) -> Vec<Value> {
+    if verdict.does_without() {
+        missing.truncate(missing.len().saturating_sub(verdict.missing.len()));
+    }
+    missing
 }
 
 /// A text that is cut, and says so, where it is longer than `max` bytes.

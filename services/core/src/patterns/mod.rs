@@ -8,14 +8,16 @@ mod plan;
 mod plan_step;
 mod react;
 mod reflexion;
+mod repeats;
 mod router;
 mod supervisor;
 
+pub(crate) use answer::unanswered;
 pub use debate::{CloseRound, OpenDebate};
 pub use plan::Plan;
 pub use react::React;
-pub(crate) use react::iterations;
-pub(crate) use reflexion::ANSWER;
+pub(crate) use react::{is_iteration, iterations};
+pub(crate) use reflexion::{ANSWER, is_critique};
 pub use router::Dispatch;
 pub use supervisor::{Decompose, Synthesise};
 

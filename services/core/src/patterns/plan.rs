@@ -11,6 +11,7 @@ use super::dag::{self, COMPLETE, FAILED, PENDING, REVISED};
 use super::fan_out::{failure, summary};
 use super::plan_step::{self, Execute};
 use super::react::{iterations, preview};
+use crate::approval::Asker;
 use crate::error::{Code, body};
 use crate::limits::Limits;
 use crate::say;
@@ -42,15 +43,8 @@ impl Plan {
         limits: Limits,
         verdict: Option<FanInRecord>,
     ) -> Self {
-        let spent = request.control.tokens_spent;
-        let broke = limits.tokens_exhausted(spent);
         let Some(plan) = dag::current(&request).cloned() else {
-            return if broke {
-                let cut = Some(Termination::BudgetExhausted);
-                Self::Conclude(Conclude::new(request, limits, Vec::new(), cut))
-            } else {
-                Self::Make(Make::new(request, situation, limits, Vec::new()))
-            };
+            return Self::Make(Make::new(request, situation, limits, Vec::new()));
         };
         if let Some(verdict) = verdict {
             return Self::TakeIn(TakeIn {
@@ -61,7 +55,8 @@ impl Plan {
             });
         }
         let ready = dag::ready(&plan);
-        let cut = if broke {
+        let without_tools = limits.budget.is_without_tools(request.control.spent);
+        let cut = if without_tools && !ready.is_empty() {
             Some(Termination::BudgetExhausted)
         } else if iterations(&request) >= limits.max_iterations && !ready.is_empty() {
             Some(Termination::MaxIterations)
@@ -69,15 +64,34 @@ impl Plan {
             None
         };
         match ready.first() {
-            _ if cut.is_some() => Self::Conclude(Conclude::new(request, limits, plan, cut)),
+            // A person decided on it when there was still room for it.
+            Some(_) if request.control.held.is_some() => {
+                let turn = Execute::new(request, situation, limits, plan, ready);
+                Self::Execute(Box::new(turn))
+            }
+            _ if cut.is_some() => Self::Conclude(Conclude::new(request, &limits, plan, cut)),
             _ if !request.control.replan.is_empty() => {
                 Self::Make(Make::new(request, situation, limits, plan))
             }
-            None => Self::Conclude(Conclude::new(request, limits, plan, None)),
+            None => Self::Conclude(Conclude::new(request, &limits, plan, None)),
             Some(_) => {
                 let turn = Execute::new(request, situation, limits, plan, ready);
                 Self::Execute(Box::new(turn))
             }
+        }
+    }
+
+    pub(crate) fn asker(&self) -> Option<Asker<'_>> {
+        match self {
+            Self::Execute(turn) => Some(turn.asker()),
+            Self::Make(_) | Self::TakeIn(_) | Self::Conclude(_) => None,
+        }
+    }
+
+    pub(crate) fn ordered(&self) -> Option<(ToolItem, BTreeMap<String, String>)> {
+        match self {
+            Self::Execute(turn) => turn.ordered(),
+            Self::Make(_) | Self::TakeIn(_) | Self::Conclude(_) => None,
         }
     }
 
@@ -86,6 +100,21 @@ impl Plan {
             Self::Execute(turn) => turn.tools(),
             Self::Make(_) | Self::TakeIn(_) | Self::Conclude(_) => &[],
         }
+    }
+
+    /// Ends the step where nothing is left to pay its next call with. A call that was made counts
+    /// unassessed; else it is the end of the session.
+    pub(crate) fn broke(&mut self, why: &str) -> Step {
+        let (request, limits, plan) = match self {
+            Self::Execute(turn) if turn.has_called() => return turn.unassessed(why),
+            Self::Execute(turn) => (&turn.request, &turn.limits, &turn.plan),
+            Self::Make(turn) => (&turn.request, &turn.limits, &turn.plan),
+            // It asks for no call that costs.
+            Self::TakeIn(turn) => (&turn.request, &turn.limits, &turn.plan),
+            Self::Conclude(turn) => return turn.broke(why),
+        };
+        let cut = Some(Termination::BudgetExhausted);
+        Conclude::new(request.clone(), limits, plan.clone(), cut).broke(why)
     }
 
     pub(crate) fn resume(&mut self, input: Input) -> Step {
@@ -468,7 +497,7 @@ pub struct Conclude {
 impl Conclude {
     fn new(
         request: AgentRequest,
-        limits: Limits,
+        limits: &Limits,
         plan: Vec<PlanStep>,
         cut: Option<Termination>,
     ) -> Self {
@@ -502,9 +531,6 @@ impl Conclude {
     }
 
     fn begin(&self) -> Step {
-        if self.cut == Some(Termination::BudgetExhausted) {
-            return self.unwritten("The token budget was used up before an answer was written.");
-        }
         if !self.plan.iter().any(|step| step.status == COMPLETE) {
             // Nothing to reason from: a model could only invent.
             return self.unwritten("No step of the plan came to a result.");
@@ -531,6 +557,11 @@ impl Conclude {
         }))
     }
 
+    fn broke(&mut self, why: &str) -> Step {
+        self.cut = Some(Termination::BudgetExhausted);
+        self.unwritten(&format!("Before an answer was written, {why}."))
+    }
+
     fn results(&self) -> impl Iterator<Item = (usize, &PlanStep)> {
         let steps = self.plan.iter().enumerate();
         steps.filter(|(_, step)| step.status == COMPLETE)
@@ -539,7 +570,7 @@ impl Conclude {
     /// What has no result, with the reason. What was replaced by a revision is not missed.
     fn missing(&self) -> Vec<Value> {
         let unworked = match self.cut {
-            Some(Termination::BudgetExhausted) => "not begun: the token budget was used up",
+            Some(Termination::BudgetExhausted) => "not begun: the budget was used up",
             Some(_) => "not begun: the iteration limit was reached",
             None => "not begun: a step it depends on failed",
         };

@@ -6,6 +6,8 @@ use super::dag::{self, COMPLETE, FAILED};
 use super::fan_out::{Goal, Round};
 use super::plan::{go_on, remember};
 use super::react::{iterations, preview};
+use crate::approval::{self, Asker};
+use crate::history;
 use crate::json;
 use crate::limits::Limits;
 use crate::react_format::{Said as Format, parse};
@@ -17,7 +19,9 @@ use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Executed, Iterated, StepResult};
-use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, PlanStep, uris};
+use agentfleet_schema::{
+    AgentRequest, AgentStep, HeldCall, MessageType, Operation, PlanStep, uris,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -28,8 +32,8 @@ const BRIEF: usize = 400;
 
 /// Revision of the plan a session works by.
 pub(super) fn revision(request: &AgentRequest) -> u32 {
-    let plans = request.history.iter().filter(|step| step.action == "plan");
-    (plans.count() as u32).saturating_sub(1)
+    let plans: u32 = request.history.iter().map(history::plans).sum();
+    plans.saturating_sub(1)
 }
 
 /// Places of the steps that the newest fan-out gave to subagents, in the order of these.
@@ -55,10 +59,10 @@ pub(super) fn brief(result: &str) -> String {
 /// One step.
 #[derive(Debug)]
 pub struct Execute {
-    request: AgentRequest,
+    pub(super) request: AgentRequest,
     situation: Situation,
-    limits: Limits,
-    plan: Vec<PlanStep>,
+    pub(super) limits: Limits,
+    pub(super) plan: Vec<PlanStep>,
     ready: Vec<usize>,
     at: usize,
     tools: Vec<ToolItem>,
@@ -67,6 +71,8 @@ pub struct Execute {
     thought: String,
     calling: Option<(ToolItem, BTreeMap<String, String>)>,
     called: Option<Called>,
+    /// The call that a person was asked about: it comes first.
+    held: Option<HeldCall>,
     model_ms: u64,
 }
 
@@ -90,12 +96,15 @@ struct Came {
 
 impl Execute {
     pub(super) fn new(
-        request: AgentRequest,
+        mut request: AgentRequest,
         situation: Situation,
         limits: Limits,
         plan: Vec<PlanStep>,
         ready: Vec<usize>,
     ) -> Self {
+        let held = request.control.held.take();
+        let denied = approval::denied_since(&request, |step| step.plan.is_some());
+        let faults = denied.iter().map(|step| step.observation.clone()).collect();
         let visible = tools::visible(&request, &situation.snapshot);
         let tools = visible.into_iter().cloned().collect();
         Self {
@@ -106,10 +115,11 @@ impl Execute {
             plan,
             ready,
             tools,
-            faults: Vec::new(),
+            faults,
             thought: String::new(),
             calling: None,
             called: None,
+            held,
             model_ms: 0,
         }
     }
@@ -118,14 +128,36 @@ impl Execute {
         &self.tools
     }
 
+    pub(super) fn asker(&self) -> Asker<'_> {
+        Asker {
+            request: &self.request,
+            held: self.held.as_ref(),
+            now: self.situation.now,
+            n: self.n(),
+            tools: &self.tools,
+            thought: &self.thought,
+            not_run: &[],
+            model_ms: self.model_ms,
+        }
+    }
+
+    /// The call that was ordered, which is not to be made as it stands.
+    pub(super) fn ordered(&self) -> Option<(ToolItem, BTreeMap<String, String>)> {
+        self.calling.clone()
+    }
+
     pub(super) fn resume(&mut self, input: Input) -> Step {
         match input {
             Input::ModelReplied(reply) if self.called.is_some() => self.assessed(&reply),
             Input::ModelReplied(reply) => self.replied(&reply),
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             Input::ToolReturned(outcome) => self.returned(outcome),
+            Input::Begin => match self.held.clone() {
+                Some(held) => self.act(&held.tool, held.arguments),
+                None => self.begin(),
+            },
             // It orders neither facts nor documents.
-            Input::Begin | Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
+            Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
         }
     }
 
@@ -165,7 +197,7 @@ impl Execute {
         self.ask()
     }
 
-    fn give_away(&self, mut given: Vec<usize>) -> Result<Step, &'static str> {
+    fn give_away(&self, mut given: Vec<usize>) -> Result<Step, String> {
         let left = self.limits.max_iterations - iterations(&self.request);
         given.truncate(self.limits.width().min(left) as usize);
         let goals: Vec<Goal> = given
@@ -313,6 +345,15 @@ impl Execute {
     }
 
     fn act(&mut self, name: &str, arguments: BTreeMap<String, String>) -> Step {
+        if self.held.is_none() && self.was_denied(name, &arguments) {
+            let reason = "a person denied the call it needs".to_owned();
+            return self.finish(Came {
+                status: FAILED,
+                trouble: Some(format!("step {} failed: {reason}", self.at)),
+                result: self.faults.last().cloned().unwrap_or(reason),
+                decisions: Vec::new(),
+            });
+        }
         match tools::callable(&self.tools, name, &arguments) {
             Ok(tool) => {
                 let tool = tool.clone();
@@ -321,6 +362,14 @@ impl Execute {
             }
             Err(text) => self.fault(text),
         }
+    }
+
+    /// Whether a person denied just this call for this step.
+    fn was_denied(&self, name: &str, arguments: &BTreeMap<String, String>) -> bool {
+        let denied = approval::denied_since(&self.request, |step| step.plan.is_some());
+        denied
+            .iter()
+            .any(|step| step.action == name && step.arguments == *arguments)
     }
 
     fn returned(&mut self, mut outcome: ToolOutcome) -> Step {
@@ -382,13 +431,27 @@ impl Execute {
         uris::document_of(&uris::observation(&self.request.session_id, self.n()))
     }
 
+    pub(super) fn has_called(&self) -> bool {
+        self.called.is_some()
+    }
+
+    /// Takes the call as it came, because no model can be asked about it any more.
+    pub(super) fn unassessed(&mut self, why: &str) -> Step {
+        self.assess("", why)
+    }
+
     fn assessed(&mut self, reply: &Reply) -> Step {
         self.model_ms += reply.ms;
+        self.assess(&reply.text, "the model named none of the options")
+    }
+
+    /// `unnamed` is the signal where the reply names no option.
+    fn assess(&self, reply: &str, unnamed: &str) -> Step {
         let (observation, is_error) = match &self.called {
             Some(called) => (called.outcome.content.clone(), called.outcome.is_error),
             None => (String::new(), true),
         };
-        let object = json::extract(&reply.text);
+        let object = json::extract(reply);
         let text = |name: &str| {
             let text = object.as_ref().and_then(|o| o.get(name));
             text.and_then(Value::as_str)
@@ -409,7 +472,7 @@ impl Execute {
         };
         let chosen = chosen.unwrap_or_else(|| {
             decision.decided_by = DecidedBy::Fallback;
-            "the model named none of the options".clone_into(&mut decision.signal);
+            unnamed.clone_into(&mut decision.signal);
             if is_error { FAILED } else { COMPLETE }
         });
         if decision.signal.is_empty() {

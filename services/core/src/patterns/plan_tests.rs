@@ -3,6 +3,7 @@ use super::*;
 use crate::limits::FleetLimits;
 use crate::step::{ModelFailure, ToolOutcome};
 use crate::turn::Turn;
+use agentfleet_schema::Spent;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
 use agentfleet_schema::records::{Child, CompletionStatus, JoinCause, Member};
 use std::sync::Arc;
@@ -270,10 +271,11 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
         assert_eq!(statuses(&next)[0], status, "{reply}");
         assert_eq!(!next.control.replan.is_empty(), replan, "{reply} {replans}");
         let same = Turn::parse(*next, situation(false, None)).unwrap();
-        let Turn::Plan(plan) = same else {
+        let Step::AskModel(ask) = { same }.resume(Input::Begin) else {
             panic!("no plan")
         };
-        assert_eq!(matches!(*plan, Plan::Make(_)), replan, "{reply} {replans}");
+        let makes = ask.operation == Operation::PlanRevise;
+        assert_eq!(makes, replan, "{reply} {replans}");
     }
 }
 
@@ -384,7 +386,7 @@ fn the_answer_is_written_when_nothing_is_ready_and_says_what_is_missing() {
     ] {
         let mut request = with_plan(&steps);
         request.limits.max_tokens = Some(100);
-        request.control.tokens_spent = spent;
+        request.control.spent.tokens = spent;
         let mut turn = turn(request, false);
         let mut step = turn.resume(Input::Begin);
         if let Step::AskModel(ask) = &step
@@ -477,10 +479,14 @@ fn what_subagents_bring_becomes_the_results_of_their_steps() {
         session: fan_out.children[index as usize].0.session.clone(),
         status,
         document: format!("urn:d{index}"),
-        tokens: 10,
+        spent: Spent {
+            tokens: 10,
+            ..Spent::default()
+        },
         ..Member::default()
     };
     let verdict = FanInRecord {
+        policy: agentfleet_schema::config::JoinPolicy::All,
         members: vec![
             // In another order than they were given away.
             member(1, CompletionStatus::Error),
@@ -504,7 +510,7 @@ fn what_subagents_bring_becomes_the_results_of_their_steps() {
     let Activity::Executed(executed) = &finish.activity else {
         panic!("{:?}", finish.activity)
     };
-    assert_eq!(executed.after.as_ref().unwrap().tokens, 20);
+    assert_eq!(executed.after.as_ref().unwrap().spent.tokens, 20);
     let Outcome::Continue(next) = finish.outcome else {
         panic!("it ended")
     };

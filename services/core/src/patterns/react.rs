@@ -7,7 +7,11 @@
 
 use super::answer::answered;
 use super::reflexion::{self, ANSWER, REFLECT, Subject};
+use super::repeats::{self, Seen};
 use super::router::ROUTE;
+use crate::approval::Asker;
+pub(super) use crate::history::preview;
+use crate::history::{self, SUMMARY};
 use crate::limits::Limits;
 use crate::react_format::{Said as Format, parse};
 use crate::say;
@@ -18,7 +22,7 @@ use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{Activity, Concluded, Critique, Iterated, Termination};
-use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, uris};
+use agentfleet_schema::{AgentRequest, AgentStep, HeldCall, MessageType, Operation, uris};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -34,8 +38,12 @@ pub struct React {
     n: u32,
     tools: Vec<ToolItem>,
     thought: String,
+    /// What was thought before a person was asked: it stands in the history, and was told then.
+    recalled: String,
     calling: Option<(ToolItem, BTreeMap<String, String>)>,
     not_run: Vec<String>,
+    /// The call that a person was asked about: it comes first.
+    held: Option<HeldCall>,
     /// Whether what it does is criticised.
     reflects: bool,
     criticised: Option<Criticised>,
@@ -63,7 +71,8 @@ impl React {
         }
     }
 
-    pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
+    pub(crate) fn new(mut request: AgentRequest, situation: Situation, limits: Limits) -> Self {
+        let held = request.control.held.take();
         let n = iterations(&request) + 1;
         let tools = tools::visible(&request, &situation.snapshot)
             .into_iter()
@@ -76,8 +85,10 @@ impl React {
             n,
             tools,
             thought: String::new(),
+            recalled: String::new(),
             calling: None,
             not_run: Vec::new(),
+            held,
             reflects: false,
             criticised: None,
             model_ms: 0,
@@ -88,9 +99,30 @@ impl React {
         &self.tools
     }
 
+    pub(crate) fn asker(&self) -> Asker<'_> {
+        Asker {
+            request: &self.request,
+            held: self.held.as_ref(),
+            now: self.situation.now,
+            n: self.n,
+            tools: &self.tools,
+            thought: &self.thought,
+            not_run: &self.not_run,
+            model_ms: self.model_ms,
+        }
+    }
+
+    /// The call that was ordered, which is not to be made as it stands.
+    pub(crate) fn ordered(&self) -> Option<(ToolItem, BTreeMap<String, String>)> {
+        self.calling.clone()
+    }
+
     pub(crate) fn resume(&mut self, input: Input) -> Step {
         match input {
-            Input::Begin => self.begin(),
+            Input::Begin => match self.held.clone() {
+                Some(held) => self.make(held),
+                None => self.begin(),
+            },
             Input::ModelReplied(reply) => match self.criticised.take() {
                 Some(subject) => self.criticise(subject, &reply),
                 None => self.replied(&reply),
@@ -102,15 +134,31 @@ impl React {
         }
     }
 
+    /// Ends the step where nothing is left to pay its next call with. What was done counts without
+    /// its critique; else it is the end of the session.
+    pub(crate) fn broke(&mut self, why: &str) -> Step {
+        match self.criticised.take() {
+            Some(Criticised::Action {
+                name,
+                arguments,
+                outcome,
+                state,
+            }) => self.next(name, arguments, outcome, state, 0),
+            Some(Criticised::Answer(text)) => {
+                self.conclude(text, Termination::FinalAnswer, false, false)
+            }
+            None => self.partial_because(Termination::BudgetExhausted, why),
+        }
+    }
+
     fn begin(&mut self) -> Step {
         if self.n > self.limits.max_iterations {
             return self.partial(Termination::MaxIterations);
         }
-        if self
-            .limits
-            .tokens_exhausted(self.request.control.tokens_spent)
-        {
-            return self.partial(Termination::BudgetExhausted);
+        let failures = repeats::failures_in_a_row(&self.request);
+        if let Some(most) = self.limits.max_failures.filter(|most| failures >= *most) {
+            let why = format!("{failures} calls in a row failed, and the task type allows {most}");
+            return self.partial_because(Termination::Error, &why);
         }
         let native = self.situation.native_tools;
         let last = self.is_last();
@@ -126,12 +174,7 @@ impl React {
             .history
             .iter()
             .filter(|step| !matches!(step.step_type.as_str(), REFLECT | ROUTE))
-            .map(|step| {
-                json!({
-                    "thought": step.thought, "action": step.action,
-                    "arguments": step.arguments, "observation": step.observation,
-                })
-            })
+            .map(history::shown)
             .collect();
         Step::AskModel(Box::new(ModelAsk {
             operation: Operation::React,
@@ -171,8 +214,14 @@ impl React {
         self.reflects && !self.is_last() && reflexion::may_go_back(&self.request, &self.limits)
     }
 
+    /// Whether this iteration must answer: none may follow it, or it could not call a tool.
     fn is_last(&self) -> bool {
-        self.n >= self.limits.max_iterations
+        self.n >= self.limits.max_iterations || self.is_without_tools()
+    }
+
+    fn is_without_tools(&self) -> bool {
+        let spent = self.request.control.spent;
+        self.limits.budget.is_without_tools(spent)
     }
 
     fn replied(&mut self, reply: &Reply) -> Step {
@@ -192,13 +241,13 @@ impl React {
             return self.act(name.clone(), arguments.clone());
         }
         match parsed.said {
-            Format::Final(text) => self.answer(text, Termination::FinalAnswer, true),
+            Format::Final(text) => self.answer(text, true),
             Format::Action { name, arguments } => self.act(name, arguments),
             // A model with native tools that calls none has answered, markers or not.
             Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
                 self.thought.clear();
                 // As it stands: what looks like the format may be part of it, such as a code fence.
-                self.answer(reply.text.trim().to_owned(), Termination::FinalAnswer, true)
+                self.answer(reply.text.trim().to_owned(), true)
             }
             Format::Malformed { reason, loose } => self.unreadable(&reason, loose),
         }
@@ -212,8 +261,49 @@ impl React {
             Ok(tool) => tool.clone(),
             Err(text) => return self.retry(name, arguments, text),
         };
+        match repeats::seen(&self.request, &tool, &arguments, &self.situation.snapshot) {
+            Seen::New => {}
+            Seen::Before(n) => return self.hint(tool.name, arguments, n),
+            Seen::Again => return self.looping(&tool.name, &arguments),
+        }
         self.calling = Some((tool.clone(), arguments.clone()));
         Step::CallTool(Box::new(ToolUse { tool, arguments }))
+    }
+
+    /// Tells the agent that it repeats itself, instead of calling.
+    fn hint(&mut self, name: String, arguments: BTreeMap<String, String>, n: u32) -> Step {
+        self.request.control.repeats += 1;
+        let outcome = ToolOutcome {
+            content: repeats::hint(n),
+            is_error: true,
+            ..ToolOutcome::default()
+        };
+        self.next(name, arguments, outcome, None, 0)
+    }
+
+    /// Ends a session that goes round in circles.
+    fn looping(&self, name: &str, arguments: &BTreeMap<String, String>) -> Step {
+        let why = format!(
+            "it made the call `{}` again, after it was told that it had made it",
+            say::action(name, arguments)
+        );
+        self.partial_because(Termination::RepeatedAction, &why)
+    }
+
+    /// Makes the call that a person was asked about, without asking the model again.
+    fn make(&mut self, held: HeldCall) -> Step {
+        // What was thought is told with the call that waited.
+        self.recalled = held.thought;
+        self.not_run = held.not_run;
+        match tools::callable(&self.tools, &held.tool, &held.arguments) {
+            Ok(tool) => {
+                let tool = tool.clone();
+                self.calling = Some((tool.clone(), held.arguments.clone()));
+                let arguments = held.arguments;
+                Step::CallTool(Box::new(ToolUse { tool, arguments }))
+            }
+            Err(text) => self.retry(held.tool, held.arguments, text),
+        }
     }
 
     fn unreadable(&mut self, reason: &str, loose: String) -> Step {
@@ -287,7 +377,12 @@ impl React {
             observation: &preview(&outcome.content, most, &document),
             is_error: outcome.is_error,
         };
-        let ask = reflexion::ask(&self.request, &self.limits, &self.thought, &subject);
+        let thought = if self.thought.is_empty() {
+            &self.recalled
+        } else {
+            &self.thought
+        };
+        let ask = reflexion::ask(&self.request, &self.limits, thought, &subject);
         self.criticised = Some(Criticised::Action {
             name,
             arguments,
@@ -317,7 +412,9 @@ impl React {
                 Activity::None
                 | Activity::FannedOut(_)
                 | Activity::Planned(_)
-                | Activity::Executed(_) => {}
+                | Activity::Executed(_)
+                | Activity::Asked(_)
+                | Activity::Decided(_) => {}
             }
             if let Outcome::Continue(next) = &mut finish.outcome
                 && next
@@ -393,7 +490,11 @@ impl React {
         }
         request.control.retries = retries;
         request.history.push(AgentStep {
-            thought: self.thought.clone(),
+            thought: if self.thought.is_empty() {
+                self.recalled.clone()
+            } else {
+                self.thought.clone()
+            },
             action: action.clone(),
             arguments: arguments.clone(),
             observation: observation.clone(),
@@ -448,9 +549,14 @@ impl React {
         }]
     }
 
-    fn answer(&mut self, text: String, termination: Termination, streamed: bool) -> Step {
+    fn answer(&mut self, text: String, streamed: bool) -> Step {
+        if let Some(why) = self.out_of_tools() {
+            // The text may have been streamed: what is said behind it still follows.
+            let text = format!("{text}\n\n---\n\n**Incomplete:** {why}.");
+            return self.conclude(text, Termination::BudgetExhausted, true, streamed);
+        }
         if !self.may_be_sent_back() {
-            return self.conclude(text, termination, false, streamed);
+            return self.conclude(text, Termination::FinalAnswer, false, streamed);
         }
         let subject = Subject::Answer(&text);
         let ask = reflexion::ask(&self.request, &self.limits, &self.thought, &subject);
@@ -460,17 +566,34 @@ impl React {
 
     /// The best that can be said from what is known so far.
     fn partial(&self, termination: Termination) -> Step {
+        if termination == Termination::MaxIterations
+            && let Some(why) = self.out_of_tools()
+        {
+            return self.partial_because(Termination::BudgetExhausted, &why);
+        }
         let why = match termination {
-            Termination::BudgetExhausted => "the token budget was used up",
             Termination::Error => "the model's replies could not be used",
             _ => "the iteration limit was reached",
         };
-        let mut text = format!("**Partial answer:** {why} before a final answer.\n");
+        self.partial_because(termination, why)
+    }
+
+    /// Why it must answer although iterations are left, if so.
+    fn out_of_tools(&self) -> Option<String> {
+        if !self.is_without_tools() || self.n >= self.limits.max_iterations {
+            return None;
+        }
+        self.limits.budget.refuses_tool(self.request.control.spent)
+    }
+
+    fn partial_because(&self, termination: Termination, why: &str) -> Step {
+        let mut text = format!("**Partial answer:** {why}, before a final answer.\n");
         let found: Vec<&AgentStep> = self
             .request
             .history
             .iter()
             .filter(|s| !s.observation.is_empty() && !s.observation.starts_with("Error:"))
+            .filter(|s| s.step_type != SUMMARY && !history::is_left_out(&s.observation))
             .collect();
         if found.is_empty() {
             text.push_str("\nNo tool had returned anything useful.\n");
@@ -509,31 +632,16 @@ impl React {
 
 /// Iterations done so far: making a plan and synthesising do not count.
 pub(crate) fn iterations(request: &AgentRequest) -> u32 {
-    request
-        .history
-        .iter()
-        .filter(|step| match step.step_type.as_str() {
-            "" | "react" | "execute" => true,
-            REFLECT => step.action == ANSWER,
-            _ => false,
-        })
-        .count() as u32
+    request.history.iter().map(history::counted).sum()
 }
 
-/// What of a long text travels with the messages; the whole lies in the document.
-pub(super) fn preview(text: &str, max_bytes: usize, document: &str) -> String {
-    if text.len() <= max_bytes {
-        return text.to_owned();
+/// Whether a step of that kind is an iteration.
+pub(crate) fn is_iteration(step_type: &str, action: &str) -> bool {
+    match step_type {
+        "" | "react" | "execute" => true,
+        REFLECT => action == ANSWER,
+        _ => false,
     }
-    let mut end = max_bytes;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!(
-        "{}\n[cut: the whole has {} bytes, {document}]",
-        &text[..end],
-        text.len()
-    )
 }
 
 #[cfg(test)]
@@ -737,7 +845,7 @@ mod tests {
     fn a_spent_budget_ends_without_asking() {
         let mut poor = request();
         poor.limits.max_tokens = Some(10);
-        poor.control.tokens_spent = 10;
+        poor.control.spent.tokens = 10;
         let mut turn = turn_with(poor, false);
         let Outcome::Answer(answer) = finished(turn.resume(Input::Begin)).outcome else {
             panic!()

@@ -46,6 +46,11 @@ pub(super) fn carried(request: &AgentRequest) -> Vec<&str> {
         .collect()
 }
 
+/// Whether a step of the history is a critique.
+pub(crate) fn is_critique(step: &AgentStep) -> bool {
+    step.step_type == REFLECT
+}
+
 fn options(request: &AgentRequest, limits: &Limits) -> Vec<String> {
     if may_go_back(request, limits) {
         vec![GO_ON.to_owned(), GO_BACK.to_owned()]

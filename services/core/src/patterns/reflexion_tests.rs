@@ -15,6 +15,7 @@ fn situation() -> Situation {
     };
     snapshot.patterns.insert("reflexion".into(), pattern);
     let tool = ToolItem {
+        repeatable: true,
         name: "search".into(),
         kind: "http".into(),
         group: vec!["default".into()],

@@ -5,6 +5,7 @@
 //! it found, and one answer is written from all of it. What no specialist is meant for goes to
 //! `general`, which has no tools.
 
+use super::answer::unanswered;
 use super::{Implemented, dag};
 use crate::json;
 use crate::say;
@@ -61,6 +62,10 @@ impl Dispatch {
             | Input::FactsFound(_)
             | Input::DocumentsRead(_) => self.begin(),
         }
+    }
+
+    pub(crate) fn broke(&self, why: &str) -> Step {
+        unanswered(&self.request.session_id, why, self.model_ms)
     }
 
     fn intents(&self) -> Vec<String> {

@@ -4,7 +4,7 @@
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
 use super::answer::{answered, name_missing};
-use super::fan_out::{self, Goal, Round, bounded, child_patterns, missing, summary};
+use super::fan_out::{self, Goal, Round, bounded, child_patterns, lacked, missing, summary};
 use crate::json;
 use crate::limits::Limits;
 use crate::routing::read_choice;
@@ -16,7 +16,7 @@ use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{
     CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Source, Termination,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, Operation};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -56,6 +56,10 @@ impl Decompose {
         }
     }
 
+    pub(crate) fn broke(&self, why: &str) -> Step {
+        self.alone(None, why, DecidedBy::OnlyOption)
+    }
+
     fn begin(&self) -> Step {
         if self.limits.max_depth == 0 {
             return self.alone(
@@ -63,12 +67,6 @@ impl Decompose {
                 "no depth is left for subagents",
                 DecidedBy::OnlyOption,
             );
-        }
-        if self
-            .limits
-            .tokens_exhausted(self.request.control.tokens_spent)
-        {
-            return self.alone(None, "the token budget is used up", DecidedBy::OnlyOption);
         }
         if self.limits.width() < 2 {
             return self.alone(
@@ -141,7 +139,7 @@ impl Decompose {
         };
         match round.fan_out(goals) {
             Ok(step) => step,
-            Err(reason) => self.alone(None, reason, DecidedBy::OnlyOption),
+            Err(reason) => self.alone(None, &reason, DecidedBy::OnlyOption),
         }
     }
 
@@ -162,6 +160,7 @@ pub struct Synthesise {
     sources: BTreeMap<String, Vec<Source>>,
     asking: Asking,
     decisions: Vec<Decision>,
+    termination: Termination,
     model_ms: u64,
 }
 
@@ -187,6 +186,7 @@ impl Synthesise {
             sources: BTreeMap::new(),
             asking: Asking::Review,
             decisions: Vec::new(),
+            termination: Termination::SubagentsComplete,
             model_ms: 0,
         }
     }
@@ -239,28 +239,30 @@ impl Synthesise {
             // Nothing to reason from: a model could only invent.
             return self.conclude("No subagent came back with a result.".to_owned(), false);
         }
-        if self.limits.tokens_exhausted(self.tokens_spent()) {
-            let mut text = "**Partial answer:** the token budget was used up before a synthesis. \
-                 These are the subagents' own answers.\n"
-                .to_owned();
-            for result in self.results() {
-                text.push_str(&format!(
-                    "\n## {}\n\n{}\n",
-                    result["goal"].as_str().unwrap_or_default(),
-                    result["text"].as_str().unwrap_or_default(),
-                ));
-            }
-            return self.conclude(text, false);
-        }
         if self.request.control.rounds < self.limits.max_rounds && self.limits.max_depth > 0 {
             return self.review();
         }
         self.compose()
     }
 
-    /// Tokens spent so far, the children's included; a missing child counts as fully spent.
-    fn tokens_spent(&self) -> u64 {
-        self.request.control.tokens_spent + self.verdict.tokens()
+    /// What was spent so far, the children's included; a missing child counts as fully spent.
+    fn spent(&self) -> Spent {
+        self.request.control.spent + self.verdict.spent()
+    }
+
+    pub(crate) fn broke(&mut self, why: &str) -> Step {
+        self.termination = Termination::BudgetExhausted;
+        let mut text = format!(
+            "**Partial answer:** {why}, before a synthesis. These are the subagents' own answers.\n"
+        );
+        for result in self.results() {
+            text.push_str(&format!(
+                "\n## {}\n\n{}\n",
+                result["goal"].as_str().unwrap_or_default(),
+                result["text"].as_str().unwrap_or_default(),
+            ));
+        }
+        self.conclude(text, false)
     }
 
     fn review(&mut self) -> Step {
@@ -320,7 +322,7 @@ impl Synthesise {
             let count = goals.len();
             let mut request = self.request.clone();
             self.remember_results(&mut request);
-            request.control.tokens_spent = self.tokens_spent();
+            request.control.spent = self.spent();
             let round = Round {
                 request: &request,
                 situation: &self.situation,
@@ -333,7 +335,7 @@ impl Synthesise {
                 model_ms: self.model_ms,
             };
             let outcome = if count == 0 {
-                Err("the model named no goal to investigate")
+                Err("the model named no goal to investigate".to_owned())
             } else {
                 round.fan_out(goals)
             };
@@ -385,11 +387,11 @@ impl Synthesise {
 
     /// Ends the session; what is missing is always named, whatever the model wrote.
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
-        let missing = self.missing();
+        let missing = lacked(&self.verdict, self.missing());
         name_missing(&mut text, "No result for", &missing);
         let end = Concluded {
-            termination: Termination::SubagentsComplete,
-            partial: !missing.is_empty(),
+            termination: self.termination,
+            partial: !missing.is_empty() || self.termination == Termination::BudgetExhausted,
             fan_in: Some(summary(&self.verdict)),
             model_ms: self.model_ms,
             ..Concluded::default()

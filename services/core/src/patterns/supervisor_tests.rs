@@ -185,11 +185,12 @@ fn width_is_bounded() {
 
 fn verdict(cause: JoinCause, members: Vec<Member>, missing: Vec<Child>) -> FanInRecord {
     FanInRecord {
+        policy: agentfleet_schema::config::JoinPolicy::All,
         correlation: "corr".into(),
         members,
         missing,
         cause,
-        missing_tokens: 0,
+        missing_spent: Spent::default(),
         nonce: String::new(),
     }
 }
@@ -201,7 +202,10 @@ fn member(index: u32, status: CompletionStatus) -> Member {
         goal: format!("goal {index}"),
         status,
         document: format!("urn:doc:{index}"),
-        tokens: 10,
+        spent: Spent {
+            tokens: 10,
+            ..Spent::default()
+        },
     }
 }
 

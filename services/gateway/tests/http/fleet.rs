@@ -8,11 +8,14 @@
 //! - anything else is answered with what was asked.
 
 use crate::client::Client;
-use agentfleet_aggregator::{Ended, Endings, FanIn, completions};
+use agentfleet_aggregator::{
+    Answered, Approvals, Ended, Endings, FanIn, Found, became, completions,
+};
 use agentfleet_broker::{
     Broker, Delivery, Durability, EmbeddedBroker, Options as BrokerOptions, Outgoing, Subscription,
 };
 use agentfleet_config::{ConfigStore, EmbeddedConfig, Item};
+use agentfleet_core::approval::Verdict;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{
     Finish, FleetLimits, Input, ModelAsk, ModelFailure, Reply, Situation, Step, Turn, say,
@@ -26,10 +29,11 @@ use agentfleet_runtime::{
     Committed, Disposition, Drain, EmbeddedCommitter, Handler, Host, StepCommit, SystemHost, serve,
     serve_batches,
 };
-use agentfleet_schema::records::{Call, FanInRecord, StepRecord, Termination, Usage};
+use agentfleet_schema::records::{Call, FanInRecord, PauseRecord, StepRecord, Termination, Usage};
 use agentfleet_schema::topics::{self, property, subscription};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, Digest, MessageId, MessageType, Millis, Operation, SessionId, keys,
+    AgentRequest, AgentResponse, Digest, MessageId, MessageType, Millis, Operation, SessionId,
+    Spent, keys,
 };
 use agentfleet_storage::Database;
 use async_trait::async_trait;
@@ -118,6 +122,7 @@ impl Fleet {
             graph: Arc::new(graph.clone()),
             config: Arc::new(config),
             host: Arc::new(SystemHost),
+            approvals: Arc::new(Approver(Approvals::new(aggregator.clone()))),
             cancel: Arc::new(End(Endings::new(aggregator))),
             status: Arc::new(Health(Arc::clone(&healthy))),
             traces: Some(Arc::new(Drawing)),
@@ -254,6 +259,34 @@ impl Cancel for End {
             Ended::Now => Cancelled::Now,
             Ended::Before(_) => Cancelled::AlreadyEnded,
             Ended::Unknown => Cancelled::WhenItStarts,
+        })
+    }
+}
+
+struct Approver(Approvals);
+
+#[async_trait]
+impl agentfleet_gateway::Approvals for Approver {
+    async fn open(&self) -> Result<Vec<PauseRecord>, Failure> {
+        Ok(self.0.open().await?)
+    }
+
+    async fn answer(
+        &self,
+        id: &str,
+        verdict: Verdict,
+    ) -> Result<agentfleet_gateway::Answered, Failure> {
+        use agentfleet_gateway::Answered as Told;
+        let pause = match self.0.find(id).await? {
+            Found::Open(pause) => pause,
+            Found::Over(_, after) => return Ok(Told::Over(became(&after))),
+            Found::Several(_) | Found::Unknown => return Ok(Told::Unknown),
+        };
+        Ok(match self.0.answer(&pause, verdict, None).await? {
+            Answered::Now(decided) => Told::Now(pause.session, Box::new(decided)),
+            Answered::Before(after) => Told::Over(became(&after)),
+            Answered::TooLate(reason) => Told::TooLate(reason),
+            Answered::Refused(refused) => Told::Refused(refused.to_string()),
         })
     }
 }
@@ -548,6 +581,7 @@ impl Worker {
             record,
             documents,
             fan_out,
+            ..
         } = assemble(&Commit {
             request_digest: Digest::of(&delivery.payload),
             properties: delivery.properties.clone(),
@@ -558,6 +592,7 @@ impl Worker {
             started_at: now,
             now: SystemHost.now(),
             finish,
+            wasted: Spent::default(),
             calls,
             streamed,
             responses: topics::AGENT_RESPONSE,

@@ -115,7 +115,7 @@ fn without_remarks(text: &str) -> (String, bool) {
 /// The passages of one call's observation, in order; none if it failed or found nothing.
 pub(super) fn passages(call: &PastCall) -> Vec<Passage> {
     let text = call.observation.trim();
-    if text.is_empty() || is_failure(text) {
+    if text.is_empty() || is_left_out(text) || is_failure(text) {
         return Vec::new();
     }
     let mut reader = Reader::default();
@@ -123,6 +123,11 @@ pub(super) fn passages(call: &PastCall) -> Vec<Passage> {
         reader.line(line);
     }
     reader.finish(call)
+}
+
+/// Whether an observation is no longer in the history, for want of room.
+pub(super) fn is_left_out(text: &str) -> bool {
+    text.trim_start().starts_with("[left out: ")
 }
 
 /// Whether an observation says that nothing came of the call.

@@ -3,7 +3,7 @@
 
 use super::goal::Goal;
 use super::inputs::{PastCall, ToolInfo, flag, number, past_calls, text, tools};
-use super::observation::{Form, Origin, Passage, is_failure, passages};
+use super::observation::{Form, Origin, Passage, is_failure, is_left_out, passages};
 use super::quotes::{CONFIDENCE_NOTE, Found, counted, find};
 use super::toolbox::{fetcher, searchers};
 use crate::ModelRequest;
@@ -222,6 +222,7 @@ fn looked(calls: &[PastCall]) -> Vec<String> {
             let found = passages(call);
             let facts = found.iter().filter(|p| p.form == Form::Fact).count();
             let gave = match found.len() {
+                0 if is_left_out(&call.observation) => "no longer at hand".to_owned(),
                 0 if call.observation.trim().to_lowercase().starts_with("error") => {
                     "an error".to_owned()
                 }

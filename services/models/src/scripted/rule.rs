@@ -188,13 +188,19 @@ impl Rule {
     }
 
     pub(super) fn fits_steps(&self, inputs: &Value) -> bool {
-        self.steps.is_none_or(|wanted| {
-            wanted
-                == inputs
-                    .get("history")
-                    .and_then(Value::as_array)
-                    .map_or(0, Vec::len)
-        })
+        let Some(wanted) = self.steps else {
+            return true;
+        };
+        let history = inputs.get("history").and_then(Value::as_array);
+        // A summary stands for the steps that it counts.
+        let stands_for = |step: &Value| {
+            let counted = step
+                .pointer("/arguments/iterations")
+                .and_then(Value::as_str);
+            let counted = counted.filter(|_| step.get("summary") == Some(&Value::Bool(true)));
+            counted.and_then(|n| n.parse::<usize>().ok()).unwrap_or(1)
+        };
+        wanted == history.map_or(0, |history| history.iter().map(stands_for).sum())
     }
 
     pub(super) fn reads_text(&self) -> bool {

@@ -7,6 +7,7 @@ mod http_address;
 mod knowledge_query;
 mod model;
 mod prompt;
+mod read_back;
 mod text_completion;
 
 pub(crate) use document_fetch::DocumentFetch;
@@ -14,6 +15,7 @@ pub(crate) use document_search::DocumentSearch;
 pub(crate) use http::Http;
 pub(crate) use knowledge_query::KnowledgeQuery;
 pub(crate) use prompt::Prompt;
+pub(crate) use read_back::ReadBack;
 pub(crate) use text_completion::TextCompletion;
 
 use crate::arguments::Arguments;

@@ -2,6 +2,7 @@
 //! servers on loopback.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod back;
 mod completion;
 mod documents;
 mod dossier;

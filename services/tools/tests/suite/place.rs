@@ -1,7 +1,9 @@
 //! A data directory with everything the tools need, and calls in one line.
 
+use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_graph::{EmbeddedGraph, Graph as _, GraphOptions, QueryOptions};
 use agentfleet_models::{ChatModel, Script, Scripted};
+use agentfleet_schema::Lineage;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_storage::{Clock, Database, SystemClock};
 use agentfleet_tools::library::{LoadOptions, LoadReport};
@@ -13,6 +15,11 @@ pub(crate) struct Place {
     pub(crate) library: Library,
     pub(crate) graph: Arc<EmbeddedGraph>,
     pub(crate) toolbox: Toolbox,
+    pub(crate) documents: Arc<EmbeddedDocuments>,
+    /// Who calls, and which tree that is of.
+    pub(crate) session: String,
+    pub(crate) root: String,
+    pub(crate) lineage: Vec<Lineage>,
     pub(crate) config: Snapshot,
     /// A folder for files to load, beside the data directory.
     files: PathBuf,
@@ -35,14 +42,20 @@ impl Place {
             .await
             .unwrap();
         let graph = Arc::new(graph);
-        let library = Library::open(database, graph.clone()).unwrap();
-        let toolbox = Toolbox::new(library.clone(), graph.clone(), model).unwrap();
+        let library = Library::open(database.clone(), graph.clone()).unwrap();
+        let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
+        let toolbox =
+            Toolbox::new(library.clone(), documents.clone(), graph.clone(), model).unwrap();
         let files = folder.path().join("files");
         std::fs::create_dir(&files).unwrap();
         Self {
             library,
             graph,
             toolbox,
+            documents,
+            session: "s".into(),
+            root: "s".into(),
+            lineage: Vec::new(),
             config: Snapshot::default(),
             files,
             _folder: folder,
@@ -128,7 +141,9 @@ impl Place {
                 .collect(),
             collection: collection.into(),
             context: CallContext {
-                session: "s".into(),
+                session: self.session.clone(),
+                root: self.root.clone(),
+                lineage: self.lineage.clone(),
                 idempotency_key: "key-1".into(),
                 config: Arc::new(self.config.clone()),
             },

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-async fn engine(dir: &Path) -> Result<(Engine, Settings)> {
+pub(crate) async fn engine(dir: &Path) -> Result<(Engine, Settings)> {
     let flags = Flags {
         data: Some(dir.display().to_string()),
         model: Some("offline".into()),

@@ -40,6 +40,7 @@ impl ChatModel for Instantly {
         Capabilities {
             native_tools: false,
             reasons: true,
+            metered: true,
         }
     }
 
@@ -54,9 +55,20 @@ impl ChatModel for Instantly {
             Operation::ClassifyTaskType => r#"{"choice":"general","signal":"s"}"#.to_owned(),
             Operation::SelectPattern => r#"{"choice":"react","signal":"s"}"#.to_owned(),
             Operation::React => {
-                let done = inputs["history"].as_array().map_or(0, Vec::len);
+                let history = inputs["history"].as_array().map_or(&[][..], Vec::as_slice);
+                // A summary stands for the steps that it counts.
+                let stands_for = |step: &Value| {
+                    let counted = step["arguments"]["iterations"].as_str();
+                    counted.and_then(|n| n.parse().ok()).unwrap_or(1)
+                };
+                let done: usize = history.iter().map(stands_for).sum();
                 if done + 1 < number(question, "steps=").unwrap_or(1) {
-                    "Thought: go on\nAction: noop\nArgs: {\"query\": \"x\"}".to_owned()
+                    let query = match number(question, "bytes=") {
+                        Some(bytes) => format!("page {done} bytes={bytes}"),
+                        None => "x".to_owned(),
+                    };
+                    let query = json!({"query": query});
+                    format!("Thought: go on\nAction: noop\nArgs: {query}")
                 } else {
                     "Thought: done\nFinal Answer: it is done".to_owned()
                 }
@@ -101,9 +113,11 @@ impl Tools for Noop {
         json!({"type": "object"})
     }
 
-    async fn call(&self, _call: ToolCall) -> std::result::Result<ToolResult, ToolError> {
+    async fn call(&self, call: ToolCall) -> std::result::Result<ToolResult, ToolError> {
+        let query = call.arguments.get("query").map(String::as_str);
+        let bytes = number(query.unwrap_or_default(), "bytes=");
         Ok(ToolResult {
-            content: "ok".into(),
+            content: bytes.map_or_else(|| "ok".to_owned(), |bytes| "a line\n".repeat(bytes / 7)),
             ..ToolResult::default()
         })
     }

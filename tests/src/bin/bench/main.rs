@@ -6,6 +6,7 @@
 mod counted;
 mod embedded;
 mod instant;
+mod long;
 mod roles;
 mod servers;
 
@@ -20,11 +21,12 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>
 
 /// The parts of the benchmark, by the name that chooses some: `make bench ONLY="steps memory"`.
 /// The last starts servers, and is not run unless it is named.
-const PARTS: [&str; 6] = [
+const PARTS: [&str; 7] = [
     "steps",
     "supervisor",
     "fan-in",
     "triples",
+    "long",
     "memory",
     SERVERS,
 ];
@@ -81,6 +83,7 @@ async fn bench(arguments: &[String]) -> Result<()> {
             "supervisor" => embedded::supervisor(&dir).await?,
             "fan-in" => embedded::fan_in(&dir).await?,
             "triples" => embedded::triples(&dir).await?,
+            "long" => long::history(&dir).await?,
             _ => {
                 println!("\nMemory of an idle fleet");
                 println!("  {}", embedded::idle_memory(&dir)?);

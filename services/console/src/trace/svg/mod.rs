@@ -143,6 +143,12 @@ impl Picture<'_> {
         );
         parts.extend(
             decision
+                .person
+                .as_ref()
+                .map(|person| format!("person: {person}")),
+        );
+        parts.extend(
+            decision
                 .signal
                 .as_ref()
                 .map(|signal| format!("signal: {signal}")),

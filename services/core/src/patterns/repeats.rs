@@ -1,0 +1,226 @@
+//! Agents that go round in circles: the same call again, or one failing call after the other.
+//!
+//! The same action with the same arguments is answered with a hint once, and then ends the session.
+//! What may answer otherwise the next time is no repetition: a tool that is said to be repeatable, a
+//! call that failed once, or one before which something was changed.
+
+use crate::history;
+use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::{AgentRequest, AgentStep};
+use std::collections::BTreeMap;
+
+/// How an observation begins that tells of a failure.
+const ERROR: &str = "Error:";
+/// How a hint begins.
+const HINT: &str = "Error: this call was made before";
+/// Hints that one session is given, whatever it repeats.
+const MOST_HINTS: u32 = 3;
+
+/// How a call stands to those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    New,
+    /// It was made in this iteration, and the agent was not told so.
+    Before(u32),
+    Again,
+}
+
+fn is_call(step: &AgentStep) -> bool {
+    matches!(step.step_type.as_str(), "" | "react")
+}
+
+/// Looks for a call among those of the session.
+pub(super) fn seen(
+    request: &AgentRequest,
+    tool: &ToolItem,
+    arguments: &BTreeMap<String, String>,
+    snapshot: &Snapshot,
+) -> Seen {
+    if tool.repeatable {
+        return Seen::New;
+    }
+    let calls: Vec<&AgentStep> = request
+        .history
+        .iter()
+        .filter(|step| is_call(step))
+        .collect();
+    // What was seen before a change may be seen otherwise after it. A call that changes something
+    // itself is a repetition all the same.
+    let changes = |step: &AgentStep| {
+        let tool = snapshot.tools.get(&step.action);
+        !step.observation.starts_with(ERROR) && tool.is_some_and(|tool| tool.side_effects)
+    };
+    let since = if tool.side_effects {
+        0
+    } else {
+        calls
+            .iter()
+            .rposition(|step| changes(step))
+            .map_or(0, |at| at + 1)
+    };
+    let same = |step: &AgentStep| step.action == tool.name && step.arguments == *arguments;
+    let mut before = calls
+        .iter()
+        .enumerate()
+        .skip(since)
+        .filter(|(_, step)| same(step));
+    let Some((at, first)) = before.next() else {
+        return Seen::New;
+    };
+    let later: Vec<&AgentStep> = before.map(|(_, step)| *step).collect();
+    let hinted = later.iter().any(|step| step.observation.starts_with(HINT));
+    if hinted || request.control.repeats >= MOST_HINTS {
+        return Seen::Again;
+    }
+    if later.is_empty() && first.observation.starts_with(ERROR) {
+        // It may work this time.
+        return Seen::New;
+    }
+    let made: u32 = calls[..at].iter().map(|step| history::counted(step)).sum();
+    Seen::Before(1 + summed(request) + made)
+}
+
+/// Iterations that only a summary tells of.
+fn summed(request: &AgentRequest) -> u32 {
+    let steps = request.history.iter().filter(|step| !is_call(step));
+    let summaries = steps.filter(|step| step.step_type == history::SUMMARY);
+    summaries.map(history::counted).sum()
+}
+
+/// What the agent is told that makes a call it made in iteration `n`.
+pub(super) fn hint(n: u32) -> String {
+    format!(
+        "{HINT}, in iteration {n}, with the same arguments. It is not made again: build on its \
+         result, make another call, or give the final answer. Made once more, it ends the session."
+    )
+}
+
+/// Calls at the end of the history that failed, one after the other.
+pub(super) fn failures_in_a_row(request: &AgentRequest) -> u32 {
+    let calls = request.history.iter().rev().filter(|step| is_call(step));
+    calls
+        .take_while(|step| step.observation.starts_with(ERROR))
+        .count() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str) -> ToolItem {
+        ToolItem {
+            name: name.into(),
+            side_effects: name == "send",
+            repeatable: name == "poll",
+            ..ToolItem::default()
+        }
+    }
+
+    fn call(action: &str, query: &str, observation: &str) -> AgentStep {
+        AgentStep {
+            action: action.into(),
+            arguments: [("query".to_owned(), query.to_owned())].into(),
+            observation: observation.into(),
+            ..AgentStep::default()
+        }
+    }
+
+    #[test]
+    fn the_same_call_is_hinted_at_once_and_then_stopped() {
+        let mut snapshot = Snapshot::default();
+        for name in ["search", "send", "poll"] {
+            snapshot.tools.insert(name.into(), tool(name));
+        }
+        let told = hint(1);
+        let fine = |name, query| call(name, query, "found");
+        let failed = |name, query| call(name, query, "Error: timed out");
+        let hinted = |name, query| call(name, query, &told);
+        let cases = [
+            ("search", vec![], Seen::New),
+            ("search", vec![fine("search", "y")], Seen::New),
+            (
+                "search",
+                vec![fine("search", "y"), fine("search", "x")],
+                Seen::Before(2),
+            ),
+            (
+                "search",
+                vec![fine("search", "x"), hinted("search", "x")],
+                Seen::Again,
+            ),
+            (
+                "search",
+                vec![
+                    fine("search", "x"),
+                    hinted("search", "x"),
+                    fine("search", "y"),
+                ],
+                Seen::Again,
+            ),
+            // A failure may pass; a second one will not.
+            ("search", vec![failed("search", "x")], Seen::New),
+            (
+                "search",
+                vec![failed("search", "x"), failed("search", "x")],
+                Seen::Before(1),
+            ),
+            // What was changed may be seen.
+            (
+                "search",
+                vec![fine("search", "x"), fine("send", "x")],
+                Seen::New,
+            ),
+            (
+                "search",
+                vec![fine("search", "x"), failed("send", "x")],
+                Seen::Before(1),
+            ),
+            ("send", vec![fine("send", "x")], Seen::Before(1)),
+            (
+                "poll",
+                vec![fine("poll", "x"), fine("poll", "x")],
+                Seen::New,
+            ),
+        ];
+        for (name, history, expected) in cases {
+            let request = AgentRequest {
+                history,
+                ..AgentRequest::default()
+            };
+            let asked = call(name, "x", "").arguments;
+            let found = seen(&request, &tool(name), &asked, &snapshot);
+            assert_eq!(found, expected, "{name} after {:?}", request.history);
+        }
+    }
+
+    #[test]
+    fn an_agent_that_repeats_one_thing_after_the_other_is_not_hinted_at_for_ever() {
+        let mut request = AgentRequest {
+            history: vec![call("search", "x", "found")],
+            ..AgentRequest::default()
+        };
+        request.control.repeats = MOST_HINTS;
+        let asked = call("search", "x", "").arguments;
+        let found = seen(&request, &tool("search"), &asked, &Snapshot::default());
+        assert_eq!(found, Seen::Again);
+    }
+
+    #[test]
+    fn failures_are_counted_from_the_end() {
+        let history = |observations: &[&str]| AgentRequest {
+            history: observations
+                .iter()
+                .map(|o| call("search", "x", o))
+                .collect(),
+            ..AgentRequest::default()
+        };
+        for (observations, expected) in [
+            (&[][..], 0),
+            (&["Error: a"], 1),
+            (&["Error: a", "fine", "Error: b", "Error: c"], 2),
+            (&["Error: a", "fine"], 0),
+        ] {
+            assert_eq!(failures_in_a_row(&history(observations)), expected);
+        }
+    }
+}

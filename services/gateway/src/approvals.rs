@@ -1,0 +1,185 @@
+//! Calls that wait for a person: what there is, and the answers to them.
+
+use crate::accept::refused_body;
+use crate::negotiate;
+use crate::params::Params;
+use crate::problem::{Code, Problem};
+use crate::seams::Answered;
+use crate::session::{instant, link};
+use crate::state::App;
+use agentfleet_core::approval::Verdict;
+use agentfleet_schema::records::{ApprovalAnswer, Decided, PauseRecord};
+use agentfleet_schema::{ApprovalId, SessionId};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Who decided, where a caller does not say.
+const SOMEBODY: &str = "a caller of the HTTP API";
+
+/// What waits for a person.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ApprovalList")]
+pub(crate) struct ApprovalList {
+    approvals: Vec<ApprovalView>,
+}
+
+/// A call that waits for a person.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Approval")]
+pub(crate) struct ApprovalView {
+    id: ApprovalId,
+    session_id: SessionId,
+    root_session_id: SessionId,
+    tool: String,
+    arguments: BTreeMap<String, String>,
+    /// What the agent thought when it decided on the call.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    thought: String,
+    /// Why a person is asked.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    asked_at: String,
+    expires_at: String,
+    /// The answer that counts if nobody gives one in time: `deny` or `approve`.
+    default: &'static str,
+    /// Where to answer.
+    location: String,
+}
+
+impl ApprovalView {
+    fn of(pause: PauseRecord) -> Self {
+        let asked = pause.asked;
+        Self {
+            location: format!("/approvals/{}", asked.id),
+            id: asked.id,
+            session_id: pause.session,
+            root_session_id: pause.root,
+            tool: asked.tool,
+            arguments: asked.arguments,
+            thought: asked.thought,
+            reason: asked.reason,
+            asked_at: instant(asked.asked_at),
+            expires_at: instant(asked.expires_at),
+            default: asked.default.as_str(),
+        }
+    }
+}
+
+/// What a person says about a call that waits.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ApprovalRequest")]
+pub(crate) struct AnswerBody {
+    answer: ApprovalAnswer,
+    /// Who decides; stands in the record and in the trace.
+    #[serde(default)]
+    by: String,
+    /// Why; where the call is denied, the agent is told.
+    #[serde(default)]
+    reason: String,
+    /// With `edit`: what to call the tool with instead.
+    #[serde(default)]
+    arguments: Option<BTreeMap<String, String>>,
+}
+
+/// A decision about a call.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ApprovalDecision")]
+pub(crate) struct DecisionView {
+    id: ApprovalId,
+    answer: ApprovalAnswer,
+    by: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    tool: String,
+    arguments: BTreeMap<String, String>,
+    decided_at: String,
+    /// The session that goes on.
+    session: String,
+}
+
+impl DecisionView {
+    fn of(session: &SessionId, decided: Decided) -> Self {
+        Self {
+            id: decided.id,
+            answer: decided.answer,
+            by: decided.by,
+            reason: decided.reason,
+            tool: decided.tool,
+            arguments: decided.arguments,
+            decided_at: instant(decided.at),
+            session: link(session, ""),
+        }
+    }
+}
+
+/// `GET /approvals`.
+pub(crate) async fn list(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ApprovalList>, Problem> {
+    Params::read(query.as_deref(), &[])?;
+    let open = app.parts.approvals.open().await;
+    let open = open.map_err(|error| Problem::internal("listing approvals", &error))?;
+    Ok(Json(ApprovalList {
+        approvals: open.into_iter().map(ApprovalView::of).collect(),
+    }))
+}
+
+/// `POST /approvals/{id}`.
+pub(crate) async fn answer(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<DecisionView>, Problem> {
+    negotiate::require_type(&headers, "application/json")?;
+    let body = body.map_err(|rejection| refused_body(&rejection, app.options.max_body))?;
+    let body: AnswerBody = serde_json::from_slice(&body).map_err(|error| {
+        let code = match error.classify() {
+            serde_json::error::Category::Data => Code::InvalidRequest,
+            _ => Code::InvalidJson,
+        };
+        Problem::new(code, format!("the body is no answer: {error}"))
+            .hint("{\"answer\": \"approve\", \"by\": \"...\", \"reason\": \"...\"}")
+    })?;
+    if body.by.chars().any(char::is_control) {
+        let says = "`$.by` must have no control characters";
+        return Err(Problem::new(Code::InvalidRequest, says));
+    }
+    let by = if body.by.trim().is_empty() {
+        SOMEBODY.to_owned()
+    } else {
+        body.by
+    };
+    let verdict = Verdict {
+        answer: body.answer,
+        by,
+        reason: body.reason,
+        arguments: body.arguments,
+    };
+    let answered = app.parts.approvals.answer(&id, verdict).await;
+    match answered.map_err(|error| Problem::internal("answering", &error))? {
+        Answered::Now(session, decided) => Ok(Json(DecisionView::of(&session, *decided))),
+        Answered::Over(became) => Err(Problem::new(
+            Code::ApprovalOver,
+            format!("approval `{id}` is {became}"),
+        )),
+        Answered::TooLate(reason) => Err(Problem::new(
+            Code::ApprovalOver,
+            format!("it is too late to answer approval `{id}`: {reason}"),
+        )),
+        Answered::Refused(reason) => Err(Problem::new(Code::InvalidRequest, reason)),
+        Answered::Unknown => Err(Problem::new(
+            Code::UnknownApproval,
+            format!("nothing is known of approval `{id}`"),
+        )
+        .hint("`GET /approvals` lists what waits for a person")),
+    }
+}

@@ -184,22 +184,50 @@ fn serve(mut stream: TcpStream, starts: &Starts) -> std::io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nsent")
 }
 
-/// Scripted agents: `parcels` in a question makes three subagents, `wave` eight.
+/// Scripted agents: `parcels` in a question makes three subagents, `wave` eight, `convoy` two of which
+/// one is a supervisor itself; `permit` makes a call that waits for a person. Every pattern works.
 pub fn script(dir: &Path) -> PathBuf {
     let path = dir.join("script.json");
     let react = |steps: usize, text: &str| json!({"operation": "agent-react", "steps": steps, "text": text, "pause-ms": 3});
     let eight: Vec<String> = (1..=8).map(|n| format!("send item {n}")).collect();
     let rules = json!({"rules": [
         {"operation": "task-type-classify", "text": "{\"choice\":\"general\",\"signal\":\"s\"}"},
-        {"operation": "pattern-select", "matches": "parcels|wave",
+        {"operation": "pattern-select", "matches": "parcels|wave|convoy",
          "text": "{\"choice\":\"supervisor\",\"signal\":\"s\"}"},
         {"operation": "pattern-select", "text": "{\"choice\":\"react\",\"signal\":\"s\"}"},
+        {"operation": "supervisor-decompose", "contains": "convoy", "pause-ms": 3,
+         "text": json!({"thought": "t", "goals": [
+            {"goal": "send the parcels", "pattern": "supervisor"}, {"goal": "send one"}]}).to_string()},
         {"operation": "supervisor-decompose", "contains": "wave", "pause-ms": 3,
          "text": json!({"thought": "t", "goals": eight}).to_string()},
         {"operation": "supervisor-decompose", "pause-ms": 3,
          "text": "{\"thought\":\"t\",\"goals\":[\"send one\",\"send two\",\"send three\"]}"},
         {"operation": "supervisor-review", "text": "{\"decision\":\"answer\",\"signal\":\"s\"}"},
         {"operation": "supervisor-synthesise", "text": "## All\nConfidence: 0.9\ndone", "pause-ms": 3},
+        {"operation": "plan-create", "pause-ms": 3, "text": json!({"thought": "t", "steps": [
+            {"goal": "send the first"}, {"goal": "send the second"},
+            {"goal": "check both", "depends_on": [0, 1]}]}).to_string()},
+        {"operation": "plan-step-execute", "contains": "check both", "text": "Final Answer: both went"},
+        {"operation": "plan-step-execute", "contains": "send the second", "pause-ms": 3,
+         "text": "Thought: b\nAction: notify\nArgs: {\"text\": \"second\"}"},
+        {"operation": "plan-step-execute", "pause-ms": 3,
+         "text": "Thought: a\nAction: notify\nArgs: {\"text\": \"first\"}"},
+        {"operation": "plan-step-assess",
+         "text": "{\"status\": \"complete\", \"reason\": \"r\", \"result\": \"it went\"}"},
+        {"operation": "plan-synthesise", "text": "all of it went", "pause-ms": 3},
+        {"operation": "reflexion-critique",
+         "text": "{\"decision\": \"go-on\", \"wrong\": \"\", \"next\": \"on\"}"},
+        {"operation": "debate-compare", "pause-ms": 3, "text": json!({"agreement": "agree",
+            "reason": "r", "disagreements": [], "positions": []}).to_string()},
+        {"operation": "debate-judge", "text": "they agree", "pause-ms": 3},
+        {"operation": "intent-classify", "pause-ms": 3, "text": json!({
+            "intent": "content_creation", "confidence": 0.9, "specialist": "blog", "services": [],
+            "entities": [], "time_scope": "future", "action_required": false, "multi_step": true,
+            "steps": [{"specialist": "analytics", "task": "send what is known", "depends_on": []},
+                      {"specialist": "blog", "task": "send the rest", "depends_on": ["step_1"]}],
+        }).to_string()},
+        {"operation": "agent-react", "contains": "permit", "steps": 0, "pause-ms": 3,
+         "text": "Thought: ask\nAction: notify-permitted\nArgs: {\"text\": \"p\"}"},
         react(0, "Thought: look\nAction: notify\nArgs: {\"text\": \"a\"}"),
         react(1, "Thought: again\nAction: notify\nArgs: {\"text\": \"b\"}"),
         {"operation": "agent-react", "text": "Thought: done\nFinal Answer: it is sent"}

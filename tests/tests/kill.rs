@@ -1,5 +1,7 @@
-//! `up` under load is killed with SIGKILL and started again, from a printed seed. Afterwards every
-//! request has one end, every fan-out one synthesis, and no side-effecting call was started twice.
+//! `up` under load is killed with SIGKILL and started again, from a printed seed: every pattern, nested
+//! trees, waits for people, small budgets, and runs that are cancelled. Afterwards every request has one
+//! end, every fan-out one synthesis, no side-effecting call was started twice, and what is stored of each
+//! run replays and verifies.
 //!
 //! `AGENTFLEET_KILL_SECONDS` sets how long (default 15), `AGENTFLEET_SEED` repeats a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -46,6 +48,32 @@ const WINDOWS: [&str; 5] = [
     "a fan-out with some subagents done",
     "all subagents done, and no verdict",
 ];
+
+/// What is asked, and with which flags.
+const REQUESTS: [(&str, &[&str]); 10] = [
+    ("send number", &[]),
+    ("send the parcels of number", &[]),
+    ("send the parcels of number", &[]),
+    ("send the convoy of number", &[]),
+    ("send by plan number", &["--pattern", "plan-then-execute"]),
+    ("send with care number", &["--pattern", "reflexion"]),
+    ("whether to send number", &["--pattern", "debate"]),
+    ("send to whom it concerns number", &["--pattern", "router"]),
+    ("send with a permit number", &[]),
+    ("send a few parcels of number", &["--max-model-calls", "9"]),
+];
+
+/// Answers all calls that wait for a person: most of them are approved.
+fn answer_people(data: &Path, random: &mut Random) -> usize {
+    let waiting = cli(data, &["approvals", "list", "--json"]);
+    let waiting = waiting.as_array().unwrap();
+    for approval in waiting {
+        let answer = ["deny", "approve", "approve"][random.below(3) as usize];
+        let id = approval["id"].as_str().unwrap();
+        cli(data, &["approvals", answer, id, "--json"]);
+    }
+    waiting.len()
+}
 
 /// What the kill interrupted, read from the database it left.
 fn interrupted(data: &Path) -> Vec<&'static str> {
@@ -129,12 +157,18 @@ impl Left {
     }
 
     fn is_over(&self, session: &str) -> bool {
+        self.ends_as(session).is_some()
+    }
+
+    /// The outcome that a session ended with.
+    fn ends_as(&self, session: &str) -> Option<&str> {
         let folder = format!("sessions/{session}/steps/");
-        self.bodies.iter().any(|(key, record)| {
-            let outcome = record["outcome"].as_str();
-            key.starts_with(&folder)
+        self.bodies.iter().find_map(|(key, record)| {
+            let outcome = record["outcome"].as_str()?;
+            let is_end = key.starts_with(&folder)
                 && key.ends_with("/outcome")
-                && matches!(outcome, Some("answer" | "cancelled" | "fail"))
+                && ["answer", "cancelled", "fail"].contains(&outcome);
+            is_end.then_some(outcome)
         })
     }
 }
@@ -155,11 +189,20 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         &data,
         &["config", "put", "tool", "notify", tool.to_str().unwrap()],
     );
+    let mut asks = notify(port);
+    asks["name"] = "notify-permitted".into();
+    // Nobody has to answer: what is not denied in time is made.
+    asks["approval"] =
+        json!({"reason": "it cannot be taken back", "default": "approve", "timeout-ms": 1500});
+    std::fs::write(&tool, asks.to_string()).unwrap();
+    let put = ["config", "put", "tool", "notify-permitted"];
+    cli(&data, &[&put[..], &[tool.to_str().unwrap()]].concat());
 
     let mut sessions = Vec::new();
     let mut kills: BTreeMap<&'static str, u32> = BTreeMap::new();
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let (mut asked, mut rounds) = (0, 0);
+    let (mut cancelled, mut answered) = (0, 0);
     // Some windows are narrow: they are aimed at until each was hit, within reason.
     let patience = deadline + Duration::from_secs(4 * seconds);
     while Instant::now() < deadline
@@ -167,14 +210,21 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
     {
         let mut fleet = start(&data, &script);
         for _ in 0..=random.below(3) {
+            let (question, flags) = REQUESTS[(asked + random.below(2)) as usize % REQUESTS.len()];
             asked += 1;
-            let question = if random.below(2) == 0 {
-                format!("send number {asked}")
-            } else {
-                format!("send the parcels of number {asked}")
-            };
-            let answer = cli(&data, &["ask", "--detach", "--json", &question]);
+            let question = format!("{question} {asked}");
+            let ask = ["ask", "--detach", "--json", &question];
+            let answer = cli(&data, &[&ask[..], flags].concat());
             sessions.push(answer["session_id"].as_str().unwrap().to_owned());
+        }
+        if random.below(4) == 0 {
+            let one = &sessions[random.below(sessions.len() as u64) as usize];
+            // It fails where the run has ended.
+            let output = command(&data, &["cancel", one]).output().unwrap();
+            cancelled += u32::from(output.status.success());
+        }
+        if random.below(4) == 0 {
+            answered += answer_people(&data, &mut random);
         }
         std::thread::sleep(Duration::from_millis(random.below(120)));
         fleet.kill();
@@ -184,7 +234,7 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         }
     }
     println!(
-        "{} requests, {rounds} kills; they interrupted:",
+        "{} requests, {rounds} kills, {cancelled} cancelled, {answered} answers of people; they interrupted:",
         sessions.len()
     );
     for window in WINDOWS {
@@ -202,9 +252,10 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         ends_once(&mut command(&data, &["attach", "--json", session]));
     }
     fleet.kill();
-    // Whatever was interrupted, every step comes out of its records again.
+    // Whatever was interrupted, every step comes out of its records again, and the graph has them all.
     for session in &sessions {
         cli(&data, &["replay", "--json", session]);
+        cli(&data, &["verify", "--json", session]);
     }
 
     let calls = started_once(&starts);
@@ -215,7 +266,12 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
         rows.collect::<Result<_, _>>().unwrap()
     };
     let fan_outs = ids("SELECT key FROM objects WHERE key LIKE '%/fanout'");
+    let left = Left::read(&data);
     for key in &fan_outs {
+        let session = key.split('/').nth(1).unwrap();
+        if left.ends_as(session) == Some("cancelled") {
+            continue;
+        }
         let verdict = key.replace("/fanout", "/fanin");
         let there = ids(&format!("SELECT key FROM objects WHERE key = '{verdict}'"));
         assert_eq!(there.len(), 1, "LV-1: {key} has no verdict");

@@ -6,7 +6,7 @@ use agentfleet::fleet::{Fleet, Roles};
 use agentfleet::settings::{Flags, Settings};
 use agentfleet::store::Store;
 use agentfleet_broker::{Broker, Consumer, Durability, Outgoing, Properties, Subscription};
-use agentfleet_models::{Operation, Rule, Script, Scripted};
+use agentfleet_models::{Gate, Operation, Rule, Script, Scripted};
 use agentfleet_schema::records::{OutcomeKind, ParkedRecord, StepRecord};
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{AgentResponse, SessionId, keys};
@@ -19,6 +19,8 @@ use tempfile::TempDir;
 /// A fleet that answers everything, by two subagents where the supervisor is asked for.
 struct Running {
     engine: Engine,
+    /// Holds whoever is asked to `wait`.
+    gate: Gate,
     fleet: Fleet,
     _directory: TempDir,
 }
@@ -35,7 +37,14 @@ async fn running(reply_to: &str) -> Running {
     let store = Store::open(&settings).await.unwrap();
     store.prepare(&settings).await.unwrap();
     let mut engine = Engine::open(store, &settings, &|_, _| {}).await.unwrap();
+    let gate = Gate::new();
     let script = Script::new()
+        .rule(
+            Rule::on(Operation::React)
+                .containing("wait")
+                .text("Thought: hm\nFinal Answer: at last")
+                .held_at(&gate, 0),
+        )
         .rule(Rule::on(Operation::Decompose).text(r#"{"thought": "t", "goals": ["one", "two"]}"#))
         .rule(Rule::on(Operation::Review).text(r#"{"decision": "answer", "signal": "s"}"#))
         .rule(
@@ -59,6 +68,7 @@ async fn running(reply_to: &str) -> Running {
     let fleet = Fleet::start(&engine, &settings, Roles::All).unwrap();
     Running {
         engine,
+        gate,
         fleet,
         _directory: directory,
     }
@@ -312,6 +322,73 @@ async fn a_bad_message_is_answered_recorded_and_parked_and_the_worker_goes_on() 
         .await;
     let seen = default.until_end("good").await;
     assert_eq!(seen.last().unwrap().1.content, "a part");
+    running.fleet.drain().await;
+}
+
+#[tokio::test]
+async fn a_message_cancels_a_run_by_its_session_or_by_who_asked_and_once() {
+    let question = br#"{"question": "wait", "pattern": "react", "user": "ada"}"#;
+    let session = SessionId::derive(&["", "ada", "one"]);
+    let by_session = format!(r#"{{"session_id": "{session}", "user": "grace"}}"#);
+    for (id, cancel, by) in [
+        ("one", by_session.as_bytes(), "grace"),
+        ("two", br#"{"user": "ada"}"#, "ada"),
+    ] {
+        let running = running("").await;
+        let mut default = running.listen("agent-response").await;
+        running.publish(question, &[("id", id)]).await;
+        running.gate.arrived(1).await;
+        let kind = [("kind", "cancel"), ("id", id)];
+        // Said twice it does no more.
+        running.publish(cancel, &kind).await;
+        running.publish(cancel, &kind).await;
+        let seen = default.until_end(id).await;
+        let (_, end) = seen.last().unwrap();
+        let error = end.error.as_ref().unwrap();
+        assert_eq!(error.code, "cancelled", "{id}");
+        assert!(
+            error.message.contains(&format!("by {by}")),
+            "{}",
+            error.message
+        );
+        let session = SessionId::derive(&["", "ada", id]);
+        let record = running.record(&session, 0).await;
+        assert_eq!(record.outcome, OutcomeKind::Cancelled, "{id}");
+        let next = keys::outcome(&session, 1);
+        let there = running.engine.documents().get(&next).await.unwrap();
+        assert!(there.is_none(), "{id}: one end");
+        running.gate.release();
+        running.fleet.drain().await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_cancels_leaves_alone_what_has_ended_and_what_was_never_asked() {
+    let running = running("").await;
+    let mut default = running.listen("agent-response").await;
+    running
+        .publish(
+            br#"{"question": "why?", "pattern": "react", "user": "ada"}"#,
+            &[("id", "done")],
+        )
+        .await;
+    default.until_end("done").await;
+    running
+        .publish(br#"{"user": "ada"}"#, &[("kind", "cancel"), ("id", "done")])
+        .await;
+    running
+        .publish(br#"{"session_id": "never-asked"}"#, &[("kind", "cancel")])
+        .await;
+    running
+        .publish(
+            br#"{"question": "and?", "pattern": "react"}"#,
+            &[("id", "next")],
+        )
+        .await;
+    let seen = default.until_end("next").await;
+    assert_eq!(seen.last().unwrap().1.content, "a part");
+    let done = SessionId::derive(&["", "ada", "done"]);
+    assert_eq!(running.record(&done, 0).await.outcome, OutcomeKind::Answer);
     running.fleet.drain().await;
 }
 

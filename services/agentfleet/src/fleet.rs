@@ -116,6 +116,10 @@ impl Stage {
                             Ok(open) => metrics::fan_outs_open(open.count, open.oldest),
                             Err(error) => tracing::debug!(%error, "open fan-outs were not counted"),
                         }
+                        match sweep.waiting().await {
+                            Ok(open) => metrics::approvals_open(open.count, open.oldest),
+                            Err(error) => tracing::debug!(%error, "waits for people were not counted"),
+                        }
                         continue;
                     }
                 }

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
-use agentfleet_core::{Finish, Outcome, error, say};
-use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, telemetry};
+use agentfleet_core::{Finish, Outcome, error, fan_in, say, so_far};
+use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, telemetry, texts};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Activity, Child, ClosedRecord, FanOutRecord, OutcomeKind, PauseRecord, Publication, StepRecord,
@@ -159,7 +159,8 @@ impl Endings {
             }
             let own = asked.clone();
             // Boxed: few get here, and everybody who looks at a fan-out would hold it.
-            if Box::pin(self.conclude(session, step, own, finish.clone())).await? {
+            let finish = Box::pin(self.with_found(finish.clone(), own.as_ref())).await?;
+            if Box::pin(self.conclude(session, step, own, finish)).await? {
                 break Ended::Now;
             }
             // Lost the race: look at what won.
@@ -168,6 +169,23 @@ impl Endings {
             self.end_below(&record, finish).await?;
         }
         Ok(ended)
+    }
+
+    /// With what the session knows, where its time is used up.
+    async fn with_found(&self, finish: Finish, asked: Option<&Asked>) -> Result<Finish, Error> {
+        let (true, Some(Asked { request, .. })) = (so_far::is_told(&finish), asked) else {
+            return Ok(finish);
+        };
+        let documents = &*self.parts.documents;
+        let mut found = so_far::carried(request);
+        if let Some(step) = request.control.fan_in_step {
+            let key = keys::fan_in(fan_in::session_of(request), step);
+            if let Some(body) = documents.get(&key).await? {
+                let (goals, uris) = so_far::answers_of(&decode(&key, &body)?);
+                found.extend(so_far::answers(goals, texts(documents, &uris).await?));
+            }
+        }
+        Ok(so_far::with(finish, &found))
     }
 
     /// Ends the subagents that a fan-out started.

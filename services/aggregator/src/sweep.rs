@@ -22,7 +22,7 @@ const MOST: usize = 200;
 /// Highest step number at which a fan-out is looked for.
 const LAST_STEP: u32 = 10_000;
 
-/// The fan-outs that are not concluded.
+/// What is not over: fan-outs, or calls that wait for a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open {
     pub count: u64,
@@ -85,13 +85,24 @@ impl Sweep {
             let began = chrono::DateTime::parse_from_rfc3339(text).ok()?;
             Some(began.timestamp_millis())
         });
-        let now = self.parts.host.now();
         Ok(Open {
             count: count.unwrap_or_default(),
-            oldest: Duration::from_millis(
-                oldest.map_or(0, |began| (now - began).max(0).unsigned_abs()),
-            ),
+            oldest: self.since(oldest),
         })
+    }
+
+    /// How many calls wait for a person, and since when the oldest does.
+    pub async fn waiting(&self) -> Result<Open, Error> {
+        let open = self.approvals.open().await?;
+        Ok(Open {
+            count: open.len() as u64,
+            oldest: self.since(open.first().map(|pause| pause.asked.asked_at)),
+        })
+    }
+
+    fn since(&self, instant: Option<Millis>) -> Duration {
+        let passed = instant.map_or(0, |instant| self.parts.host.now() - instant);
+        Duration::from_millis(passed.max(0).unsigned_abs())
     }
 
     async fn overdue(&self) -> Result<Vec<(SessionId, CorrelationId)>, Error> {

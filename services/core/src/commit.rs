@@ -3,15 +3,15 @@
 
 use crate::approval;
 use crate::deadline::next_hop;
-use crate::error::Code;
 use crate::patterns;
 use crate::provenance::{self, completion_status};
 use crate::routing;
+use crate::say;
 use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Activity, ApprovalPlace, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, PauseRecord,
-    Publication, StepRecord, StreamedPart, StreamedParts, Termination, Usage, Worked,
+    Publication, StepRecord, StreamedPart, StreamedParts, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
@@ -616,14 +616,10 @@ impl Publisher<'_> {
         match &commit.finish.outcome {
             Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => {}
             Outcome::Cancelled(answer) => {
-                let code = match answer.termination {
-                    Termination::Timeout => Code::Timeout,
-                    _ => Code::Cancelled,
-                };
-                let error = crate::error::body(code, answer.text.clone(), "");
-                self.end_in_error(&error, is_root);
+                let error = say::error_of(&answer.text, answer.termination);
+                self.end_in_error(&error, answer.text.clone(), is_root);
             }
-            Outcome::Fail { error, .. } => self.end_in_error(error, is_root),
+            Outcome::Fail { error, .. } => self.end_in_error(error, error_text(error), is_root),
         }
         if !is_root && terminal {
             let mut done = self.response(MessageType::Status);
@@ -634,9 +630,10 @@ impl Publisher<'_> {
         }
     }
 
-    fn end_in_error(&mut self, error: &ErrorBody, is_root: bool) {
+    /// `text` says the error, and whatever else there is to say.
+    fn end_in_error(&mut self, error: &ErrorBody, text: String, is_root: bool) {
         let mut response = self.response(MessageType::Error);
-        response.content = error_text(error);
+        response.content = text;
         response.error = Some(error.clone());
         response.end_of_message = true;
         response.message_id = MessageId::of_attempt(&self.commit.nonce, "error");

@@ -1,10 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::say;
 use crate::step::{Input, Reply, Step};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
+use agentfleet_schema::records::Termination;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
 use std::sync::Arc;
 

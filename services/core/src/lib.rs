@@ -22,6 +22,7 @@ pub mod replay;
 pub mod reply;
 pub mod routing;
 pub mod say;
+pub mod so_far;
 pub mod specialists;
 pub mod step;
 pub mod task_types;

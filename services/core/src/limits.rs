@@ -229,6 +229,11 @@ impl Budget {
         self.tool_calls.is_some_and(|max| spent.tool_calls >= max)
     }
 
+    /// Whether one more model call is all there is: it is for the answer, then.
+    pub fn is_last_call(&self, spent: Spent) -> bool {
+        self.model_calls == Some(spent.model_calls + 1)
+    }
+
     /// What each of `children` may spend of what is left. A fifth stays for the synthesis, and at
     /// least one model call.
     fn share(&self, children: u64, spent: Spent) -> Result<RunLimits, String> {

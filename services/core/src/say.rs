@@ -1,6 +1,7 @@
 //! Small builders of what a step leaves to be told.
 
 use crate::error::{Code, body};
+use crate::so_far;
 use crate::step::{Answer, Finish, ModelFailure, Outcome, Said, Step};
 use agentfleet_schema::records::{
     Activity, ClosedRecord, Concluded, EndedFromOutside, Termination,
@@ -113,6 +114,15 @@ fn stopped(text: String, termination: Termination) -> Finish {
         decisions: Vec::new(),
         said: Vec::new(),
     }
+}
+
+/// What the caller of a run that was stopped is told as the error, of the text that it ended with.
+pub fn error_of(text: &str, termination: Termination) -> ErrorBody {
+    let code = match termination {
+        Termination::Timeout => Code::Timeout,
+        _ => Code::Cancelled,
+    };
+    body(code, so_far::reason(text), "")
 }
 
 /// An end that no turn came to, as the record keeps it; `by` says what came over it.

@@ -3,7 +3,7 @@
 use agentfleet_schema::config::{JoinPolicy, ToolItem};
 use agentfleet_schema::records::{Activity, Child, Decision, Routed, Source, Termination, Usage};
 use agentfleet_schema::{
-    AgentRequest, AgentStep, CorrelationId, ErrorBody, MessageType, Millis, Operation,
+    AgentRequest, AgentStep, CorrelationId, ErrorBody, MessageType, Millis, Operation, Spent,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -82,6 +82,30 @@ pub struct Reply {
     pub tool_calls: Vec<(String, BTreeMap<String, String>)>,
     pub usage: Usage,
     pub ms: u64,
+}
+
+impl Reply {
+    /// What it is on the account of its session.
+    pub fn spent(&self) -> Spent {
+        Spent {
+            model_calls: 1,
+            ..self.usage.spent()
+        }
+    }
+}
+
+/// What the model calls of one step came to so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub spent: Spent,
+    pub ms: u64,
+}
+
+impl Used {
+    pub(crate) fn count(&mut self, reply: &Reply) {
+        self.spent = self.spent + reply.spent();
+        self.ms += reply.ms;
+    }
 }
 
 /// A model call that failed for good.

@@ -134,10 +134,7 @@ impl Turn {
 /// What the last order used up.
 fn spent_by(input: &Input) -> Spent {
     match input {
-        Input::ModelReplied(reply) => Spent {
-            model_calls: 1,
-            ..reply.usage.spent()
-        },
+        Input::ModelReplied(reply) => reply.spent(),
         Input::ToolReturned(outcome) => Spent {
             tool_calls: 1,
             // Some tools ask a model.

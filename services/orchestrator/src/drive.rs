@@ -13,12 +13,12 @@ use agentfleet_core::{
 };
 use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Error as ModelError, Retry};
-use agentfleet_runtime::metrics;
+use agentfleet_runtime::{metrics, texts};
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{Adopted, Call, EndedFromOutside, FailedCall, Source, Usage};
+use agentfleet_schema::records::{Adopted, Call, FailedCall, Source, Usage};
 use agentfleet_schema::topics::Topic;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{AgentRequest, Digest, Spent, Term, keys, uris};
+use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ pub(crate) struct Driver<'a> {
     pub streamed: Streamed,
     /// Model calls that failed for good.
     pub failures: Vec<FailedCall>,
-    /// Set where the step ended over the head of its turn.
-    pub ended: Option<EndedFromOutside>,
+    /// What ended the step over the head of its turn, if something did.
+    pub ended_by: &'static str,
     pub debits: Debits<'a>,
     pub watched: &'a Watched,
     /// Number of the next side-effecting call.
@@ -63,9 +63,7 @@ impl Driver<'_> {
             let over = matches!(step, Step::Finish(_));
             if !over && self.parts.host.now() >= self.request.control.hard_deadline {
                 // It may have come while the step was at work (BG-1).
-                let finish = say::time_used_up();
-                self.ended = say::from_outside("deadline", &finish);
-                return Ok(finish);
+                return Ok(self.stopped(("deadline", say::time_used_up())));
             }
             input = match step {
                 Step::AskModel(ask) => match Box::pin(self.ask(&ask)).await? {
@@ -102,7 +100,7 @@ impl Driver<'_> {
 
     /// Ends the step because nobody waits for it any more.
     fn stopped(&mut self, (by, finish): (&'static str, Finish)) -> Finish {
-        self.ended = say::from_outside(by, &finish);
+        self.ended_by = by;
         finish
     }
 
@@ -388,18 +386,13 @@ impl Driver<'_> {
     }
 
     async fn read_documents(&mut self, uris: Vec<String>) -> Result<Input, Stop> {
-        let keys: Vec<String> = uris.iter().map(|uri| keys::document(uri)).collect();
-        let bodies = self.parts.documents.get_many(&keys).await?;
-        let mut texts = Vec::with_capacity(uris.len());
-        for (uri, body) in uris.into_iter().zip(bodies) {
-            let text = body.map(|body| String::from_utf8_lossy(&body).into_owned());
-            let digest = Digest::of(text.as_deref().unwrap_or_default().as_bytes());
+        let texts = texts(&*self.parts.documents, &uris).await?;
+        for (uri, text) in uris.into_iter().zip(&texts) {
             self.calls.push(Call::Document {
                 uri,
-                digest,
+                digest: Digest::of(text.as_deref().unwrap_or_default().as_bytes()),
                 missing: text.is_none(),
             });
-            texts.push(text);
         }
         Ok(Input::DocumentsRead(texts))
     }

@@ -11,11 +11,13 @@ use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing, Receipt};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
 use agentfleet_core::limits::Limits;
-use agentfleet_core::{Finish, Rejection, Situation, Turn, approval, error, fan_in, limits, say};
+use agentfleet_core::{
+    Finish, Rejection, Situation, Turn, approval, error, fan_in, limits, say, so_far,
+};
 use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::{
     Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, account, effects, metrics,
-    telemetry,
+    telemetry, texts,
 };
 use agentfleet_schema::records::{
     ClosedRecord, FanInRecord, Publication, StepRecord, Termination, Worked,
@@ -134,6 +136,12 @@ impl Handler for Orchestrator {
         // Of a level that is never filtered out: every log line below carries the ids.
         let span = tracing::error_span!("step", session = Empty, step = Empty, trace = Empty);
         self.work(delivery).instrument(span).await
+    }
+
+    fn is_due(&self, delivery: &Delivery) -> bool {
+        let working = self.working();
+        let working = working.get(&delivery.receipt);
+        working.is_some_and(|working| self.is_too_late(&working.watched))
     }
 
     async fn keep(&self, delivery: &Delivery) {
@@ -279,7 +287,7 @@ impl Orchestrator {
             calls: Vec::new(),
             streamed: Streamed::default(),
             failures: Vec::new(),
-            ended: None,
+            ended_by: "",
             debits: Debits {
                 documents: &*self.parts.documents,
                 request: &request,
@@ -299,6 +307,7 @@ impl Orchestrator {
             },
         };
         let native_tools = self.parts.model.capabilities().native_tools;
+        let answers = found.fan_in.as_ref().map(so_far::answers_of);
         let mut by = "";
         let finish =
             if let Some((stopped_by, finish)) = self.stopped(&found, &request, attempt, now) {
@@ -357,10 +366,15 @@ impl Orchestrator {
         if refused.is_some() {
             by = "refused";
         }
-        let ended = if by.is_empty() {
-            driver.ended
+        if by.is_empty() {
+            by = driver.ended_by;
+        }
+        let (finish, ended) = if by.is_empty() {
+            (finish, None)
         } else {
-            say::from_outside(by, &finish)
+            let finish = self.with_found(finish, &request, answers).await?;
+            let ended = say::from_outside(by, &finish);
+            (finish, ended)
         };
         let (mut calls, streamed) = (driver.calls, driver.streamed);
         // A call that was dropped may have cost what was reserved for it.
@@ -409,6 +423,24 @@ impl Orchestrator {
         };
         commit.request.control.spent = before + wasted;
         self.commit(commit, refused, delivery, began).await
+    }
+
+    /// With what the session knows, where its time is used up.
+    async fn with_found(
+        &self,
+        finish: Finish,
+        request: &AgentRequest,
+        answers: Option<(Vec<String>, Vec<String>)>,
+    ) -> Result<Finish, Stop> {
+        if !so_far::is_told(&finish) {
+            return Ok(finish);
+        }
+        let mut found = so_far::carried(request);
+        if let Some((goals, documents)) = answers {
+            let texts = texts(&*self.parts.documents, &documents).await?;
+            found.extend(so_far::answers(goals, texts));
+        }
+        Ok(so_far::with(finish, &found))
     }
 
     /// Why a request may not rest on the approval that it names: the step before is not that
@@ -485,9 +517,18 @@ impl Orchestrator {
         })
     }
 
+    /// Whether the time of a step at work is used up, and it does not know.
+    fn is_too_late(&self, watched: &Watched) -> bool {
+        !watched.is_stopped() && self.parts.host.now() >= watched.request.control.hard_deadline
+    }
+
     /// Looks whether a step that is at work is still wanted, and stops it if it is not.
     async fn look_again(&self, watched: &Watched) -> Result<(), Stop> {
         let request = &watched.request;
+        if self.is_too_late(watched) {
+            watched.stop("deadline", say::time_used_up());
+            return Ok(());
+        }
         let mut wanted = above(request);
         wanted.push(keys::outcome(&request.session_id, request.step));
         let bodies = self.parts.documents.get_many(&wanted).await?;

@@ -2,7 +2,8 @@
 //!
 //! A step looks before it starts (BG-1). A call that takes long is looked after as well, each time its
 //! message's lease is kept: where the tree was closed meanwhile, or a fan-out above concluded, the call
-//! is dropped and the step ends. So a cancelled run stops within a third of the lease.
+//! is dropped and the step ends. So a cancelled run stops within a third of the lease, and one whose time
+//! is used up within a second.
 
 use agentfleet_core::Finish;
 use agentfleet_schema::AgentRequest;
@@ -32,6 +33,10 @@ impl Watched {
             // Kept for whoever is not waiting yet.
             self.told.notify_one();
         }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.get().is_some()
     }
 
     /// Carries out a call for as long as somebody waits for it; `Err` is how the step ends instead.

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What becomes of a delivery.
@@ -31,7 +32,16 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Called three times within a lease while a delivery is being handled.
     async fn keep(&self, _delivery: &Delivery) {}
+
+    /// Whether a delivery that is being handled has to be looked after at once, and not only when its
+    /// lease is kept. Asked every second, so it may not take long.
+    fn is_due(&self, _delivery: &Delivery) -> bool {
+        false
+    }
 }
+
+/// How often a handler is asked whether something is due.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Works deliveries together; all of them share the fate of the batch, unless it names others.
 #[async_trait]
@@ -169,10 +179,16 @@ async fn work(
     lease: Duration,
 ) -> Disposition {
     let keeping = async {
+        let mut kept = Instant::now();
         loop {
-            tokio::time::sleep(lease / 3).await;
-            if let Err(error) = broker.extend(delivery).await {
-                tracing::warn!(message = %delivery.message_id, %error, "cannot keep the lease");
+            tokio::time::sleep(LOOK.min((lease / 3).saturating_sub(kept.elapsed()))).await;
+            if kept.elapsed() >= lease / 3 {
+                kept = Instant::now();
+                if let Err(error) = broker.extend(delivery).await {
+                    tracing::warn!(message = %delivery.message_id, %error, "cannot keep the lease");
+                }
+            } else if !handler.is_due(delivery) {
+                continue;
             }
             handler.keep(delivery).await;
         }

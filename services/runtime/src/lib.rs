@@ -13,6 +13,7 @@ mod erased;
 mod host;
 pub mod metrics;
 pub mod telemetry;
+mod texts;
 mod watchdog;
 
 pub use commit::{
@@ -22,6 +23,7 @@ pub use commit::{
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;
 pub use host::{CLOCK_SKEW, Host, SystemHost};
+pub use texts::texts;
 pub use watchdog::{Overdue, Watchdog};
 
 use std::time::Duration;

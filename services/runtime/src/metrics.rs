@@ -26,6 +26,8 @@ const RECEIVE_FAILURES: &str = "agentfleet_receive_failures_total";
 const FAN_INS: &str = "agentfleet_fan_ins_total";
 const FAN_OUTS_OPEN: &str = "agentfleet_fan_outs_open";
 const FAN_OUT_OLDEST: &str = "agentfleet_fan_out_oldest_seconds";
+const APPROVALS_OPEN: &str = "agentfleet_approvals_open";
+const APPROVAL_OLDEST: &str = "agentfleet_approval_oldest_seconds";
 const GRAPH_LAG: &str = "agentfleet_graph_lag_seconds";
 const GRAPH_MESSAGES: &str = "agentfleet_graph_messages_total";
 const BACKLOG: &str = "agentfleet_backlog";
@@ -84,6 +86,15 @@ pub fn describe() {
         FAN_OUT_OLDEST,
         Unit::Seconds,
         "how long the oldest of them has waited"
+    );
+    describe_gauge!(
+        APPROVALS_OPEN,
+        "calls that wait for a person; every aggregator tells the same"
+    );
+    describe_gauge!(
+        APPROVAL_OLDEST,
+        Unit::Seconds,
+        "how long the oldest of those calls has waited"
     );
     describe_histogram!(
         GRAPH_LAG,
@@ -172,6 +183,12 @@ pub fn fan_in(cause: &'static str) {
 pub fn fan_outs_open(count: u64, oldest: Duration) {
     gauge!(FAN_OUTS_OPEN).set(count as f64);
     gauge!(FAN_OUT_OLDEST).set(oldest.as_secs_f64());
+}
+
+/// How many calls wait for a person, and for how long the oldest of them has.
+pub fn approvals_open(count: u64, oldest: Duration) {
+    gauge!(APPROVALS_OPEN).set(count as f64);
+    gauge!(APPROVAL_OLDEST).set(oldest.as_secs_f64());
 }
 
 /// A message reached the graph.

@@ -10,9 +10,9 @@ use crate::signals::Signals;
 use crate::store::Store;
 use crate::ui::{Heedless, Ui};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
-use agentfleet_core::approval;
+use agentfleet_core::{approval, say};
 use agentfleet_runtime::client::{Event, Follow};
-use agentfleet_schema::records::Activity;
+use agentfleet_schema::records::{Activity, OutcomeKind};
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageType, SessionId, keys, uris};
 use std::io::{Stderr, Stdout, Write as _, stderr, stdout};
 use std::sync::Arc;
@@ -125,8 +125,8 @@ impl Watch<'_> {
         };
         let document = uris::answer_document(&self.session);
         let body = documents.get(&keys::document(&document)).await?;
-        let error = match &record.activity {
-            Activity::Concluded(end) => end.error.clone(),
+        let end = match &record.activity {
+            Activity::Concluded(end) => Some(end),
             Activity::None
             | Activity::Iterated(_)
             | Activity::FannedOut(_)
@@ -135,9 +135,23 @@ impl Watch<'_> {
             | Activity::Asked(_)
             | Activity::Decided(_) => None,
         };
-        let text = match (&error, body) {
-            (Some(error), _) => error.message.clone(),
-            (None, body) => String::from_utf8_lossy(&body.unwrap_or_default()).into_owned(),
+        let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
+        let error = end.and_then(|end| match record.outcome {
+            // As its last response said.
+            OutcomeKind::Cancelled => Some(say::error_of(&body, end.termination)),
+            OutcomeKind::Continue
+            | OutcomeKind::FanOut
+            | OutcomeKind::Pause
+            | OutcomeKind::Answer
+            | OutcomeKind::Fail => end.error.clone(),
+        });
+        let text = if body.is_empty() {
+            error
+                .as_ref()
+                .map(|error| error.message.clone())
+                .unwrap_or_default()
+        } else {
+            body
         };
         Ok(Some(Event::End {
             text,

@@ -23,7 +23,7 @@ pub enum News {
     AnswerBegins { again: bool },
     /// The next piece of the answer, as Markdown.
     AnswerText(String),
-    /// The run is over. `text` is the whole answer, or says what went wrong.
+    /// The run is over. `text` is the whole answer; beside an error, what was found all the same.
     Ended {
         text: String,
         error: Option<ErrorBody>,
@@ -300,8 +300,19 @@ impl LaneBoard {
                 }
             }
         }
+        let partial =
+            error.and_then(|error| text.strip_prefix(&*error.message)?.strip_prefix("\n\n"));
+        if let Some(partial) = partial {
+            // What it had found, which it did not say before.
+            let again = self.answer.take().is_some();
+            news.push(News::AnswerBegins { again });
+            news.push(News::AnswerText(partial.to_owned()));
+        }
         news.push(News::Ended {
-            text: text.to_owned(),
+            text: match error {
+                None => text.to_owned(),
+                Some(_) => partial.unwrap_or_default().to_owned(),
+            },
             error: error.cloned(),
         });
         news

@@ -143,6 +143,13 @@ impl<P: Write, A: Write> Painter<P, A> {
                     self.answer_out(&rest, screen)?;
                 }
                 self.leave_lanes(now, screen)?;
+                if !self.settings.render_answer && !text.is_empty() {
+                    self.answer.write_all(text.as_bytes())?;
+                    if !text.ends_with('\n') {
+                        self.answer.write_all(b"\n")?;
+                    }
+                    self.answer.flush()?;
+                }
                 if let Some(error) = error {
                     let mut lines = Line::of("✖ ", BAD)
                         .with(&error.message, BAD)
@@ -153,12 +160,6 @@ impl<P: Write, A: Write> Painter<P, A> {
                     let text = paint_all(&lines, self.settings.progress_color);
                     self.progress.write_all(text.as_bytes())?;
                     return self.progress.flush();
-                }
-                if !self.settings.render_answer {
-                    self.answer.write_all(text.as_bytes())?;
-                    if !text.ends_with('\n') {
-                        self.answer.write_all(b"\n")?;
-                    }
                 }
                 self.answer.flush()
             }

@@ -16,6 +16,14 @@ pub(super) fn current(request: &AgentRequest) -> Option<&Vec<PlanStep>> {
     request.history.iter().rev().find_map(|s| s.plan.as_ref())
 }
 
+/// What the steps of the newest plan that are complete came to: goal and result of each.
+pub(crate) fn results_of_plan(request: &AgentRequest) -> impl Iterator<Item = (&str, &str)> {
+    let steps = current(request).into_iter().flatten();
+    steps
+        .filter(|step| step.status == COMPLETE)
+        .map(|step| (step.goal.as_str(), step.result.as_str()))
+}
+
 /// Reads `{"thought", "steps": [...]}`, or a bare array. `Err` names what is wrong.
 pub(super) fn read(text: &str) -> Result<(String, Vec<PlanStep>), String> {
     let value = json::extract(text).ok_or("the reply holds no JSON")?;

@@ -9,7 +9,7 @@ use super::fan_out::{self, Goal, Round, bounded, failure, lacked, missing, summa
 use crate::json;
 use crate::limits::Limits;
 use crate::say;
-use crate::step::{Input, ModelAsk, Reply, Step, StreamAs};
+use crate::step::{Input, ModelAsk, Reply, Step, StreamAs, Used};
 use crate::turn::Situation;
 use agentfleet_schema::config::Reasoner;
 use agentfleet_schema::records::{
@@ -72,7 +72,7 @@ impl OpenDebate {
                 after: None,
                 compared: None,
                 decisions: Vec::new(),
-                model_ms: 0,
+                used: Used::default(),
             };
             match round.fan_out(goals.collect()) {
                 Ok(step) => return step,
@@ -135,7 +135,7 @@ pub struct CloseRound {
     compared: Option<Compared>,
     decisions: Vec<Decision>,
     termination: Termination,
-    model_ms: u64,
+    used: Used,
 }
 
 impl CloseRound {
@@ -154,7 +154,7 @@ impl CloseRound {
             compared: None,
             decisions: Vec::new(),
             termination: Termination::SubagentsComplete,
-            model_ms: 0,
+            used: Used::default(),
         }
     }
 
@@ -165,14 +165,14 @@ impl CloseRound {
                 self.read()
             }
             Input::ModelReplied(reply) => {
-                self.model_ms += reply.ms;
+                self.used.count(&reply);
                 if self.decisions.is_empty() {
                     self.compare(&reply)
                 } else {
                     self.judged(reply.text.trim())
                 }
             }
-            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
+            Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
             // It orders nothing else.
             Input::Begin | Input::ToolReturned(_) | Input::FactsFound(_) => {
                 let members = self.verdict.members.iter();
@@ -243,6 +243,9 @@ impl CloseRound {
                 rationale: String::new(),
             });
             return self.judge();
+        }
+        if self.limits.budget.is_last_call(self.spent()) {
+            return self.stopped("the budget has one model call left");
         }
         let names: Vec<&str> = answers.iter().map(|(_, name, _)| name.as_str()).collect();
         Step::AskModel(Box::new(ModelAsk {
@@ -404,7 +407,7 @@ impl CloseRound {
             after: Some(summary(&self.verdict)),
             compared: self.compared.clone(),
             decisions: self.decisions.clone(),
-            model_ms: self.model_ms,
+            used: self.used,
         }
         .fan_out(goals.collect())
     }
@@ -458,7 +461,7 @@ impl CloseRound {
             partial: !missing.is_empty() || !streamed,
             fan_in: Some(summary(&self.verdict)),
             compared: self.compared.clone(),
-            model_ms: self.model_ms,
+            model_ms: self.used.ms,
             ..Concluded::default()
         };
         let session = &self.request.session_id;

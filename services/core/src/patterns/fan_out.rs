@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::routing::{GENERAL, pattern_options};
 use crate::say;
 use crate::specialists;
-use crate::step::{FanOut, Finish, Outcome, Step};
+use crate::step::{FanOut, Finish, Outcome, Step, Used};
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::records::{
@@ -45,7 +45,8 @@ pub(super) struct Round<'a> {
     pub after: Option<FanInSummary>,
     pub compared: Option<Compared>,
     pub decisions: Vec<Decision>,
-    pub model_ms: u64,
+    /// By the step that orders it.
+    pub used: Used,
 }
 
 impl Round<'_> {
@@ -53,12 +54,13 @@ impl Round<'_> {
     pub(super) fn fan_out(self, goals: Vec<Goal>) -> Result<Step, String> {
         let request = self.request;
         let count = goals.len() as u32;
-        let allotment = self.limits.allot(count, request.control.spent)?;
+        let spent = request.control.spent + self.used.spent;
+        let allotment = self.limits.allot(count, spent)?;
         let Some(join_deadline) = self
             .limits
             // The wait begins when the fan-out is committed, not when the model began to think of it.
             .join_deadline(
-                self.situation.now.saturating_add(self.model_ms as Millis),
+                self.situation.now.saturating_add(self.used.ms as Millis),
                 request.control.hard_deadline,
             )
         else {
@@ -170,7 +172,7 @@ impl Round<'_> {
                 round,
                 after: self.after,
                 compared: self.compared,
-                model_ms: self.model_ms,
+                model_ms: self.used.ms,
             }),
             outcome: Outcome::FanOut(Box::new(FanOut {
                 correlation,

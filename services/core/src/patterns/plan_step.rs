@@ -6,6 +6,7 @@ use super::dag::{self, COMPLETE, FAILED};
 use super::fan_out::{Goal, Round};
 use super::plan::{go_on, remember};
 use super::react::{iterations, preview};
+use super::repeats;
 use crate::approval::{self, Asker};
 use crate::history;
 use crate::json;
@@ -13,7 +14,7 @@ use crate::limits::Limits;
 use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::step::{
-    Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse,
+    Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse, Used,
 };
 use crate::tools;
 use crate::turn::Situation;
@@ -234,7 +235,7 @@ impl Execute {
             after: None,
             compared: None,
             decisions: Vec::new(),
-            model_ms: 0,
+            used: Used::default(),
         }
         .fan_out(goals)
     }
@@ -357,11 +358,40 @@ impl Execute {
         match tools::callable(&self.tools, name, &arguments) {
             Ok(tool) => {
                 let tool = tool.clone();
+                if let Some(step) = self.repeated(&tool, &arguments) {
+                    return step;
+                }
                 self.calling = Some((tool.clone(), arguments.clone()));
                 Step::CallTool(Box::new(ToolUse { tool, arguments }))
             }
             Err(text) => self.fault(text),
         }
+    }
+
+    /// What becomes of the step instead, where its plan made this call before: the step is told so
+    /// once, and a third call is not made.
+    fn repeated(&mut self, tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<Step> {
+        if self.held.is_some() {
+            return None;
+        }
+        let snapshot = &self.situation.snapshot;
+        let before = repeats::of_plan(&self.request, tool, arguments, snapshot);
+        let newest = before.last()?;
+        if before.len() > 1 {
+            let reason = format!(
+                "its call of `{}` was made {} times before, with the same arguments",
+                tool.name,
+                before.len()
+            );
+            return Some(self.finish(Came {
+                status: FAILED,
+                result: format!("Not called again: {reason}."),
+                trouble: Some(format!("step {} goes in circles: {reason}", self.at)),
+                decisions: Vec::new(),
+            }));
+        }
+        let hint = repeats::hint_in_plan(newest);
+        (!self.is_last_try() && !self.faults.contains(&hint)).then(|| self.fault(hint))
     }
 
     /// Whether a person denied just this call for this step.

@@ -293,6 +293,43 @@ fn what_the_model_gets_wrong_about_a_step_is_told_it_and_ends_in_a_failed_step()
 }
 
 #[test]
+fn a_call_of_an_earlier_step_is_told_of_once_and_not_made_a_third_time() {
+    let calls = "Thought: t\nAction: search\nArgs: {\"query\": \"mill\"}";
+    let made = |times: usize| {
+        let mut request = with_plan(&[("complete", &[]), ("pending", &[]), ("pending", &[])]);
+        for n in 0..times {
+            request.history.push(AgentStep {
+                action: "search".into(),
+                arguments: BTreeMap::from([("query".to_owned(), "mill".to_owned())]),
+                observation: format!("found {n}"),
+                step_type: "execute".into(),
+                ..AgentStep::default()
+            });
+        }
+        let mut turn = turn(request, false);
+        turn.resume(Input::Begin);
+        turn
+    };
+    assert!(matches!(made(0).resume(said(calls)), Step::CallTool(_)));
+
+    let mut once = made(1);
+    let told = asked(once.resume(said(calls)));
+    let fault = told.variables["faults"][0].as_str().unwrap();
+    assert!(fault.contains("its result was: found 0"), "{fault}");
+    // It insists: a step of another goal may look for something else in it.
+    assert!(matches!(once.resume(said(calls)), Step::CallTool(_)));
+
+    let next = continued(made(2).resume(said(calls)));
+    assert_eq!(statuses(&next), ["complete", "failed", "pending"]);
+    let why = "step 1 goes in circles: its call of `search` was made 2 times before";
+    assert!(
+        next.control.replan.starts_with(why),
+        "{}",
+        next.control.replan
+    );
+}
+
+#[test]
 fn a_revision_replaces_what_is_pending_and_builds_on_what_is_complete() {
     let revised = |text: &str| {
         let mut request = with_plan(&[("complete", &[]), ("failed", &[0]), ("pending", &[1])]);

@@ -10,11 +10,12 @@ use super::reflexion::{self, ANSWER, REFLECT, Subject};
 use super::repeats::{self, Seen};
 use super::router::ROUTE;
 use crate::approval::Asker;
+use crate::history;
 pub(super) use crate::history::preview;
-use crate::history::{self, SUMMARY};
 use crate::limits::Limits;
 use crate::react_format::{Said as Format, parse};
 use crate::say;
+use crate::so_far;
 use crate::step::{
     Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse,
 };
@@ -588,21 +589,11 @@ impl React {
 
     fn partial_because(&self, termination: Termination, why: &str) -> Step {
         let mut text = format!("**Partial answer:** {why}, before a final answer.\n");
-        let found: Vec<&AgentStep> = self
-            .request
-            .history
-            .iter()
-            .filter(|s| !s.observation.is_empty() && !s.observation.starts_with("Error:"))
-            .filter(|s| s.step_type != SUMMARY && !history::is_left_out(&s.observation))
-            .collect();
+        let found = so_far::observed(&self.request.history);
         if found.is_empty() {
             text.push_str("\nNo tool had returned anything useful.\n");
         } else {
-            text.push_str("\nWhat had been found:\n");
-            for step in found.iter().rev().take(3).rev() {
-                let short: String = step.observation.chars().take(2_000).collect();
-                text.push_str(&format!("\n### {}\n\n{}\n", step.action, short.trim()));
-            }
+            text.push_str(&format!("\n{}", so_far::told(&found)));
         }
         if !self.thought.is_empty() {
             text.push_str(&format!("\nThe last thought was: {}\n", self.thought));

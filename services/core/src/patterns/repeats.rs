@@ -44,30 +44,11 @@ pub(super) fn seen(
         .iter()
         .filter(|step| is_call(step))
         .collect();
-    // What was seen before a change may be seen otherwise after it. A call that changes something
-    // itself is a repetition all the same.
-    let changes = |step: &AgentStep| {
-        let tool = snapshot.tools.get(&step.action);
-        !step.observation.starts_with(ERROR) && tool.is_some_and(|tool| tool.side_effects)
-    };
-    let since = if tool.side_effects {
-        0
-    } else {
-        calls
-            .iter()
-            .rposition(|step| changes(step))
-            .map_or(0, |at| at + 1)
-    };
-    let same = |step: &AgentStep| step.action == tool.name && step.arguments == *arguments;
-    let mut before = calls
-        .iter()
-        .enumerate()
-        .skip(since)
-        .filter(|(_, step)| same(step));
+    let mut before = equal(&calls, tool, arguments, snapshot);
     let Some((at, first)) = before.next() else {
         return Seen::New;
     };
-    let later: Vec<&AgentStep> = before.map(|(_, step)| *step).collect();
+    let later: Vec<&AgentStep> = before.map(|(_, step)| step).collect();
     let hinted = later.iter().any(|step| step.observation.starts_with(HINT));
     if hinted || request.control.repeats >= MOST_HINTS {
         return Seen::Again;
@@ -78,6 +59,59 @@ pub(super) fn seen(
     }
     let made: u32 = calls[..at].iter().map(|step| history::counted(step)).sum();
     Seen::Before(1 + summed(request) + made)
+}
+
+/// The calls that equal one which is to be made, with their places, since something was changed: what
+/// was seen before a change may be seen otherwise after it. A call that changes something itself is a
+/// repetition all the same.
+fn equal<'a>(
+    calls: &[&'a AgentStep],
+    tool: &ToolItem,
+    arguments: &BTreeMap<String, String>,
+    snapshot: &Snapshot,
+) -> impl Iterator<Item = (usize, &'a AgentStep)> {
+    let changes = |step: &AgentStep| {
+        let tool = snapshot.tools.get(&step.action);
+        !step.observation.starts_with(ERROR) && tool.is_some_and(|tool| tool.side_effects)
+    };
+    let since = if tool.side_effects {
+        0
+    } else {
+        let last = calls.iter().rposition(|step| changes(step));
+        last.map_or(0, |at| at + 1)
+    };
+    calls
+        .iter()
+        .copied()
+        .enumerate()
+        .skip(since)
+        .filter(|(_, step)| step.action == tool.name && step.arguments == *arguments)
+}
+
+/// Results of the steps of a plan that made a call before. A step of another goal may look for
+/// something else in what it returns, so one that insists may make it a second time, and no more.
+pub(super) fn of_plan<'a>(
+    request: &'a AgentRequest,
+    tool: &ToolItem,
+    arguments: &BTreeMap<String, String>,
+    snapshot: &Snapshot,
+) -> Vec<&'a str> {
+    if tool.repeatable {
+        return Vec::new();
+    }
+    let steps = request.history.iter();
+    let calls: Vec<&AgentStep> = steps.filter(|step| step.step_type == "execute").collect();
+    let found = equal(&calls, tool, arguments, snapshot);
+    found.map(|(_, step)| step.observation.as_str()).collect()
+}
+
+/// What a step of a plan is told that makes a call which another one made, with this result.
+pub(super) fn hint_in_plan(result: &str) -> String {
+    format!(
+        "a step before this one made the same call with the same arguments, and its result was: \
+         {result}\nUse that as the final answer of this step, or make another call. Make it again \
+         only if its text is needed for another goal."
+    )
 }
 
 /// Iterations that only a summary tells of.
@@ -190,6 +224,39 @@ mod tests {
             let asked = call(name, "x", "").arguments;
             let found = seen(&request, &tool(name), &asked, &snapshot);
             assert_eq!(found, expected, "{name} after {:?}", request.history);
+        }
+    }
+
+    #[test]
+    fn calls_of_a_plan_are_those_of_its_steps_since_the_last_change() {
+        let mut snapshot = Snapshot::default();
+        for name in ["search", "send", "poll"] {
+            snapshot.tools.insert(name.into(), tool(name));
+        }
+        let step = |action: &str, result: &str| AgentStep {
+            step_type: "execute".into(),
+            ..call(action, "x", result)
+        };
+        let history = vec![
+            call("search", "x", "of no plan"),
+            step("search", "one"),
+            step("send", "sent"),
+            step("search", "two"),
+            step("poll", "three"),
+        ];
+        let request = AgentRequest {
+            history,
+            ..AgentRequest::default()
+        };
+        for (name, query, expected) in [
+            ("search", "x", &["two"][..]),
+            ("search", "y", &[]),
+            ("send", "x", &["sent"]),
+            ("poll", "x", &[]),
+        ] {
+            let asked = call(name, query, "").arguments;
+            let found = of_plan(&request, &tool(name), &asked, &snapshot);
+            assert_eq!(found, expected, "{name} {query}");
         }
     }
 

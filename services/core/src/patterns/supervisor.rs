@@ -9,7 +9,7 @@ use crate::json;
 use crate::limits::Limits;
 use crate::routing::read_choice;
 use crate::say;
-use crate::step::{FactsQuery, Input, ModelAsk, Reply, Step, StreamAs};
+use crate::step::{FactsQuery, Input, ModelAsk, Reply, Step, StreamAs, Used};
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
@@ -32,7 +32,7 @@ pub struct Decompose {
     situation: Situation,
     limits: Limits,
     retried: bool,
-    model_ms: u64,
+    used: Used,
 }
 
 impl Decompose {
@@ -42,7 +42,7 @@ impl Decompose {
             situation,
             limits,
             retried: false,
-            model_ms: 0,
+            used: Used::default(),
         }
     }
 
@@ -50,7 +50,7 @@ impl Decompose {
         match input {
             Input::Begin => self.begin(),
             Input::ModelReplied(reply) => self.decomposed(&reply),
-            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
+            Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
             // Decomposing orders nothing else.
             Input::ToolReturned(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
         }
@@ -106,7 +106,7 @@ impl Decompose {
     }
 
     fn decomposed(&mut self, reply: &Reply) -> Step {
-        self.model_ms += reply.ms;
+        self.used.count(reply);
         let Some((thought, goals)) = read_goals(&reply.text) else {
             if !self.retried {
                 self.retried = true;
@@ -135,7 +135,7 @@ impl Decompose {
             after: None,
             compared: None,
             decisions: Vec::new(),
-            model_ms: self.model_ms,
+            used: self.used,
         };
         match round.fan_out(goals) {
             Ok(step) => step,
@@ -161,7 +161,7 @@ pub struct Synthesise {
     asking: Asking,
     decisions: Vec<Decision>,
     termination: Termination,
-    model_ms: u64,
+    used: Used,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Synthesise {
             asking: Asking::Review,
             decisions: Vec::new(),
             termination: Termination::SubagentsComplete,
-            model_ms: 0,
+            used: Used::default(),
         }
     }
 
@@ -216,13 +216,13 @@ impl Synthesise {
                 self.read()
             }
             Input::ModelReplied(reply) => {
-                self.model_ms += reply.ms;
+                self.used.count(&reply);
                 match self.asking {
                     Asking::Review => self.reviewed(&reply),
                     Asking::Answer => self.answered(reply.text.trim().to_owned()),
                 }
             }
-            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
+            Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
             // Synthesis calls no tool.
             Input::ToolReturned(_) => self.compose(),
         }
@@ -239,7 +239,10 @@ impl Synthesise {
             // Nothing to reason from: a model could only invent.
             return self.conclude("No subagent came back with a result.".to_owned(), false);
         }
-        if self.request.control.rounds < self.limits.max_rounds && self.limits.max_depth > 0 {
+        let may_go_on = self.request.control.rounds < self.limits.max_rounds
+            && self.limits.max_depth > 0
+            && !self.limits.budget.is_last_call(self.spent());
+        if may_go_on {
             return self.review();
         }
         self.compose()
@@ -332,7 +335,7 @@ impl Synthesise {
                 after: Some(summary(&self.verdict)),
                 compared: None,
                 decisions: vec![decision.clone()],
-                model_ms: self.model_ms,
+                used: self.used,
             };
             let outcome = if count == 0 {
                 Err("the model named no goal to investigate".to_owned())
@@ -393,7 +396,7 @@ impl Synthesise {
             termination: self.termination,
             partial: !missing.is_empty() || self.termination == Termination::BudgetExhausted,
             fan_in: Some(summary(&self.verdict)),
-            model_ms: self.model_ms,
+            model_ms: self.used.ms,
             ..Concluded::default()
         };
         let session = &self.request.session_id;

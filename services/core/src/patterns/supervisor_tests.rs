@@ -74,6 +74,44 @@ const TWO: &str = r#"{"thought":"two sides","goals":[
     {"goal":"Look at law","pattern":"astrology","context":""}]}"#;
 
 #[test]
+fn the_call_that_made_the_goals_is_not_given_to_subagents() {
+    let with = |calls| AgentRequest {
+        limits: agentfleet_schema::RunLimits {
+            max_model_calls: Some(calls),
+            ..Default::default()
+        },
+        ..request()
+    };
+    // One made the goals, one is for the synthesis, one for each of two subagents.
+    let fan_out = fanned_out(decompose(with(4), TWO));
+    for (_, child) in &fan_out.children {
+        assert_eq!(child.limits.max_model_calls, Some(1));
+    }
+    let Outcome::Continue(alone) = finished(decompose(with(3), TWO)).outcome else {
+        panic!("no subagent could have done without the call of the synthesis")
+    };
+    assert_eq!(alone.pattern, "react");
+}
+
+#[test]
+fn the_last_call_of_a_budget_is_the_synthesis() {
+    for (calls, expected) in [(3, Operation::Synthesise), (4, Operation::Review)] {
+        let mut request = synthesis_request();
+        request.limits.max_model_calls = Some(calls);
+        request.control.spent.model_calls = 2;
+        let members = vec![member(0, CompletionStatus::Answered)];
+        let verdict = verdict(JoinCause::Complete, members, vec![]);
+        let mut turn = Turn::parse(request, situation(Some(verdict))).unwrap();
+        turn.resume(Input::Begin);
+        turn.resume(Input::FactsFound(Vec::new()));
+        let Step::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
+            panic!("{calls}: the model was not asked")
+        };
+        assert_eq!(ask.operation, expected, "{calls}");
+    }
+}
+
+#[test]
 fn goals_are_merged_and_each_child_inherits_what_is_not_narrowed() {
     let fan_out = fanned_out(decompose(request(), TWO));
     assert_eq!(fan_out.children.len(), 2, "the duplicate goal is merged");

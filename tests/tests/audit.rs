@@ -10,7 +10,7 @@ use agentfleet_core::provenance::tell_as;
 use agentfleet_graph::{Batch, EraseBy, QueryOptions};
 use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::EXPLAINABILITY;
-use agentfleet_schema::vocabulary::tg;
+use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{SessionId, Term, Triple, Triples, keys, uris};
 use agentfleet_tests::load::{Process, binary, output, said};
 use agentfleet_tests::place::{Place, ROLES};
@@ -637,6 +637,10 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
         let report = said(&mut fleet.command(&["verify", session, "--json"]));
         assert_eq!(report["ok"], true, "{report:#}");
         assert_eq!(report["ended"], true);
+        assert!(
+            report["checked"]["shapes"].as_u64().unwrap() > 20,
+            "{report:#}"
+        );
     }
     let head = fleet.directory.path().join("head.json");
     let head = head.display().to_string();
@@ -656,6 +660,10 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
     assert_eq!(code, 0);
     let (last, _) = last_step(&untouched, root);
     let child = exported["subagents"][0]["session"].as_str().unwrap();
+    // A part of a run is not held against the shapes of whole ones.
+    let report = said(&mut fleet.command(&["verify", child, "--json"]));
+    assert_eq!(report["ok"], true, "{report:#}");
+    assert_eq!(report["checked"]["shapes"], 0);
     let step = |session: &str, n: u32| keys::outcome(&SessionId::from(session), n);
 
     // Records.
@@ -721,6 +729,38 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
         "signal> \"other reasons\"",
         "tells \"three parts\"",
     );
+
+    // Shapes: what a rule of traces forbids is named by that rule, whatever the records tell.
+    let one = copied(&fleet);
+    one.graph(root, |triples| {
+        triples.push(Triple::new(
+            &node,
+            tg::TERMINATION_REASON,
+            Term::text("boredom"),
+        ));
+    });
+    one.is_found(
+        "shape",
+        &node,
+        "`boredom` of `tg:terminationReason` is none of",
+    );
+    one.is_found("shape", &node, "is there 2 times, and 1 is the most");
+    let one = copied(&fleet);
+    one.graph(root, |triples| {
+        triples.push(Triple::new(&node, tg::OBSERVATION, Term::iri(&strange)));
+    });
+    one.is_found(
+        "shape",
+        &node,
+        "a conclusion carries no https://trustgraph.ai/ns/observation (shape `Conclusion`)",
+    );
+    let one = copied(&fleet);
+    one.graph(root, |triples| {
+        let of_answer =
+            |triple: &Triple| triple.s.iri == node && triple.p.iri == prov::WAS_DERIVED_FROM;
+        triples.retain(|triple| !of_answer(triple));
+    });
+    one.is_found("shape", &node, "PV-1: no derivation leads from this node");
 
     // Texts, and what joins the sessions.
     let document = uris::answer_document(&SessionId::from(child));

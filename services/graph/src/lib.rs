@@ -34,7 +34,7 @@ pub use embedded::{
 };
 pub use error::{BindingFault, Error, TermFault};
 pub use remote::{Credentials, RemoteFault, RemoteGraph, RemoteOptions};
-pub use terms::{RdfFormat, validate};
+pub use terms::{RdfFormat, triple as to_rdf, validate};
 
 /// Quads that belong together: one explainability message, or one piece of loaded knowledge.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]

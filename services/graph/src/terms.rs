@@ -50,7 +50,8 @@ fn quad(triple: &Triple) -> Result<Quad, TermFault> {
     Ok(Quad::new(subject, predicate, object, graph))
 }
 
-fn triple(triple: &Triple) -> Result<RdfTriple, TermFault> {
+/// A triple in the terms of the engine; the graph it lies in is left out.
+pub fn triple(triple: &Triple) -> Result<RdfTriple, TermFault> {
     let subject = match term(&triple.s, "the subject")? {
         RdfTerm::NamedNode(node) => NamedOrBlankNode::from(node),
         RdfTerm::BlankNode(node) => node.into(),

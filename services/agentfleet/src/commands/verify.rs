@@ -139,7 +139,7 @@ fn show(report: &Report) {
         text::counted(checked.choices, "choice"),
         match checked.shapes {
             0 => "no shapes, which are of whole runs that have ended".to_owned(),
-            count => format!("nodes held against shapes {count} times"),
+            count => format!("shapes asked of {count} nodes"),
         }
     );
     if let Some(head) = &report.head {

@@ -32,6 +32,10 @@ pub struct Worked {
     /// Model calls that failed for good, and that the turn was told of.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailedCall>,
+    /// The model call that was not made, because what was left of a budget does not pay for it; the step
+    /// ended with what it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unaffordable: Option<FailedCall>,
     #[serde(skip_serializing_if = "StreamedParts::is_empty")]
     pub streamed: StreamedParts,
     /// Set where the step did not end by its own turn.

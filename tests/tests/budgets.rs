@@ -41,11 +41,13 @@ fn spent(stage: &Stage) -> Spent {
 }
 
 #[test]
-fn fifty_siblings_overspend_one_small_account_by_no_more_than_their_calls_in_flight() {
+fn fifty_siblings_do_not_overspend_one_small_account() {
     const SIBLINGS: u64 = 50;
     /// Tokens of one call of the simulated model.
     const CALL: u64 = 12;
-    for (engine, most) in ENGINES.into_iter().zip([2_000, 3_000, 10_000]) {
+    /// Those that must be left for a call to be made, as its prompt is short and its reply unknown.
+    const LEAST: u64 = 64;
+    for (engine, most) in ENGINES.into_iter().zip([6_000, 7_000, 20_000]) {
         let mut scenario = Scenario::new().supervisor("r0", SIBLINGS as usize);
         for work in scenario.works.values_mut() {
             if let Kind::React(uses) = &mut work.kind {
@@ -80,7 +82,7 @@ fn fifty_siblings_overspend_one_small_account_by_no_more_than_their_calls_in_fli
         stage.end();
         let spent = spent(&stage);
         assert!(
-            spent.tokens < most + SIBLINGS * CALL,
+            spent.tokens <= most,
             "{} of {most} tokens spent",
             spent.tokens
         );
@@ -94,7 +96,7 @@ fn fifty_siblings_overspend_one_small_account_by_no_more_than_their_calls_in_fli
         let each = (most - CALL) * 4 / 5 / SIBLINGS;
         assert_eq!(
             stopped == SIBLINGS,
-            each <= 6 * CALL,
+            each < 6 * CALL + LEAST,
             "{stopped} with {each} each"
         );
         let last = stage.record("r0", 1).unwrap();

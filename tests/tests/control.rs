@@ -17,7 +17,7 @@ fn script(directory: &Path) -> PathBuf {
             .as_str()
             .map_or_else(|| text.to_string(), str::to_owned);
         let mut rule = json!({"operation": operation, "text": text,
-                              "usage": {"input_tokens": 90, "output_tokens": 10}});
+                              "usage": {"input_tokens": 2_900, "output_tokens": 100}});
         if !contains.is_empty() {
             rule["contains"] = contains.into();
         }
@@ -157,7 +157,7 @@ fn runs_are_bounded_and_steered(command: impl Fn(&[&str]) -> Command) {
             "--pattern",
             "supervisor",
             "--max-tokens",
-            "2200",
+            "59625",
             "A quick survey",
         ],
     );
@@ -166,8 +166,8 @@ fn runs_are_bounded_and_steered(command: impl Fn(&[&str]) -> Command) {
     let cost = said(&mut command(&["cost", "--session", &session, "--json"]));
     let spent = cost["total"]["tokens_in"].as_u64().unwrap()
         + cost["total"]["tokens_out"].as_u64().unwrap();
-    // A fifth stays, and 586 are for each: six calls of 100.
-    assert_eq!(spent, 100 + 3 * 600 + 200, "{cost}");
+    // A fifth of 56,625 stays, and 15,100 are for each: five calls of 3,000, and no sixth.
+    assert_eq!(spent, 3_000 + 3 * 15_000 + 6_000, "{cost}");
     // Loops.
     let (text, session) = asked(command, &["--pattern", "react", "Go round in circles"]);
     assert!(text.contains("again, after it was told"), "{text}");
@@ -222,7 +222,7 @@ fn runs_are_bounded_and_steered(command: impl Fn(&[&str]) -> Command) {
         json!({
             "name": "survey", "valid_patterns": ["react"], "prompts": {"agent-react": "react-of-surveys"},
             "termination": {"done_when": "every side was looked at"}, "fixed": ["framing"],
-            "most": {"max_tokens": 5000},
+            "most": {"max_tokens": 50_000},
         }),
     );
     let refusal = refused(&mut command(&[

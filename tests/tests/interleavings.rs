@@ -711,13 +711,14 @@ fn a_budget_is_split_with_a_reserve_and_the_missing_count_as_spent() {
             .with(|scenario| scenario.roots[0].limits.max_tokens = Some(1_000));
         let mut stage = Stage::asked(scenario, engine);
         stage.work(Orchestrator, "r0 0");
-        // What is there when the children are given theirs: a thousand, and a fifth stays.
+        // What is there when the children are given theirs: a thousand, less the call that made their
+        // goals, and a fifth stays.
         let each = stage
             .request(Orchestrator, "r0.0 0")
             .limits
             .max_tokens
             .unwrap();
-        assert_eq!(each, 200);
+        assert_eq!(each, (1_000 - 12) * 4 / 5 / 4);
         stage.end();
         let verdict = stage.verdict("r0", 0).unwrap();
         assert_eq!(

@@ -174,7 +174,34 @@ pub struct Budget {
     pub tool_calls: Option<u64>,
 }
 
+/// What is left of a budget that bounds what a model call may come to. Absent means without bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    pub tokens: Option<u64>,
+    pub cost: Option<Money>,
+}
+
+impl Left {
+    pub fn is_unbounded(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Budget {
+    /// What is left of it for model calls.
+    pub fn left(&self, spent: Spent) -> Left {
+        let cost = |max: Money| {
+            let left = max
+                .as_millionths()
+                .saturating_sub(spent.cost.as_millionths());
+            Money::millionths(left)
+        };
+        Left {
+            tokens: self.tokens.map(|max| max.saturating_sub(spent.tokens)),
+            cost: self.cost.map(cost),
+        }
+    }
+
     fn of(layers: &[Option<&RunLimits>], most: &RunLimits) -> Self {
         // An operator's bound holds where nobody asks for one, too.
         let within = |asked: Option<u64>, most: Option<u64>| match (asked, most) {
@@ -235,13 +262,17 @@ impl Budget {
     }
 
     /// What each of `children` may spend of what is left. A fifth stays for the synthesis, and at
-    /// least one model call.
+    /// least one model call. Who gets less than a call came to so far could do nothing with it.
     fn share(&self, children: u64, spent: Spent) -> Result<RunLimits, String> {
-        let share = |max: Option<u64>, spent: u64, least: u64, show: fn(u64) -> String| {
+        let share = |max: Option<u64>,
+                     spent: u64,
+                     kept: u64,
+                     least: u64,
+                     show: fn(u64) -> String| {
             let Some(max) = max else { return Ok(None) };
             let left = max.saturating_sub(spent);
-            let each = left.saturating_sub((left / 5).max(least)) / children;
-            if each == 0 {
+            let each = left.saturating_sub((left / 5).max(kept)) / children;
+            if each < least.max(1) {
                 return Err(format!(
                     "what is left of a budget of {} ({}) is too little for {children} subagents and a \
                      synthesis",
@@ -251,15 +282,25 @@ impl Budget {
             }
             Ok(Some(each))
         };
+        let a_call = |spent_on_all: u64| spent_on_all.checked_div(spent.model_calls).unwrap_or(0);
+        let in_tokens = |n| format!("{n} tokens");
         let in_money = |amount| format!("{} in money", Money::millionths(amount));
-        let cost = self.cost.map(Money::as_millionths);
-        let cost = share(cost, spent.cost.as_millionths(), 0, in_money)?;
+        let max_cost = self.cost.map(Money::as_millionths);
+        let paid = spent.cost.as_millionths();
+        let cost = share(max_cost, paid, 0, a_call(paid), in_money)?;
+        let tokens = share(
+            self.tokens,
+            spent.tokens,
+            0,
+            a_call(spent.tokens),
+            in_tokens,
+        )?;
         let (calls, used) = (self.model_calls, spent.model_calls);
         Ok(RunLimits {
-            max_tokens: share(self.tokens, spent.tokens, 0, |n| format!("{n} tokens"))?,
+            max_tokens: tokens,
             max_cost: cost.map(Money::millionths),
-            max_model_calls: share(calls, used, 1, |n| format!("{n} model calls"))?,
-            max_tool_calls: share(self.tool_calls, spent.tool_calls, 0, |n| {
+            max_model_calls: share(calls, used, 1, 1, |n| format!("{n} model calls"))?,
+            max_tool_calls: share(self.tool_calls, spent.tool_calls, 0, 1, |n| {
                 format!("{n} tool calls")
             })?,
             ..RunLimits::default()
@@ -330,12 +371,12 @@ mod tests {
         let spent = |tokens| Spent {
             tokens,
             cost: Money::of(0.2),
-            model_calls: 1,
+            model_calls: 2,
             tool_calls: 4,
         };
         let each = allotted(&limits.allot(4, spent(200)).unwrap());
         assert_eq!((each.tokens, each.cost), (160, Money::of(0.16)));
-        // One of the eight that are left is the synthesis's.
+        // One of the seven that are left is the synthesis's.
         assert_eq!((each.model_calls, each.tool_calls), (1, 3));
         assert!(
             limits
@@ -343,6 +384,9 @@ mod tests {
                 .unwrap_err()
                 .contains("tokens")
         );
+        // Each would get 80, and a call came to 300 so far.
+        let useless = limits.allot(4, spent(600)).unwrap_err();
+        assert!(useless.contains("(400 tokens)"), "{useless}");
         let tight = Spent {
             model_calls: 5,
             ..spent(0)

@@ -339,6 +339,11 @@ impl Tape<'_, '_> {
             if matches!(step, Step::CallTool(_)) && self.needed_person() {
                 step = turn.needs_person();
             }
+            if matches!(step, Step::AskModel(_))
+                && let Some(unaffordable) = self.unaffordable()
+            {
+                step = turn.cannot_afford(&unaffordable.message);
+            }
             input = match step {
                 Step::AskModel(ask) => self.reply(&ask)?,
                 Step::CallTool(tool) => self.tool(&tool.tool.name, &tool.arguments)?,
@@ -356,6 +361,14 @@ impl Tape<'_, '_> {
 
     fn call(&self) -> Option<&Call> {
         self.subject.record.calls.get(self.next)
+    }
+
+    /// Set where the model call that is ordered here was not made for want of money or tokens. What an
+    /// estimate of its price said is an input, as what a clock says.
+    fn unaffordable(&self) -> Option<&FailedCall> {
+        let failures = &self.worked.failures;
+        let here = self.worked.unaffordable.as_ref();
+        here.filter(|call| call.after as usize == self.next && self.failed == failures.len())
     }
 
     /// Whether the call that is ordered here was not made, because nobody knew what became of an

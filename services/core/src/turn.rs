@@ -3,7 +3,7 @@
 use crate::approval::{self, Asker};
 use crate::error::{Code, Rejection, body};
 use crate::history;
-use crate::limits::{Budget, FleetLimits, Limits};
+use crate::limits::{Budget, FleetLimits, Left, Limits};
 use crate::patterns::{self, Implemented};
 use crate::routing::Route;
 use crate::say;
@@ -121,6 +121,18 @@ impl Turn {
             },
             (None, step) => step,
         }
+    }
+
+    /// What is left of the budget for model calls.
+    pub fn left(&self) -> Left {
+        self.budget.left(self.spent)
+    }
+
+    /// Ends the step with what it has instead of the model call that was ordered last, because what is
+    /// left does not pay for it; `why` says so.
+    pub fn cannot_afford(&mut self, why: &str) -> Step {
+        let step = self.kind.broke(why);
+        self.told(step)
     }
 
     /// Ends the step with a wait for a person instead of the call that was ordered last: an equal one

@@ -7,6 +7,7 @@ use crate::stream::{Attempt, Stream};
 use crate::watched::Watched;
 use crate::{Options, Parts, model};
 use agentfleet_core::commit::Streamed;
+use agentfleet_core::limits::Left;
 use agentfleet_core::{
     FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn,
     approval, say,
@@ -38,6 +39,8 @@ pub(crate) struct Driver<'a> {
     pub last_attempt: bool,
     pub calls: Vec<Call>,
     pub streamed: Streamed,
+    /// The model call that what was left of the budget did not pay for.
+    pub unaffordable: Option<FailedCall>,
     /// Model calls that failed for good.
     pub failures: Vec<FailedCall>,
     /// What ended the step over the head of its turn, if something did.
@@ -60,13 +63,23 @@ impl Driver<'_> {
             {
                 step = turn.needs_person();
             }
+            if let Step::AskModel(ask) = &step
+                && let Some(why) = self.too_dear(ask, turn.left())
+            {
+                step = turn.cannot_afford(&why);
+                self.unaffordable = Some(FailedCall {
+                    after: self.calls.len() as u32,
+                    message: why,
+                    hint: String::new(),
+                });
+            }
             let over = matches!(step, Step::Finish(_));
             if !over && self.parts.host.now() >= self.request.control.hard_deadline {
                 // It may have come while the step was at work (BG-1).
                 return Ok(self.stopped(("deadline", say::time_used_up())));
             }
             input = match step {
-                Step::AskModel(ask) => match Box::pin(self.ask(&ask)).await? {
+                Step::AskModel(ask) => match Box::pin(self.ask(&ask, turn.left())).await? {
                     Ok(input) => input,
                     Err(stopped) => return Ok(self.stopped(stopped)),
                 },
@@ -86,8 +99,8 @@ impl Driver<'_> {
     }
 
     /// Asks the model, and keeps in mind what the turn is told where it cannot answer.
-    async fn ask(&mut self, ask: &ModelAsk) -> Result<Wanted, Stop> {
-        let input = self.ask_model(ask).await?;
+    async fn ask(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
+        let input = self.ask_model(ask, left).await?;
         if let Ok(Input::ModelFailed(failure)) = &input {
             self.failures.push(FailedCall {
                 after: self.calls.len() as u32,
@@ -104,9 +117,21 @@ impl Driver<'_> {
         finish
     }
 
-    async fn ask_model(&mut self, ask: &ModelAsk) -> Result<Wanted, Stop> {
+    /// Why a model call is not made, if what is left does not pay for it.
+    fn too_dear(&self, ask: &ModelAsk, left: Left) -> Option<String> {
+        if left.is_unbounded() {
+            return None;
+        }
+        let prompts = &self.options.default_prompts;
+        // What cannot be rendered is told where it is asked.
+        let messages = model::messages(ask, self.request, self.snapshot, prompts).ok()?;
+        let prompt = model::prompt_text(&messages);
+        model::bounded(self.snapshot, self.request, ask.operation, &prompt, left).err()
+    }
+
+    async fn ask_model(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
         let (of, tools) = (self.request, &*self.parts.tools);
-        let request = match model::request(ask, of, self.snapshot, self.options, tools) {
+        let mut request = match model::request(ask, of, self.snapshot, self.options, tools) {
             Ok(request) => request,
             Err(reason) => {
                 return Ok(Ok(Input::ModelFailed(ModelFailure {
@@ -116,9 +141,12 @@ impl Driver<'_> {
             }
         };
         let prompt = model::prompt_text(&request.messages);
-        let reserved = model::reserved(self.snapshot, self.request, ask.operation, &prompt);
-        if self.debits.of_models {
-            self.debits.reserve(self.spent(), reserved).await?;
+        let bounded = model::bounded(self.snapshot, of, ask.operation, &prompt, left);
+        if let Ok(bounded) = bounded {
+            request.max_tokens = bounded.max_tokens;
+            if self.debits.of_models {
+                self.debits.reserve(self.spent(), bounded.reserved).await?;
+            }
         }
         let started = self.parts.host.now();
         let chat = &*self.parts.model;

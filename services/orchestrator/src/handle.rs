@@ -286,6 +286,7 @@ impl Orchestrator {
             last_attempt: attempt >= self.options.max_attempts,
             calls: Vec::new(),
             streamed: Streamed::default(),
+            unaffordable: None,
             failures: Vec::new(),
             ended_by: "",
             debits: Debits {
@@ -392,6 +393,7 @@ impl Orchestrator {
                 responses.as_str().to_owned()
             },
             failures: driver.failures,
+            unaffordable: driver.unaffordable,
             streamed: streamed.noted(),
             ended,
         };

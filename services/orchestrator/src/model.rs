@@ -2,6 +2,7 @@
 //! profile and price.
 
 use crate::Options;
+use agentfleet_core::limits::Left;
 use agentfleet_core::{ModelAsk, Reply, task_types};
 use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec};
 use agentfleet_schema::config::{ModelProfile, Snapshot};
@@ -134,23 +135,77 @@ const UNBOUNDED_OUTPUT: u64 = 1_000;
 /// Bytes of a prompt that are taken for a token.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
-/// What a call may come to, for as long as nobody knows.
-pub(crate) fn reserved(
+/// Output tokens without which a reply is of no use.
+const LEAST_OUTPUT: u64 = 64;
+/// Where a budget has room for more output than this, a call is not bounded by it: models refuse bounds
+/// that are above their own.
+const MOST_OUTPUT: u64 = 4_096;
+
+/// What one call may come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounded {
+    /// For as long as nobody knows what it came to.
+    pub reserved: Spent,
+    /// Its output tokens, where they are bounded.
+    pub max_tokens: Option<u32>,
+}
+
+/// Bounds a call so that its session stays within what is left to it. `Err` says why it is not made at
+/// all: its prompt and a short reply would cost more than that.
+pub(crate) fn bounded(
     snapshot: &Snapshot,
     of: &AgentRequest,
     operation: Operation,
     prompt: &str,
-) -> Spent {
-    let most = profile(snapshot, of, operation).max_tokens.map(u64::from);
-    let usage = Usage {
-        input_tokens: (prompt.len() as u64).div_ceil(BYTES_OF_A_TOKEN),
-        output_tokens: most.unwrap_or(UNBOUNDED_OUTPUT),
-        cost: 0.0,
+    left: Left,
+) -> Result<Bounded, String> {
+    let asked = profile(snapshot, of, operation).max_tokens;
+    let prices = prices(snapshot, of, operation);
+    let wanted = asked.map_or(UNBOUNDED_OUTPUT, u64::from);
+    let costing = |output_tokens| {
+        let usage = Usage {
+            input_tokens: (prompt.len() as u64).div_ceil(BYTES_OF_A_TOKEN),
+            output_tokens,
+            cost: 0.0,
+        };
+        Spent {
+            model_calls: 1,
+            ..priced(usage, &prices).spent()
+        }
     };
-    Spent {
-        model_calls: 1,
-        ..priced(usage, &prices(snapshot, of, operation)).spent()
+    let (nothing, least) = (costing(0), costing(LEAST_OUTPUT.min(wanted)));
+    let too_little = |left: String, needed: String| {
+        format!("the budget has {left} left, and the next model call needs at least {needed}")
+    };
+    let mut room = u64::MAX;
+    if let Some(tokens) = left.tokens {
+        if tokens < least.tokens {
+            let needed = format!("{} tokens", least.tokens);
+            return Err(too_little(format!("{tokens} tokens"), needed));
+        }
+        room = room.min(tokens - nothing.tokens);
     }
+    if let Some(cost) = left.cost {
+        if cost < least.cost {
+            let needed = format!("{} in money", least.cost);
+            return Err(too_little(format!("{cost} in money"), needed));
+        }
+        let rest = cost.as_millionths() - nothing.cost.as_millionths();
+        let price = prices.output_price.unwrap_or_default();
+        if price > 0.0 {
+            // Prices are of a million tokens, and money is in millionths.
+            room = room.min((rest as f64 / price) as u64);
+        }
+    }
+    let bound = asked.map_or(MOST_OUTPUT, u64::from);
+    Ok(Bounded {
+        reserved: costing(wanted.min(room)),
+        max_tokens: if room < bound {
+            Some(room as u32)
+        } else {
+            asked
+        },
+    })
 }
 
 /// What the tokens of a reply cost under a profile.
@@ -256,5 +311,59 @@ mod tests {
             let prices = prices(&snapshot, &of, operation);
             assert_eq!(prices.input_price, Some(price), "{asked}");
         }
+    }
+
+    #[test]
+    fn a_call_is_bounded_by_what_is_left_and_not_made_where_that_is_too_little() {
+        use agentfleet_schema::Money;
+        let bounded_by = |left: Left, max_tokens: Option<u32>| {
+            let mut snapshot = Snapshot::default();
+            let profile = ModelProfile {
+                max_tokens,
+                input_price: Some(10.0),
+                output_price: Some(20.0),
+                ..ModelProfile::default()
+            };
+            snapshot.profiles.insert("default".into(), profile);
+            // A hundred tokens.
+            let prompt = "word".repeat(100);
+            let of = AgentRequest::default();
+            bounded(&snapshot, &of, Operation::React, &prompt, left)
+        };
+        let tokens = |tokens| Left {
+            tokens: Some(tokens),
+            cost: None,
+        };
+        let money = |millionths| Left {
+            tokens: None,
+            cost: Some(Money::millionths(millionths)),
+        };
+        for (left, asked, expected) in [
+            (Left::default(), None, Some((1_100, None))),
+            (Left::default(), Some(300), Some((400, Some(300)))),
+            // Far from its end, a budget bounds nothing.
+            (tokens(100_000), None, Some((1_100, None))),
+            (tokens(2_000), None, Some((1_100, Some(1_900)))),
+            (tokens(500), None, Some((500, Some(400)))),
+            (tokens(500), Some(300), Some((400, Some(300)))),
+            (tokens(300), Some(300), Some((300, Some(200)))),
+            (tokens(164), None, Some((164, Some(64)))),
+            (tokens(163), None, None),
+            // A short bound of the profile's own is no obstacle.
+            (tokens(120), Some(20), Some((120, Some(20)))),
+            // The prompt costs 1,000 millionths, and each token of the reply 20.
+            (money(5_000), None, Some((300, Some(200)))),
+            (money(2_280), None, Some((164, Some(64)))),
+            (money(2_279), None, None),
+        ] {
+            let told = bounded_by(left, asked);
+            let found = told.as_ref().ok();
+            let found = found.map(|bounded| (bounded.reserved.tokens, bounded.max_tokens));
+            assert_eq!(found, expected, "{left:?} {asked:?}: {told:?}");
+        }
+        let why = bounded_by(money(2_279), None).err();
+        let expected = "the budget has 0.002279 in money left, and the next model call needs at least \
+                        0.00228 in money";
+        assert_eq!(why.as_deref(), Some(expected));
     }
 }

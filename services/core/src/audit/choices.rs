@@ -98,6 +98,10 @@ impl Check<'_> {
         match subject.as_str() {
             "task-type" => self.task_types(decision),
             "pattern" => self.patterns(decision, task_type),
+            "intent" => self.configured(decision, "intent", &patterns::intents(self.set)),
+            "specialist" => {
+                self.configured(decision, "specialist", &patterns::specialists(self.set));
+            }
             // Sets of the program's own, and of patterns this part need not know.
             _ => {}
         }
@@ -122,6 +126,15 @@ impl Check<'_> {
                     self.version
                 ),
             );
+        }
+    }
+
+    fn configured(&mut self, decision: &Decision, what: &str, open: &[String]) {
+        let had: BTreeSet<&str> = decision.options.iter().map(String::as_str).collect();
+        let were: BTreeSet<&str> = open.iter().map(String::as_str).collect();
+        // Without any specialist the message's own is not looked for.
+        if decision.decided_by != DecidedBy::OnlyOption {
+            self.same(what, what, &had, &were);
         }
     }
 

@@ -70,7 +70,8 @@ impl Round<'_> {
         let task_types = &self.situation.snapshot.task_types;
         let of_type = task_types.get(&request.task_type).map(|task| task.join);
         let policy = request.join.or(of_type).unwrap_or_default();
-        let patterns = child_patterns(request, self.situation, self.limits);
+        let (patterns, narrowed_by) = child_patterns(request, self.situation, self.limits);
+        let closed = closed_patterns(&goals, &patterns, narrowed_by);
         let mut ancestors = request.control.ancestors.clone();
         ancestors.push(Ancestor {
             session: request.session_id.clone(),
@@ -182,7 +183,7 @@ impl Round<'_> {
                 synthesis,
             })),
             routed: None,
-            decisions: self.decisions,
+            decisions: self.decisions.into_iter().chain(closed).collect(),
             said: vec![
                 say::message(MessageType::Thought, text.trim_end(), uri),
                 say::status(format!("Fanned out to {count} subagents")),
@@ -238,18 +239,37 @@ pub(super) fn child_patterns(
     request: &AgentRequest,
     situation: &Situation,
     limits: &Limits,
-) -> Vec<String> {
+) -> (Vec<String>, String) {
     let task_type = if request.task_type.is_empty() {
         GENERAL
     } else {
         &request.task_type
     };
     let depth = limits.max_depth.saturating_sub(1);
-    let (mut options, _) = pattern_options(&situation.snapshot, task_type, depth);
+    let (mut options, narrowed_by) = pattern_options(&situation.snapshot, task_type, depth);
     if !options.iter().any(|name| name == "react") {
         options.push("react".to_owned());
     }
-    options
+    (options, narrowed_by)
+}
+
+/// Records that some goals name patterns which are not open to them, and get `react` instead.
+fn closed_patterns(goals: &[Goal], options: &[String], narrowed_by: String) -> Option<Decision> {
+    let closed: Vec<String> = goals
+        .iter()
+        .zip(1..)
+        .filter(|(goal, _)| !goal.pattern.is_empty() && !options.contains(&goal.pattern))
+        .map(|(goal, number): (&Goal, u32)| format!("goal {number} names `{}`", goal.pattern))
+        .collect();
+    (!closed.is_empty()).then(|| Decision {
+        subject: "subagent-pattern".into(),
+        options: options.to_vec(),
+        narrowed_by,
+        signal: format!("{}, which is not open here", closed.join(", ")),
+        chosen: Implemented::React.as_str().to_owned(),
+        decided_by: DecidedBy::Fallback,
+        rationale: String::new(),
+    })
 }
 
 /// What a fan-in brought, as the record of the step that read it says.

@@ -20,6 +20,7 @@ pub use react::React;
 pub(crate) use react::{is_iteration, iterations};
 pub(crate) use reflexion::{ANSWER, is_critique};
 pub use router::Dispatch;
+pub(crate) use router::{intents, specialists};
 pub use supervisor::{Decompose, Synthesise};
 
 /// A pattern this binary can run. What is configured beyond these is never offered.

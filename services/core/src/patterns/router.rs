@@ -12,6 +12,7 @@ use crate::say;
 use crate::specialists::{self, GENERAL};
 use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
 use crate::turn::Situation;
+use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Planned};
 use agentfleet_schema::{AgentRequest, AgentStep, Operation, PlanStep};
 use serde_json::{Value, json};
@@ -42,6 +43,25 @@ struct Classified {
     steps: Vec<PlanStep>,
 }
 
+/// The intents that a message can be taken for.
+pub(crate) fn intents(snapshot: &Snapshot) -> Vec<String> {
+    let known: Vec<String> = snapshot.intents.keys().cloned().collect();
+    if known.is_empty() {
+        vec![GENERAL_CHAT.to_owned()]
+    } else {
+        known
+    }
+}
+
+/// The specialists that a message can go to.
+pub(crate) fn specialists(snapshot: &Snapshot) -> Vec<String> {
+    let mut names: Vec<String> = snapshot.specialists.keys().cloned().collect();
+    if !names.iter().any(|name| name == GENERAL) {
+        names.push(GENERAL.to_owned());
+    }
+    names
+}
+
 impl Dispatch {
     pub(crate) fn new(request: AgentRequest, situation: Situation) -> Self {
         Self {
@@ -69,21 +89,11 @@ impl Dispatch {
     }
 
     fn intents(&self) -> Vec<String> {
-        let known: Vec<String> = self.situation.snapshot.intents.keys().cloned().collect();
-        if known.is_empty() {
-            vec![GENERAL_CHAT.to_owned()]
-        } else {
-            known
-        }
+        intents(&self.situation.snapshot)
     }
 
     fn specialists(&self) -> Vec<String> {
-        let known = self.situation.snapshot.specialists.keys();
-        let mut names: Vec<String> = known.cloned().collect();
-        if !names.iter().any(|name| name == GENERAL) {
-            names.push(GENERAL.to_owned());
-        }
-        names
+        specialists(&self.situation.snapshot)
     }
 
     fn begin(&self) -> Step {

@@ -25,6 +25,11 @@ const MAX_RESULT_BYTES: usize = 24 * 1024;
 /// Longest input of one synthesis, in bytes.
 const MAX_SYNTHESIS_BYTES: usize = 256 * 1024;
 
+/// What a step of the history is called that divided the task.
+const DECOMPOSE: &str = "decompose";
+/// Name of the argument of such a step that holds the goals there was no room for.
+const LEFT_OUT: &str = "left-out";
+
 /// The planning iteration.
 #[derive(Debug)]
 pub struct Decompose {
@@ -76,7 +81,7 @@ impl Decompose {
             );
         }
         let visible = tools::visible(&self.request, &self.situation.snapshot);
-        let patterns = child_patterns(&self.request, &self.situation, &self.limits);
+        let (patterns, _) = child_patterns(&self.request, &self.situation, &self.limits);
         let described: Vec<_> = patterns
             .iter()
             .filter_map(|name| {
@@ -118,7 +123,7 @@ impl Decompose {
                 DecidedBy::Fallback,
             );
         };
-        let goals = merged(goals, self.limits.width());
+        let (goals, left_out) = merged(goals, self.limits.width());
         if goals.len() < 2 {
             return self.alone(
                 goals.into_iter().next(),
@@ -130,11 +135,11 @@ impl Decompose {
             request: &self.request,
             situation: &self.situation,
             limits: &self.limits,
-            history: decomposed(&self.request, &thought, goals.len()),
+            history: decomposed(&self.request, &thought, goals.len(), &left_out),
             thought,
             after: None,
             compared: None,
-            decisions: Vec::new(),
+            decisions: no_room(&left_out, goals.len()).into_iter().collect(),
             used: self.used,
         };
         match round.fan_out(goals) {
@@ -144,7 +149,7 @@ impl Decompose {
     }
 
     fn alone(&self, goal: Option<Goal>, signal: &str, decided_by: DecidedBy) -> Step {
-        fan_out::alone(&self.request, "decompose", goal, signal, decided_by)
+        fan_out::alone(&self.request, DECOMPOSE, goal, signal, decided_by)
     }
 }
 
@@ -321,7 +326,7 @@ impl Synthesise {
             let goals = read_goals(&reply.text)
                 .map(|(_, goals)| goals)
                 .unwrap_or_default();
-            let goals = merged(goals, self.limits.width());
+            let (goals, left_out) = merged(goals, self.limits.width());
             let count = goals.len();
             let mut request = self.request.clone();
             self.remember_results(&mut request);
@@ -330,11 +335,14 @@ impl Synthesise {
                 request: &request,
                 situation: &self.situation,
                 limits: &self.limits,
-                history: decomposed(&request, &decision.rationale, count),
+                history: decomposed(&request, &decision.rationale, count, &left_out),
                 thought: decision.rationale.clone(),
                 after: Some(summary(&self.verdict)),
                 compared: None,
-                decisions: vec![decision.clone()],
+                decisions: [decision.clone()]
+                    .into_iter()
+                    .chain(no_room(&left_out, count))
+                    .collect(),
                 used: self.used,
             };
             let outcome = if count == 0 {
@@ -439,7 +447,16 @@ impl Synthesise {
 
     /// What did not come back, with the reason.
     fn missing(&self) -> Vec<Value> {
-        missing(&self.verdict, &self.texts, |_, goal| goal.to_owned())
+        let decomposed = self.request.history.iter().rev();
+        let mut decomposed = decomposed.filter(|step| step.action == DECOMPOSE);
+        let left_out = decomposed
+            .next()
+            .and_then(|step| step.arguments.get(LEFT_OUT));
+        let not_begun = left_out.into_iter().flat_map(|goals| goals.lines()).map(
+            |goal| json!({"goal": goal, "reason": "not begun: the limits left no room for it"}),
+        );
+        let gone = missing(&self.verdict, &self.texts, |_, goal| goal.to_owned());
+        not_begun.chain(gone).collect()
     }
 
     /// Puts the results into the history for a next round: URIs and status, not texts.
@@ -460,7 +477,12 @@ impl Synthesise {
 }
 
 /// What the history of a supervisor says of a fan-out, and of the synthesis it waits for.
-fn decomposed(request: &AgentRequest, thought: &str, count: usize) -> Vec<AgentStep> {
+fn decomposed(
+    request: &AgentRequest,
+    thought: &str,
+    count: usize,
+    left_out: &[String],
+) -> Vec<AgentStep> {
     let step = |thought: &str, action: &str, observation: String, kind: &str| AgentStep {
         thought: thought.to_owned(),
         action: action.to_owned(),
@@ -471,10 +493,12 @@ fn decomposed(request: &AgentRequest, thought: &str, count: usize) -> Vec<AgentS
     };
     let fanned_out = format!("Fanned out to {count} subagents.");
     let ended = "Every subagent has ended, or the wait for them has.";
-    vec![
-        step(thought, "decompose", fanned_out, "supervise"),
-        step(ended, "aggregate", String::new(), "synthesise"),
-    ]
+    let mut first = step(thought, DECOMPOSE, fanned_out, "supervise");
+    if !left_out.is_empty() {
+        // A line each, for the synthesis to name them.
+        first.arguments.insert(LEFT_OUT.into(), left_out.join("\n"));
+    }
+    vec![first, step(ended, "aggregate", String::new(), "synthesise")]
 }
 
 fn groups_of(tools: &[&ToolItem]) -> Vec<String> {
@@ -567,8 +591,21 @@ fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
     Some((thought, goals))
 }
 
-/// Merges goals that say the same, and keeps at most `max`.
-fn merged(goals: Vec<Goal>, max: u32) -> Vec<Goal> {
+/// Records that some goals are not worked on.
+fn no_room(left_out: &[String], kept: usize) -> Option<Decision> {
+    (!left_out.is_empty()).then(|| Decision {
+        subject: "subagents".into(),
+        options: vec![kept.to_string()],
+        narrowed_by: format!("the limits leave room for {kept} subagents"),
+        signal: format!("left out for want of room: {}", left_out.join("; ")),
+        chosen: kept.to_string(),
+        decided_by: DecidedBy::OnlyOption,
+        rationale: String::new(),
+    })
+}
+
+/// Merges goals that say the same, and keeps at most `max`; the others are named, on a line each.
+fn merged(goals: Vec<Goal>, max: u32) -> (Vec<Goal>, Vec<String>) {
     let plain = |text: &str| {
         text.to_lowercase()
             .split(|c: char| !c.is_alphanumeric())
@@ -591,8 +628,9 @@ fn merged(goals: Vec<Goal>, max: u32) -> Vec<Goal> {
         seen.push(key);
         kept.push(goal);
     }
-    kept.truncate(max as usize);
-    kept
+    let others = kept.split_off(kept.len().min(max as usize));
+    let line = |goal: Goal| goal.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (kept, others.into_iter().map(line).collect())
 }
 
 #[cfg(test)]

@@ -94,6 +94,51 @@ fn the_call_that_made_the_goals_is_not_given_to_subagents() {
 }
 
 #[test]
+fn goals_without_room_and_patterns_that_are_not_open_are_told() {
+    let mut narrow = request();
+    narrow.limits.max_subagents = Some(2);
+    let three =
+        r#"{"thought":"t","goals":["one",{"goal":"two","pattern":"debate"},"three\nlines"]}"#;
+    let finish = finished(decompose(narrow, three));
+    let subjects: Vec<&str> = finish.decisions.iter().map(|d| &*d.subject).collect();
+    assert_eq!(subjects, ["subagents", "subagent-pattern"]);
+    assert_eq!(
+        finish.decisions[0].signal,
+        "left out for want of room: three lines"
+    );
+    let closed = &finish.decisions[1];
+    assert_eq!(
+        closed.signal,
+        "goal 2 names `debate`, which is not open here"
+    );
+    assert!(closed.options.contains(&closed.chosen), "{closed:?}");
+    let Outcome::FanOut(fan_out) = finish.outcome else {
+        panic!("no fan-out")
+    };
+    // The synthesis names what was not begun, whatever the model writes.
+    let members = vec![
+        member(0, CompletionStatus::Answered),
+        member(1, CompletionStatus::Answered),
+    ];
+    let verdict = verdict(JoinCause::Complete, members, vec![]);
+    let mut turn = Turn::parse(fan_out.synthesis, situation(Some(verdict))).unwrap();
+    turn.resume(Input::Begin);
+    turn.resume(Input::FactsFound(Vec::new()));
+    turn.resume(Input::DocumentsRead(vec![
+        Some("a".into()),
+        Some("b".into()),
+    ]));
+    turn.resume(reply(r#"{"decision":"answer"}"#));
+    let finish = finished(turn.resume(reply("All is well.")));
+    let Outcome::Answer(answer) = &finish.outcome else {
+        panic!("no answer")
+    };
+    assert!(answer.partial);
+    let named = "- three lines (not begun: the limits left no room for it)";
+    assert!(answer.text.contains(named), "{}", answer.text);
+}
+
+#[test]
 fn the_last_call_of_a_budget_is_the_synthesis() {
     for (calls, expected) in [(3, Operation::Synthesise), (4, Operation::Review)] {
         let mut request = synthesis_request();

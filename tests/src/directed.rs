@@ -205,6 +205,15 @@ impl Stage {
         self.sim.cancel(self.gateway, root.clone())
     }
 
+    /// Somebody cancels the subagent at `index` of the fan-out that a session committed at `step`; the
+    /// task is not run yet.
+    pub fn cancel_child(&mut self, parent: &str, step: u32, index: u32) -> TaskId {
+        let parent = self.session(parent);
+        let child = SessionId::child(&parent, step, index);
+        let gateway = self.gateway;
+        self.sim.cancel_child(gateway, (parent, step), child)
+    }
+
     /// The lease of what a task works is kept.
     pub fn keep_lease(&mut self, task: TaskId) {
         let keeping = self.sim.keep(task).expect("a worker of single messages");

@@ -381,6 +381,22 @@ impl Sim {
         self.spawn(process, Vec::new(), future)
     }
 
+    /// Somebody cancels a subagent that may have no record yet, knowing who started it.
+    pub fn cancel_child(
+        &mut self,
+        process: u32,
+        (parent, step): (SessionId, u32),
+        child: SessionId,
+    ) -> TaskId {
+        let endings = Endings::new(self.aggregator.clone());
+        let future = Box::pin(async move {
+            let (parent, why) = ((&parent, step), Termination::Cancelled);
+            let ending = endings.end_child(parent, &child, why, "cancelled", "somebody");
+            ending.await.ok();
+        });
+        self.spawn(process, Vec::new(), future)
+    }
+
     /// Somebody cancels a run.
     pub fn cancel(&mut self, process: u32, root: SessionId) -> TaskId {
         let endings = Endings::new(self.aggregator.clone());

@@ -101,8 +101,18 @@ fn people_are_waited_for(
         (&json!("open"), &json!(session))
     );
     let shown = said(&mut command(&["sessions", "show", &session, "--json"]));
-    assert_eq!(shown["state"], "waiting for a person");
+    assert_eq!(shown["state"], "waiting");
     assert_eq!(started_once(starts), 0);
+
+    // One letter of an id is a slip of the finger.
+    let says = refused(&mut command(&[
+        "approvals",
+        "approve",
+        &id[..1],
+        "--as",
+        "ada",
+    ]));
+    assert!(says.contains("give at least 6 characters"), "{says}");
 
     let edited = ["approvals", "edit", &id, "--set", "sum=4", "--as", "ada"];
     let says = refused(&mut command(&edited));
@@ -147,6 +157,11 @@ fn people_are_waited_for(
         (&decided["answer"], &decided["by"]),
         (&json!("deny"), &json!("ben"))
     );
+    assert!(
+        decided["at"].as_str().unwrap().starts_with("20"),
+        "{decided}"
+    );
+    assert!(decided["iteration"].is_u64(), "{decided}");
     output(&mut command(&["cancel", &cancelled]));
     let says = refused(&mut command(&[
         "approvals",

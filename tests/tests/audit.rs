@@ -12,7 +12,7 @@ use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::EXPLAINABILITY;
 use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{SessionId, Term, Triple, Triples, keys, uris};
-use agentfleet_tests::load::{Process, binary, output, said};
+use agentfleet_tests::load::{Process, binary, output, refused, said};
 use agentfleet_tests::place::{Place, ROLES};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -367,7 +367,7 @@ fn however_costs_are_grouped_they_add_up_to_what_the_records_say() {
     // 2 of a million in, 10 of a million out.
     let price =
         total["tokens_in"].as_u64().unwrap() * 2 + total["tokens_out"].as_u64().unwrap() * 10;
-    assert_eq!(total["cost"], format!("0.{price:06}").trim_end_matches('0'));
+    assert_eq!(total["cost"], price as f64 / 1_000_000.0);
     for by in [
         "step",
         "agent",
@@ -407,9 +407,9 @@ fn however_costs_are_grouped_they_add_up_to_what_the_records_say() {
     let busy = fleet.cost(&["--session", &fleet.asked["the busy line"]]);
     assert_eq!(
         busy["total"]["wasted"],
-        json!({"attempts": 1, "tokens": 0, "cost": "0.00"})
+        json!({"attempts": 1, "tokens": 0, "cost": 0.0})
     );
-    let none = json!({"attempts": 0, "tokens": 0, "cost": "0.00"});
+    let none = json!({"attempts": 0, "tokens": 0, "cost": 0.0});
     assert_eq!(total["wasted"], none);
     let all = fleet.cost(&[]);
     assert_eq!(all["groups"].as_array().unwrap().len(), 3);
@@ -476,6 +476,18 @@ fn each_decision_is_explained_with_what_else_was_open() {
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
+    // What it means is told once, however often it is open.
+    assert!(told.matches("● react: ").count() <= 1, "{told}");
+    assert_eq!(told.matches("○ react: ").count(), 1, "{told}");
+    let one = ["explain", fleet.compared(), "--step", "0", "--json"];
+    let one = said(&mut fleet.command(&one));
+    assert_eq!(one["sessions"].as_array().unwrap().len(), 1, "{one}");
+    let of_one = one["sessions"][0]["decisions"].as_array().unwrap();
+    assert!(of_one.iter().all(|choice| choice["step"] == 0), "{one}");
+    let only = said(&mut fleet.command(&["explain", fleet.compared(), "--only", "--json"]));
+    assert_eq!(only["sessions"].as_array().unwrap().len(), 1, "{only}");
+    let says = refused(&mut fleet.command(&["explain", fleet.compared(), "--step", "99"]));
+    assert!(says.contains("no step 99"), "{says}");
     // An option is described as it was then.
     let file = fleet.directory.path().join("react.json");
     std::fs::write(&file, r#"{"name": "react", "description": "NEW WORDS"}"#).unwrap();

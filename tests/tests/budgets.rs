@@ -327,6 +327,49 @@ fn cancelling_one_subagent_ends_it_and_all_below_and_its_parent_goes_on() {
 }
 
 #[test]
+fn cancelling_a_subagent_in_its_first_step_ends_it_and_its_parent_goes_on() {
+    for engine in ENGINES {
+        for at_work in [false, true] {
+            let mut stage = Stage::asked(Scenario::new().supervisor("r0", 2), engine);
+            stage.work(Orchestrator, "r0 0");
+            let slow = at_work.then(|| {
+                let slow = stage.give(Orchestrator, 0, "r0.0 0");
+                stage.run_to(slow, After, Chat, "react");
+                slow
+            });
+            let cancel = stage.cancel_child("r0", 0, 0);
+            stage.finish(cancel);
+            if let Some(slow) = slow {
+                // It finds that it was ended over its head.
+                stage.finish(slow);
+            }
+            let record = stage.record("r0.0", 0).expect("its last record");
+            assert_eq!(record.outcome, OutcomeKind::Cancelled, "{engine:?}");
+            let parent = record.parent.as_ref().expect("whose subagent it was");
+            assert_eq!((parent.step, parent.index), (0, 0));
+            stage.end();
+            let verdict = stage.verdict("r0", 0).unwrap();
+            let statuses: Vec<_> = verdict.members.iter().map(|member| member.status).collect();
+            let expected = [CompletionStatus::Cancelled, CompletionStatus::Answered];
+            assert_eq!(statuses, expected, "{engine:?}");
+            let last = stage.record("r0", 1).unwrap();
+            assert_eq!(last.outcome, OutcomeKind::Answer);
+        }
+    }
+}
+
+#[test]
+fn a_subagent_that_nobody_started_is_not_ended() {
+    let mut stage = Stage::asked(Scenario::new().supervisor("r0", 2), Engine::EMBEDDED);
+    stage.work(Orchestrator, "r0 0");
+    let cancel = stage.cancel_child("r0", 0, 7);
+    stage.finish(cancel);
+    stage.end();
+    let last = stage.record("r0", 1).unwrap();
+    assert_eq!(last.outcome, OutcomeKind::Answer);
+}
+
+#[test]
 fn a_cancel_and_the_last_completion_both_come_and_one_of_them_ends_the_run() {
     for engine in ENGINES {
         let mut stage = Stage::asked(Scenario::new().supervisor("r0", 2), engine);

@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Ask a question and watch it being answered
     #[command(
-        after_help = "Examples:\n  agentfleet ask \"How do refunds work?\" --collection handbook\n  agentfleet ask \"Compare cost and safety of the two plants\" --pattern supervisor\n  agentfleet ask - --json < question.txt\n  agentfleet ask \"...\" --model openai:gpt-4o --subagent-timeout 2m"
+        after_help = "Bounds of this run: --max-iterations, --max-subagents, --max-depth, --max-sessions, --max-tokens,\n--max-cost, --max-model-calls, --max-tool-calls, --max-reflections, --replan-depth,\n--run-timeout, --subagent-timeout. --model chooses the model. All are told in `agentfleet help settings`.\n\nExamples:\n  agentfleet ask \"How do refunds work?\" --collection handbook\n  agentfleet ask \"Compare cost and safety of the two plants\" --pattern supervisor\n  agentfleet ask - --json < question.txt\n  agentfleet ask \"...\" --model openai:gpt-4o --subagent-timeout 2m"
     )]
     Ask(Ask),
     /// Run every role in this process and serve HTTP, until it is told to stop
@@ -124,7 +124,9 @@ pub(crate) enum Command {
     )]
     Document(Document),
     /// Explain each decision of a run: what else was open, and what it would have meant
-    #[command(after_help = "Example:\n  agentfleet explain 7c9fa540")]
+    #[command(
+        after_help = "Examples:\n  agentfleet explain 7c9fa540\n  agentfleet explain 7c9fa540 --step 2"
+    )]
     Explain(Explain),
     /// Check that what is stored of a run is what was committed
     #[command(
@@ -210,7 +212,8 @@ pub(crate) struct Demo {
 pub(crate) struct Ask {
     /// The question, in plain text; `-` reads it from standard input.
     pub question: String,
-    /// Pattern to use instead of letting the router choose: react, supervisor.
+    /// Pattern to use instead of letting the router choose: debate, plan-then-execute, react, reflexion,
+    /// router, supervisor, or one of `config list agent-pattern`.
     #[arg(long)]
     pub pattern: Option<String>,
     /// Task type to use instead of letting the router identify it.
@@ -326,10 +329,12 @@ pub(crate) struct ListSessions {
     pub output: Output,
 }
 
-/// How far a run is, as the list shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// How far a run is, by the names it has wherever it is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum RunState {
-    /// Taken in, and not begun.
+    /// Taken in, and no step is done: it waits for a worker, or is at work on its first step.
+    #[default]
     Queued,
     Running,
     /// With a call that waits for a person.
@@ -343,6 +348,22 @@ pub(crate) enum RunState {
     Cancelled,
     /// Ended because its time was used up.
     Timeout,
+}
+
+impl RunState {
+    /// As `--state` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Answered => "answered",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -429,6 +450,12 @@ pub(crate) struct Diff {
 pub(crate) struct Explain {
     /// Its id, or the first 6 or more characters of it.
     pub session: String,
+    /// Only this step of it.
+    #[arg(long)]
+    pub step: Option<u32>,
+    /// Only this session, without the subagents below it.
+    #[arg(long)]
+    pub only: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -714,7 +741,7 @@ pub(crate) enum Approvals {
     /// One call that waits, or waited, with what became of it
     #[command(after_help = "Example:\n  agentfleet approvals show 3f2b9c1a")]
     Show {
-        /// Its id, or the beginning of it.
+        /// Its id, or the first 6 or more characters of it.
         id: String,
         #[command(flatten)]
         output: Output,
@@ -744,7 +771,7 @@ pub(crate) enum Approvals {
 /// Who answers what.
 #[derive(Debug, Args)]
 pub(crate) struct Answering {
-    /// Id of the approval, or the beginning of it.
+    /// Id of the approval, or the first 6 or more characters of it.
     pub id: String,
     /// Who decides; the user of the system unless given.
     #[arg(long = "as", value_name = "NAME")]

@@ -121,9 +121,9 @@ impl From<agentfleet_orchestrator::replay::ReplayError> for Failure {
     fn from(error: agentfleet_orchestrator::replay::ReplayError) -> Self {
         use agentfleet_orchestrator::replay::ReplayError;
         let (exit, hint) = match &error {
-            ReplayError::Unknown(_) => (
+            ReplayError::Unknown(session) => (
                 Exit::NotFound,
-                Some("`agentfleet sessions list` shows the runs"),
+                Some(crate::commands::records::how_to_name(session.as_str())),
             ),
             ReplayError::NotBegun(_) => (Exit::NotFound, Some("wait until a fleet has begun it")),
             ReplayError::NoStep { .. } | ReplayError::Erased(_) => (Exit::NotFound, None),

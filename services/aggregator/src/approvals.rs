@@ -21,6 +21,9 @@ use agentfleet_schema::{ApprovalId, SessionId, Term, keys, uris};
 
 /// Approvals named where the beginning of an id fits several.
 const NAMED: usize = 5;
+/// Fewest characters of an id that may stand for all of it: a call is not approved by a slip of the
+/// finger.
+const SHORTEST: usize = 6;
 
 /// Waits for people, and the answers to them.
 #[derive(Clone, Debug)]
@@ -155,21 +158,30 @@ impl Approvals {
         Ok(found)
     }
 
-    /// What an id, or the beginning of one, stands for.
+    /// What an id stands for, or the beginning of one if that has 6 characters. A beginning that also
+    /// fits what was decided before is one of several: whoever types it may mean either.
     pub async fn find(&self, id: &str) -> Result<Found, Error> {
         let keys = self.parts.documents.list(keys::APPROVALS).await?;
+        let may_begin = id.len() >= SHORTEST;
         let fits = |key: &&String| {
-            keys::approval_id(key).is_some_and(|known| known.as_str().starts_with(id))
+            keys::approval_id(key).is_some_and(|known| {
+                known.as_str() == id || (may_begin && known.as_str().starts_with(id))
+            })
         };
         let fitting: Vec<String> = keys.iter().filter(fits).cloned().collect();
         let mut found = self.read(&fitting).await?;
-        if found.is_empty() {
-            found = self.over(id).await?;
+        let whole = |(pause, _): &(PauseRecord, Option<StepRecord>)| pause.asked.id.as_str() == id;
+        if !found.iter().any(whole) {
+            for over in self.over(id, may_begin).await? {
+                let known = |(pause, _): &(PauseRecord, Option<StepRecord>)| {
+                    pause.asked.id == over.0.asked.id
+                };
+                if !found.iter().any(known) {
+                    found.push(over);
+                }
+            }
         }
-        if let Some(at) = found
-            .iter()
-            .position(|(pause, _)| pause.asked.id.as_str() == id)
-        {
+        if let Some(at) = found.iter().position(whole) {
             found = vec![found.swap_remove(at)];
         }
         let mut ids = found.iter().map(|(pause, _)| pause.asked.id.clone());
@@ -183,12 +195,21 @@ impl Approvals {
         })
     }
 
-    /// Waits that are over, which the graph knows by their ids.
-    async fn over(&self, id: &str) -> Result<Vec<(PauseRecord, Option<StepRecord>)>, Error> {
+    /// Waits that the graph knows by their ids, or by the beginnings of them: those that are over, too.
+    async fn over(
+        &self,
+        id: &str,
+        may_begin: bool,
+    ) -> Result<Vec<(PauseRecord, Option<StepRecord>)>, Error> {
+        let fits = if may_begin {
+            "STRSTARTS(STR(?id), STR(?begins))"
+        } else {
+            "STR(?id) = STR(?begins)"
+        };
         let sparql = format!(
             "SELECT DISTINCT ?key FROM <{}> WHERE {{ \
                ?asked <{RDF_TYPE}> <{}> ; <{}> ?id ; <{}> ?key . \
-               FILTER (STRSTARTS(STR(?id), STR(?begins))) }} LIMIT {NAMED}",
+               FILTER ({fits}) }} LIMIT {NAMED}",
             uris::RETRIEVAL_GRAPH,
             tg::APPROVAL_REQUEST,
             tg::APPROVAL_ID,

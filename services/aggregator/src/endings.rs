@@ -59,6 +59,42 @@ impl Endings {
         cause: &str,
         by: &str,
     ) -> Result<Ended, Error> {
+        self.end_asked(session, None, termination, cause, by).await
+    }
+
+    /// The same of a subagent that may have no record yet. What its first step would have worked stands
+    /// in the record of `parent`, the session and step that started it.
+    pub async fn end_child(
+        &self,
+        parent: (&SessionId, u32),
+        child: &SessionId,
+        termination: Termination,
+        cause: &str,
+        by: &str,
+    ) -> Result<Ended, Error> {
+        let Some(record) = self.record(parent.0, parent.1).await? else {
+            return Ok(Ended::Unknown);
+        };
+        let Some(asked) = asked(&record, child)? else {
+            return Ok(Ended::Unknown);
+        };
+        if self.is_erased(&record.root).await? {
+            return Ok(Ended::Unknown);
+        }
+        // The fan-out lies where the end of its subagent is looked for once it is published.
+        self.publish_if_unpublished(record).await?;
+        self.end_asked(child, Some(asked), termination, cause, by)
+            .await
+    }
+
+    async fn end_asked(
+        &self,
+        session: &SessionId,
+        asked: Option<Asked>,
+        termination: Termination,
+        cause: &str,
+        by: &str,
+    ) -> Result<Ended, Error> {
         let reason = match termination {
             Termination::Timeout => "the time of the run is used up".to_owned(),
             _ if by.is_empty() => "the run was cancelled".to_owned(),
@@ -70,7 +106,7 @@ impl Endings {
             by: by.to_owned(),
         };
         let finish = say::cancelled(&reason, termination);
-        let ended = self.walk(session, None, Some(&closing), &finish).await?;
+        let ended = Box::pin(self.walk(session, asked, Some(&closing), &finish)).await?;
         match ended {
             // Nothing of the tree waits for a person any more.
             Ended::Now | Ended::Before(OutcomeKind::Cancelled) => {

@@ -1,6 +1,6 @@
 //! `approvals`: calls that wait for a person, and what a person says about them.
 
-use super::records;
+use super::{person, records};
 use crate::cli::{Answering, Approvals as Command};
 use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
@@ -17,7 +17,7 @@ use agentfleet_core::say;
 use agentfleet_runtime::SystemHost;
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{ApprovalAnswer, PauseRecord, StepRecord};
+use agentfleet_schema::records::{ApprovalAnswer, Decided, PauseRecord, StepRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,6 +63,38 @@ impl<'a> Shown<'a> {
             default: asked.default.as_str(),
             state: if after.is_some() { "over" } else { "open" },
             became: after.map(became),
+        }
+    }
+}
+
+/// A decision, as programs read it.
+#[derive(Debug, Serialize)]
+struct ShownDecision<'a> {
+    id: &'a str,
+    session: &'a str,
+    /// Number of the iteration that the call belongs to.
+    iteration: u32,
+    tool: &'a str,
+    arguments: &'a BTreeMap<String, String>,
+    answer: ApprovalAnswer,
+    by: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    at: String,
+}
+
+impl<'a> ShownDecision<'a> {
+    fn of(pause: &'a PauseRecord, decided: &'a Decided) -> Self {
+        Self {
+            id: decided.id.as_str(),
+            session: pause.session.as_str(),
+            iteration: decided.n,
+            tool: &decided.tool,
+            arguments: &decided.arguments,
+            answer: decided.answer,
+            by: &decided.by,
+            reason: &decided.reason,
+            at: date_time(decided.at),
         }
     }
 }
@@ -149,19 +181,6 @@ fn edited(whole: Option<&str>, set: Vec<String>) -> Result<Edited, Failure> {
     Ok(Edited { whole, single })
 }
 
-/// Who decides: the name that was given, else that of the user of the system.
-fn name(given: Option<String>) -> Result<String, Failure> {
-    let of_system = || {
-        ["USER", "LOGNAME", "USERNAME"]
-            .into_iter()
-            .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()))
-    };
-    given.or_else(of_system).ok_or_else(|| {
-        Failure::usage("nobody knows who decides: the system names no user")
-            .hint("say it with `--as NAME`")
-    })
-}
-
 /// The tool that is to be called, as the run knows it.
 pub(super) async fn tool(
     config: &dyn ConfigStore,
@@ -228,8 +247,13 @@ impl Door<'_> {
                 Err(Failure::usage(format!(
                     "`{id}` is the beginning of several approvals: {}",
                     ids.join(", ")
-                )))
+                ))
+                .hint("give more of it; those that are decided count, too"))
             }
+            Found::Unknown if records::is_too_short(id) => Err(Failure::usage(format!(
+                "`{id}` is too short to name an approval: give at least 6 characters of its id"
+            ))
+            .hint("`agentfleet approvals list` shows what waits for a person")),
             Found::Unknown => Err(Failure::not_found(format!("there is no approval `{id}`"))
                 .hint("`agentfleet approvals list` shows what waits for a person")),
         }
@@ -275,7 +299,7 @@ impl Door<'_> {
         answer: ApprovalAnswer,
         arguments: Option<Edited>,
     ) -> Result<(), Failure> {
-        let by = name(answering.by)?;
+        let by = person::name(answering.by.as_deref())?;
         let (pause, after) = self.find(&answering.id).await?;
         let id = &pause.asked.id;
         if let Some(after) = after {
@@ -313,7 +337,7 @@ impl Door<'_> {
             }
         };
         if answering.output.json {
-            return ui::json(&decided);
+            return ui::json(&ShownDecision::of(&pause, &decided));
         }
         outln!(
             "{}: {}, by {}",

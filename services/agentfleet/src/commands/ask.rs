@@ -1,6 +1,6 @@
 //! `ask`: publish a request and watch it being answered; `demo`, `attach` and `cancel` beside it.
 
-use super::records::{self, Run};
+use super::records::{self, Run, Started};
 use super::watch::Watch;
 use crate::cli::{Ask, Attach, Demo, Named};
 use crate::engine::{Engine, choose_model};
@@ -62,6 +62,7 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
         json: demo.output.json,
         hints,
         model_travels: false,
+        note: None,
     };
     asking.answered(&store, settings, ui).await
 }
@@ -104,6 +105,7 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         json: ask.output.json,
         hints: Vec::new(),
         model_travels: false,
+        note: None,
     };
     asking.answered(&store, settings, ui).await
 }
@@ -140,6 +142,8 @@ pub(crate) struct Asking {
     pub hints: Vec<Hint>,
     /// The request names the model itself.
     pub model_travels: bool,
+    /// Said once nothing is found wrong with the request.
+    pub note: Option<String>,
 }
 
 impl Asking {
@@ -156,6 +160,9 @@ impl Asking {
         // What is wrong with the request or with the fleet is said before anything is asked.
         intake.check(&self.request).await?;
         can_be_had(settings, self.model_travels).await?;
+        if let (Some(note), false) = (&self.note, self.json) {
+            ui.note(note);
+        }
         let collection = self.request.collection.clone();
         let keeper = keep(store, settings, ui, self.json).await?;
         let taken = intake.take_in(self.request, self.key).await;
@@ -307,8 +314,8 @@ pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Resul
     let mut signals = Signals::new()?;
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
-    let named = records::session(&store, &attach.session).await?;
-    let (session, question) = root_of(&store, &named).await?;
+    let (named, started) = records::session_or_started(&store, &attach.session).await?;
+    let (session, question) = root_of(&store, &named, started.as_ref()).await?;
     let watch = Watch {
         store: &store,
         session,
@@ -325,38 +332,58 @@ pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Resul
 }
 
 /// The root of a session's tree, and what it was asked.
-async fn root_of(store: &Store, session: &SessionId) -> Result<(SessionId, String), Failure> {
+async fn root_of(
+    store: &Store,
+    session: &SessionId,
+    started: Option<&Started>,
+) -> Result<(SessionId, String), Failure> {
     let documents = &*store.documents;
     let first = Run::read(documents, session)
         .await?
         .steps
         .into_iter()
         .next();
-    let root = first.map_or_else(|| session.clone(), |record| record.root);
+    let root = match (first, started) {
+        (Some(record), _) => record.root,
+        (None, Some(started)) => started.root.clone(),
+        (None, None) => session.clone(),
+    };
     if let Some(request) = store.intake().accepted(&root).await? {
         return Ok((root, request.request.question));
     }
     // It came through no door, straight from the queue.
-    let shown = super::sessions::show(store, &root).await?;
+    let shown = super::sessions::show(store, &root, None).await?;
     Ok((root, shown.question))
 }
 
 pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
-    let session = records::session(&store, &named.session).await?;
+    let (session, started) = records::session_or_started(&store, &named.session).await?;
     // Whoever mistypes an id closes no tree of the future.
-    super::sessions::show(&store, &session).await?;
+    super::sessions::show(&store, &session, started.as_ref()).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let by = std::env::var("USER").unwrap_or_default();
-    let ended = engine
-        .endings()
-        .end(&session, Termination::Cancelled, "cancelled", &by)
-        .await?;
+    let (endings, why) = (engine.endings(), Termination::Cancelled);
+    let ended = match &started {
+        None => endings.end(&session, why, "cancelled", &by).await?,
+        Some(Started { parent, step, .. }) => {
+            let parent = (parent, *step);
+            let ending = endings.end_child(parent, &session, why, "cancelled", &by);
+            ending.await?
+        }
+    };
+    if started.is_some() && ended == Ended::Unknown {
+        // Erased in between: of a subagent nothing is closed.
+        return Err(super::sessions::unknown(&session));
+    }
     let says = match ended {
         Ended::Now => "cancelled",
         Ended::Before(_) => "had ended already",
-        Ended::Unknown => "is closed; it had not begun",
+        // A worker that is at work on it finds it closed as well.
+        Ended::Unknown => {
+            "is closed: it was at work on its first step, or waiting for a worker, and ends there"
+        }
     };
     if named.output.json {
         return ui::json(&serde_json::json!({"session_id": session, "result": says}));

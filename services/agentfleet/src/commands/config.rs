@@ -215,7 +215,7 @@ fn read(file: &Path) -> Result<String, Failure> {
 }
 
 /// Who changes the config from here.
-pub(super) fn author() -> String {
+fn author() -> String {
     std::env::var("USER")
         .ok()
         .filter(|user| !user.is_empty())

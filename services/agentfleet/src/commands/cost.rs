@@ -156,8 +156,8 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
     rows.push(last.into_iter().chain(cells(total)).collect());
     ui.table(&headers, own.len(), rows);
     errln!(
-        "COST is in {CURRENCY}. WASTED is what attempts before the committed ones spent; COST does not \
-         count it."
+        "COST is in {CURRENCY}. WASTED is what was spent and came to no record, by attempts before the \
+         committed ones and by calls that were cut off; COST does not count it."
     );
     Ok(())
 }
@@ -172,16 +172,22 @@ fn cells(spent: Spent) -> [String; 9] {
         text::duration(spent.model_ms),
         text::duration(spent.tool_ms),
         spend::money(spent.cost),
-        match spent.wasted {
-            0 => "none".to_owned(),
-            attempts => format!(
-                "{}, {}, {}",
-                text::counted(attempts, "attempt"),
-                text::counted(spent.wasted_tokens, "token"),
-                spend::money(spent.wasted_cost)
-            ),
-        },
+        wasted(spent),
     ]
+}
+
+/// What came to no record. A call that was cut off is none of an attempt before the committed one.
+fn wasted(spent: Spent) -> String {
+    if (spent.wasted, spent.wasted_tokens, spent.wasted_cost) == (0, 0, 0) {
+        return "none".to_owned();
+    }
+    let mut parts = Vec::new();
+    if spent.wasted > 0 {
+        parts.push(text::counted(spent.wasted, "attempt"));
+    }
+    parts.push(text::counted(spent.wasted_tokens, "token"));
+    parts.push(spend::money(spent.wasted_cost));
+    parts.join(", ")
 }
 
 /// Which steps are asked for.
@@ -279,7 +285,7 @@ impl Asked<'_> {
         let found = self.graph.select(sparql, &bindings, self.options()).await?;
         found.text(0, "root").map(str::to_owned).ok_or_else(|| {
             Failure::not_found(format!("the graph knows no session `{session}`"))
-                .hint("`agentfleet sessions list` shows the runs")
+                .hint(records::how_to_name(session.as_str()))
         })
     }
 
@@ -378,4 +384,27 @@ fn step_of(key: &str) -> u32 {
         .and_then(|key| key.rsplit_once('/'));
     step.and_then(|(_, step)| step.parse().ok())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_wasted_is_told_with_and_without_attempts() {
+        for (attempts, tokens, cost, told) in [
+            (0, 0, 0, "none"),
+            (0, 1_651, 0, "1,651 tokens, 0.00"),
+            (1, 0, 0, "1 attempt, 0 tokens, 0.00"),
+            (2, 1, 500_000_000, "2 attempts, 1 token, 0.50"),
+        ] {
+            let spent = Spent {
+                wasted: attempts,
+                wasted_tokens: tokens,
+                wasted_cost: cost,
+                ..Spent::default()
+            };
+            assert_eq!(wasted(spent), told);
+        }
+    }
 }

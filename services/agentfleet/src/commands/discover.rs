@@ -275,13 +275,7 @@ type Decides = fn(&str, &Snapshot, &str) -> Result<Vec<(String, AgentTaskType)>,
 
 async fn decided(store: &Store, decide: &Decide, how: Decides, told: &str) -> Result<(), Failure> {
     let set = store.config.snapshot().await?;
-    let by = match &decide.by {
-        Some(by) if by.trim().is_empty() => {
-            return Err(Failure::usage("`--as` needs a name"));
-        }
-        Some(by) => by.trim().to_owned(),
-        None => super::config::author(),
-    };
+    let by = super::person::name(decide.by.as_deref())?;
     let items = how(&decide.key, &set, &by).map_err(|reason| {
         Failure::not_found(reason).hint("`agentfleet discover list` shows what was proposed")
     })?;

@@ -260,7 +260,7 @@ pub(crate) async fn named(store: &crate::store::Store, text: &str) -> Result<Ses
     if store.documents.list(&folder).await?.is_empty() {
         return Err(
             Failure::not_found(format!("nothing is recorded of a session `{session}`"))
-                .hint("`agentfleet sessions list` shows the runs"),
+                .hint(records::how_to_name(text)),
         );
     }
     Ok(session)

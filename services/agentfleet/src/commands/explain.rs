@@ -16,14 +16,15 @@ use agentfleet_console::text;
 use agentfleet_core::approval;
 use agentfleet_core::history::{CONTEXT, SUMMARY};
 use agentfleet_core::provenance::date_time;
+use agentfleet_orchestrator::replay::ReplayError;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Activity, Asked, Call, DecidedBy, Decision, Iterated, StepRecord, Usage,
 };
-use agentfleet_schema::{Operation, SessionId};
+use agentfleet_schema::{Money, Operation, SessionId};
 use anstyle::Style;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 const PLAIN: Style = Style::new();
@@ -94,10 +95,25 @@ pub(crate) async fn run(args: Explain, settings: &Settings, ui: Ui) -> Result<()
     let store = Store::open(settings).await?;
     store.seed().await?;
     let session = evidence::named(&store, &args.session).await?;
-    let runs: HashMap<SessionId, Run> = records::tree(&*store.documents, &session)
-        .await?
-        .into_iter()
-        .collect();
+    let below = !args.only && args.step.is_none();
+    let runs: HashMap<SessionId, Run> = if below {
+        let tree = records::tree(&*store.documents, &session).await?;
+        tree.into_iter().collect()
+    } else {
+        let run = Run::read(&*store.documents, &session).await?;
+        HashMap::from([(session.clone(), run)])
+    };
+    if let Some(step) = args.step {
+        let steps = runs.get(&session).map_or(0, |run| run.steps.len() as u32);
+        if step >= steps {
+            return Err(ReplayError::NoStep {
+                session,
+                step,
+                last: steps.saturating_sub(1),
+            }
+            .into());
+        }
+    }
     let mut sets = Sets {
         config: &*store.config,
         known: BTreeMap::new(),
@@ -112,7 +128,11 @@ pub(crate) async fn run(args: Explain, settings: &Settings, ui: Ui) -> Result<()
         for child in children {
             open.push((child, Some(id.clone()), depth + 1));
         }
-        sessions.push(of_session(id, parent, depth, run, &mut sets).await?);
+        let mut told = of_session(id, parent, depth, run, &mut sets).await?;
+        if let Some(step) = args.step {
+            told.decisions.retain(|choice| choice.step == step);
+        }
+        sessions.push(told);
     }
     let explained = Explained { session, sessions };
     if args.output.json {
@@ -206,7 +226,10 @@ fn of_step(record: &StepRecord, set: &Snapshot) -> Vec<Choice> {
             );
             "the limits of the run, and the goals the model found"
                 .clone_into(&mut choice.narrowed_by);
-            choice.signal = format!("{} goals were found", fanned_out.children.len());
+            choice.signal = match fanned_out.children.len() {
+                1 => "1 goal was found".to_owned(),
+                goals => format!("{goals} goals were found"),
+            };
             choice.rationale.clone_from(&fanned_out.thought);
             choice.outcome = Some(goals.join("; "));
             paid(&mut choice, record, Operation::Decompose);
@@ -337,7 +360,8 @@ fn spent(choice: &mut Choice, record: &StepRecord, counts: impl Fn(&str) -> bool
     }
     choice.tokens_in = usage.input_tokens;
     choice.tokens_out = usage.output_tokens;
-    choice.cost = usage.cost;
+    // What is beyond millionths is made by adding.
+    choice.cost = Money::of(usage.cost).as_f64();
 }
 
 fn options(subject: &str, names: &[String], chosen: &str, set: &Snapshot) -> Vec<Choosable> {
@@ -385,8 +409,10 @@ fn meaning(subject: &str, name: &str, set: &Snapshot) -> String {
     }
 }
 
+/// An explanation for people. What an option means is told where it is first open.
 fn lines(explained: &Explained, width: usize) -> Vec<Line> {
     let mut lines = Vec::new();
+    let mut described: HashSet<(&str, &str, &str)> = HashSet::new();
     let mut push = |indent: usize, text: &str, style| {
         let indent = " ".repeat(indent);
         let room = width.saturating_sub(indent.len()).max(30);
@@ -443,15 +469,26 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
                     );
                 }
             }
+            let mut again = Vec::new();
             for option in &choice.options {
+                let meaning = option.description.as_str();
+                let is_new =
+                    described.insert((choice.subject.as_str(), option.name.as_str(), meaning));
+                if !is_new && !option.chosen {
+                    again.push(option.name.as_str());
+                    continue;
+                }
                 let mark = if option.chosen { "●" } else { "○" };
                 let style = if option.chosen { PLAIN } else { DIM };
-                let described = if option.description.is_empty() {
+                let named = if meaning.is_empty() || !is_new {
                     option.name.clone()
                 } else {
-                    format!("{}: {}", option.name, text::one_line(&option.description))
+                    format!("{}: {}", option.name, text::one_line(meaning))
                 };
-                push(in_it + 4, &format!("{mark} {described}"), style);
+                push(in_it + 4, &format!("{mark} {named}"), style);
+            }
+            if !again.is_empty() {
+                push(in_it + 4, &format!("○ {}", again.join(", ")), DIM);
             }
             if let Some(outcome) = &choice.outcome {
                 push(
@@ -462,9 +499,9 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
             }
             if !choice.models.is_empty() {
                 let mut cost = format!(
-                    "{}, {} tokens in, {} out",
+                    "{}, {} in, {} out",
                     choice.models.join(", "),
-                    choice.tokens_in,
+                    text::counted(choice.tokens_in, "token"),
                     choice.tokens_out
                 );
                 if choice.cost > 0.0 {

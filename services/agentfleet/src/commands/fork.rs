@@ -10,7 +10,9 @@ use crate::ui::Ui;
 use agentfleet_console::text;
 use agentfleet_core::fork::{Otherwise, fork as forked};
 use agentfleet_orchestrator::replay::{ReplayError, request_of, steps};
-use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
+use agentfleet_schema::records::{
+    Activity, CompletionStatus, FanInRecord, Member, OutcomeKind, StepRecord,
+};
 use agentfleet_schema::{AgentRequest, keys};
 
 /// Providers whose model has no name that a request could carry.
@@ -41,16 +43,14 @@ pub(crate) async fn fork(args: Fork, settings: &Settings, ui: Ui) -> Result<(), 
                 .hint("`agentfleet config history` lists versions")
         })?;
     }
-    go_on(
-        &store,
-        settings,
-        ui,
+    let going = Going {
         record,
         otherwise,
-        args.detach,
-        args.output,
-    )
-    .await
+        note: None,
+    };
+    going
+        .on(&store, settings, ui, args.detach, args.output)
+        .await
 }
 
 pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<(), Failure> {
@@ -85,43 +85,72 @@ pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<()
         }
         OutcomeKind::Fail | OutcomeKind::Cancelled => {}
     }
-    let record = last_good(&store, &steps, last).await?;
-    if !args.output.json {
-        ui.note(&format!(
-            "Session {session} ended at step {}; it is worked anew from step {}.",
-            last.step, record.step
-        ));
-    }
-    go_on(
-        &store,
-        settings,
-        ui,
+    let LastGood { record, lacks } = last_good(&store, &steps, last).await?;
+    let note = format!(
+        "Session {session} ended at step {}; it is worked anew from step {}.{}",
+        last.step,
+        record.step,
+        lacks.map(|lacks| format!(" {lacks}")).unwrap_or_default()
+    );
+    let going = Going {
         record,
         otherwise,
-        args.detach,
-        args.output,
-    )
-    .await
+        note: Some(note),
+    };
+    going
+        .on(&store, settings, ui, args.detach, args.output)
+        .await
 }
 
-/// The step to work anew: the one that came to nothing, or the fan-out before it where nobody
-/// concluded what its subagents had found.
+/// Where a retry goes on.
+struct LastGood<'a> {
+    record: &'a StepRecord,
+    /// What the verdict that is read again lacks, and how to have it.
+    lacks: Option<String>,
+}
+
+/// The step to work anew: the one that came to nothing, or the fan-out before it where its subagents
+/// found nothing, as when they were cancelled with the run, or nobody concluded what they had found.
 async fn last_good<'a>(
     store: &Store,
     steps: &'a [StepRecord],
     last: &'a StepRecord,
-) -> Result<&'a StepRecord, Failure> {
+) -> Result<LastGood<'a>, Failure> {
     let request = request(store, last).await?;
+    let whole = |record| LastGood {
+        record,
+        lacks: None,
+    };
     let Some(fan_out) = request.control.fan_in_step else {
-        return Ok(last);
+        return Ok(whole(last));
     };
     let of = agentfleet_core::fan_in::session_of(&request);
     let of = if of.is_empty() { &last.session } else { of };
-    let verdict = store.documents.get(&keys::fan_in(of, fan_out)).await?;
+    let key = keys::fan_in(of, fan_out);
+    let verdict = match store.documents.get(&key).await? {
+        Some(body) => serde_json::from_slice::<FanInRecord>(&body).map_err(|error| {
+            Failure::new(
+                Exit::Unavailable,
+                format!("record `{key}` cannot be read: {error}"),
+            )
+        })?,
+        None => FanInRecord::default(),
+    };
+    let answered = |member: &&Member| member.status == CompletionStatus::Answered;
+    let answers = verdict.members.iter().filter(answered).count();
+    let started = verdict.members.len() + verdict.missing.len();
     let before = steps.iter().find(|record| record.step == fan_out);
-    Ok(match (verdict, before) {
-        (None, Some(fan_out)) if *of == last.session => fan_out,
-        _ => last,
+    Ok(match before {
+        Some(fan_out) if *of == last.session && answers == 0 => whole(fan_out),
+        Some(_) | None if answers == started => whole(last),
+        Some(_) | None => LastGood {
+            record: last,
+            lacks: Some(format!(
+                "Of {} {answers} answered, and none is started again: `agentfleet fork {of} --at \
+                 {fan_out}` does.",
+                text::counted(started as u64, "subagent")
+            )),
+        },
     })
 }
 
@@ -181,51 +210,61 @@ async fn request(store: &Store, record: &StepRecord) -> Result<AgentRequest, Fai
     })
 }
 
-async fn go_on(
-    store: &Store,
-    settings: &Settings,
-    ui: Ui,
-    record: &StepRecord,
+/// Where a new run goes on, and how.
+struct Going<'a> {
+    record: &'a StepRecord,
     otherwise: Otherwise,
-    detach: bool,
-    output: Output,
-) -> Result<(), Failure> {
-    let message = request(store, record).await?;
-    let travels = otherwise.model.is_some();
-    let mut request =
-        forked(record, &message, otherwise).map_err(|error| Failure::usage(error.to_string()))?;
-    request.streaming = true;
-    if detach {
-        let holder = can_be_had(settings, travels).await?;
-        return detached(
-            store,
-            settings,
-            request,
-            None,
-            holder.is_some(),
-            output.json,
-        )
-        .await;
-    }
-    if !output.json {
-        ui.note(&format!(
+    /// What is said before it.
+    note: Option<String>,
+}
+
+impl Going<'_> {
+    async fn on(
+        self,
+        store: &Store,
+        settings: &Settings,
+        ui: Ui,
+        detach: bool,
+        output: Output,
+    ) -> Result<(), Failure> {
+        let record = self.record;
+        let message = request(store, record).await?;
+        let travels = self.otherwise.model.is_some();
+        let mut request = forked(record, &message, self.otherwise)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        request.streaming = true;
+        if detach {
+            let works = can_be_had(settings, travels).await?.is_some();
+            // What is wrong is said first, and alone.
+            store.intake().check(&request).await?;
+            if let (Some(note), false) = (&self.note, output.json) {
+                ui.note(note);
+            }
+            return detached(store, settings, request, None, works, output.json).await;
+        }
+        let forked = format!(
             "Forked from session {}, step {}{}.",
             record.session,
             record.step,
             text::clean(&before(record))
-        ));
+        );
+        let note = match self.note {
+            Some(note) => format!("{note} {forked}"),
+            None => forked,
+        };
+        let asking = Asking {
+            request,
+            key: None,
+            json: output.json,
+            hints: vec![agentfleet_console::lanes::Hint::new(
+                "What came out otherwise:",
+                format!("{} diff {} SESSION", settings.program(), record.session),
+            )],
+            model_travels: travels,
+            note: Some(note),
+        };
+        asking.answered(store, settings, ui).await
     }
-    let asking = Asking {
-        request,
-        key: None,
-        json: output.json,
-        hints: vec![agentfleet_console::lanes::Hint::new(
-            "What came out otherwise:",
-            format!("{} diff {} SESSION", settings.program(), record.session),
-        )],
-        model_travels: travels,
-    };
-    asking.answered(store, settings, ui).await
 }
 
 /// What the step did the first time.

@@ -14,6 +14,7 @@ pub(crate) mod fork;
 mod gather;
 pub(crate) mod library;
 pub(crate) mod migrate;
+mod person;
 pub(crate) mod purge;
 pub(crate) mod query;
 pub(crate) mod records;

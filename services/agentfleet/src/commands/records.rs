@@ -1,10 +1,11 @@
 //! Reading runs from their records, which are there before any triple is.
 
+use super::evidence::AT_ONCE;
 use crate::error::Failure;
 use crate::store::Store;
 use agentfleet_console::trace::Trace;
 use agentfleet_documents::Documents;
-use agentfleet_schema::records::{FanOutRecord, StepRecord};
+use agentfleet_schema::records::{Child, FanOutRecord, StepRecord};
 use agentfleet_schema::topics::EXPLAINABILITY;
 use agentfleet_schema::{SessionId, Triples, keys, uris};
 use serde::de::DeserializeOwned;
@@ -15,6 +16,20 @@ use std::sync::Arc;
 const SHORTEST: usize = 6;
 /// Most sessions named where a beginning fits several.
 const NAMED: usize = 5;
+
+/// Whether a text is too short to stand for the id that it begins.
+pub(crate) fn is_too_short(text: &str) -> bool {
+    text.trim().len() < SHORTEST
+}
+
+/// How to name a run, where `given` names none.
+pub(crate) fn how_to_name(given: &str) -> &'static str {
+    if is_too_short(given) {
+        "give at least 6 characters of its id: `agentfleet sessions list` shows the runs"
+    } else {
+        "`agentfleet sessions list` shows the runs"
+    }
+}
 
 /// The session of an id, of its beginning where that fits one alone, or of a URI of the session. What
 /// fits none stays as it is.
@@ -35,20 +50,104 @@ pub(crate) async fn session(store: &Store, text: &str) -> Result<SessionId, Fail
         [one] => Ok(SessionId::new(*one)),
         [] => Ok(given),
         several if several.contains(&begin) => Ok(given),
-        several => {
-            let named: Vec<String> = several
-                .iter()
-                .take(NAMED)
-                .map(|id| format!("`{id}`"))
-                .collect();
-            let more = if several.len() > NAMED { ", ..." } else { "" };
-            Err(Failure::usage(format!(
-                "`{begin}` is the beginning of {} sessions: {}{more}",
-                several.len(),
-                named.join(", ")
-            )))
+        several => Err(ambiguous(begin, several)),
+    }
+}
+
+fn ambiguous(begin: &str, several: &[&str]) -> Failure {
+    let named: Vec<String> = several
+        .iter()
+        .take(NAMED)
+        .map(|id| format!("`{id}`"))
+        .collect();
+    let more = if several.len() > NAMED { ", ..." } else { "" };
+    Failure::usage(format!(
+        "`{begin}` is the beginning of {} sessions: {}{more}",
+        several.len(),
+        named.join(", ")
+    ))
+}
+
+/// A subagent that has no record yet, with the step that started it.
+#[derive(Clone, Debug)]
+pub(crate) struct Started {
+    pub child: Child,
+    pub parent: SessionId,
+    pub step: u32,
+    pub root: SessionId,
+}
+
+/// As [`session`], for subagents too that have no record yet: only the fan-out that started one knows
+/// it then. Looked for where nothing else fits, because every fan-out that waits is read.
+pub(crate) async fn session_or_started(
+    store: &Store,
+    text: &str,
+) -> Result<(SessionId, Option<Started>), Failure> {
+    let given = session(store, text).await?;
+    let wanted = [keys::outcome(&given, 0), keys::accepted(&given)];
+    let found = store.documents.get_many(&wanted).await?;
+    if is_too_short(given.as_str()) || found.iter().any(Option::is_some) {
+        return Ok((given, None));
+    }
+    let mut started = started(&*store.documents, given.as_str()).await?;
+    if let Some(whole) = started.iter().position(|one| one.child.session == given) {
+        started = vec![started.swap_remove(whole)];
+    }
+    if started.len() > 1 {
+        let several: Vec<&str> = started
+            .iter()
+            .map(|one| one.child.session.as_str())
+            .collect();
+        return Err(ambiguous(given.as_str(), &several));
+    }
+    Ok(match started.pop() {
+        Some(one) => (one.child.session.clone(), Some(one)),
+        None => (given, None),
+    })
+}
+
+/// The subagents whose ids begin so, of all fan-outs that wait. The graph cannot be asked: it hears of
+/// a subagent with its first record.
+async fn started(documents: &dyn Documents, begin: &str) -> Result<Vec<Started>, Failure> {
+    let listed = documents.list("sessions/").await?;
+    let mut started = Vec::new();
+    for some in waiting(&listed).chunks(AT_ONCE) {
+        let found = documents.get_many(some).await?;
+        for at in 0..found.len() {
+            let Some(fan_out) = decoded::<FanOutRecord>(&found, at) else {
+                continue;
+            };
+            let FanOutRecord {
+                session,
+                step,
+                root,
+                children,
+                ..
+            } = fan_out;
+            let fitting = children
+                .into_iter()
+                .filter(|child| child.session.as_str().starts_with(begin));
+            started.extend(fitting.map(|child| Started {
+                child,
+                parent: session.clone(),
+                step,
+                root: root.clone(),
+            }));
         }
     }
+    Ok(started)
+}
+
+/// Of the keys of sessions those of fan-outs that no step came after.
+fn waiting(listed: &[String]) -> Vec<String> {
+    let done: HashSet<(SessionId, u32)> =
+        listed.iter().filter_map(|key| keys::step_of(key)).collect();
+    let waits = |key: &&String| {
+        let step = key.strip_suffix("/fanout");
+        let place = step.and_then(|step| keys::step_of(&format!("{step}/outcome")));
+        place.is_some_and(|(session, step)| !done.contains(&(session, step + 1)))
+    };
+    listed.iter().filter(waits).cloned().collect()
 }
 
 /// What one session left behind.
@@ -121,4 +220,31 @@ pub(crate) async fn trace(documents: &dyn Documents, root: &SessionId) -> Result
         .flat_map(|message| message.triples)
         .collect();
     Ok(Trace::from_triples(&triples))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fan_out_waits_until_the_next_step_of_its_session_is_there() {
+        let (first, other) = (SessionId::new("first"), SessionId::new("other"));
+        let listed = [
+            keys::outcome(&first, 0),
+            keys::fan_out(&first, 0),
+            keys::outcome(&first, 1),
+            keys::fan_out(&first, 1),
+            keys::outcome(&other, 0),
+            keys::fan_out(&other, 0),
+            keys::fan_in(&other, 0),
+        ];
+        let expected = [keys::fan_out(&first, 1), keys::fan_out(&other, 0)];
+        assert_eq!(waiting(&listed), expected);
+    }
+
+    #[test]
+    fn whoever_gives_too_little_of_an_id_is_told_how_much_it_takes() {
+        assert!(how_to_name("c3541").starts_with("give at least 6 characters"));
+        assert!(!how_to_name("c3541f").contains("at least"));
+    }
 }

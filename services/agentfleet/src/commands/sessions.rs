@@ -1,6 +1,6 @@
 //! `sessions`: which runs there were, and how one of them went.
 
-use super::records::{self, Run};
+use super::records::{self, Run, Started};
 use crate::cli::{ListSessions, RunState, Sessions};
 use crate::engine::settled_graph;
 use crate::error::Failure;
@@ -11,7 +11,7 @@ use agentfleet_console::text;
 use agentfleet_core::approval;
 use agentfleet_core::provenance::date_time;
 use agentfleet_graph::{QueryOptions, Solutions};
-use agentfleet_schema::records::{Activity, OutcomeKind, StepRecord};
+use agentfleet_schema::records::{Activity, Concluded, OutcomeKind, StepRecord, Termination};
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{Millis, SessionId, Term, keys, uris};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use std::collections::HashSet;
 
 /// Root runs, newest first. The optional parts are there once a run has ended.
 const LIST: &str = "\
-SELECT ?id ?question ?started ?ended ?reason ?partial ?conversation ?collection ?pattern ?taskType
+SELECT ?id ?question ?started ?ended ?reason ?answered ?partial ?conversation ?collection ?pattern ?taskType
   ?waits
 FROM <GRAPH> WHERE {
   ?session a tg:AgentQuestion ; tg:query ?question ; prov:startedAtTime ?started ;
@@ -31,6 +31,7 @@ FROM <GRAPH> WHERE {
     OPTIONAL { ?routing tg:taskType ?taskType } }
   OPTIONAL { ?session prov:endedAtTime ?ended .
     ?answer prov:wasGeneratedBy ?session ; a tg:Conclusion ; tg:terminationReason ?reason .
+    OPTIONAL { ?answer a tg:Answer ; prov:generatedAtTime ?answered }
     OPTIONAL { ?answer tg:partial ?partial } }
   BIND(EXISTS { ?open a tg:ApprovalRequest ; prov:wasGeneratedBy/tg:rootSessionId ?id .
     FILTER NOT EXISTS { ?next prov:wasDerivedFrom ?open ; prov:generatedAtTime ?at } } AS ?waits)
@@ -42,7 +43,10 @@ FROM <GRAPH> WHERE {
 struct Listed {
     session: String,
     question: String,
-    state: String,
+    state: RunState,
+    /// Why it ended, where it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    termination: Option<Termination>,
     started: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
@@ -62,14 +66,26 @@ pub(crate) struct Shown {
     pub session: String,
     pub root: String,
     pub question: String,
-    pub state: String,
+    pub state: RunState,
+    /// Why it ended, where it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination: Option<Termination>,
     pub steps: Vec<ShownStep>,
+    /// Of it and all below it.
     pub tokens: u64,
+    /// How many of them came to no record.
+    pub wasted_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<agentfleet_schema::ErrorBody>,
-    pub subagents: Vec<String>,
+    pub subagents: Vec<Subagent>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Subagent {
+    pub session: SessionId,
+    pub goal: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,11 +116,18 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 }
                 return Ok(());
             }
+            let queued = listed.iter().any(|run| run.state == RunState::Queued);
             let rows = listed
                 .into_iter()
-                .map(|run| vec![run.session, run.state, minute(&run.started), run.question])
+                .map(|run| {
+                    let state = told(run.state, run.termination);
+                    vec![run.session, state, minute(&run.started), run.question]
+                })
                 .collect();
             ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], 3, rows);
+            if queued {
+                ui.note("`queued`: waits for a worker, or is at work on its first step.");
+            }
             if more {
                 ui.note(&format!(
                     "These are the newest {}; there are more: `--limit` lists up to 10000.",
@@ -114,17 +137,26 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             Ok(())
         }
         Sessions::Show { session, output } => {
-            let shown = show(&store, &records::session(&store, &session).await?).await?;
+            let (session, started) = records::session_or_started(&store, &session).await?;
+            let mut shown = show(&store, &session, started.as_ref()).await?;
+            shown.wasted_tokens = wasted(&store, &session).await?;
             if output.json {
                 return ui::json(&shown);
             }
+            let wasted = match shown.wasted_tokens {
+                0 => String::new(),
+                n => format!(", {} of them wasted", text::count(n)),
+            };
             outln!(
-                "Session {}  {}  {} tokens",
+                "Session {}  {}  {}{wasted}",
                 shown.session,
-                shown.state,
-                shown.tokens
+                told(shown.state, shown.termination),
+                text::counted(shown.tokens, "token")
             );
             outln!("{}\n", text::clean(&shown.question));
+            if shown.state == RunState::Queued {
+                outln!("  waits for a worker, or is at work on its first step");
+            }
             for step in &shown.steps {
                 let again = if step.attempt > 1 {
                     format!("  (try {})", step.attempt)
@@ -134,7 +166,11 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 outln!("  step {}  {}  {}{again}", step.step, step.at, step.what);
             }
             for subagent in &shown.subagents {
-                outln!("  subagent {subagent}");
+                outln!(
+                    "  subagent {}  {}",
+                    subagent.session,
+                    text::one_line(&subagent.goal)
+                );
             }
             if let Some(error) = &shown.error {
                 outln!("\nError `{}`: {}", error.code, error.message);
@@ -204,25 +240,12 @@ impl Wanted {
         self.state.is_some() || texts.into_iter().any(Option::is_some)
     }
 
-    /// Whether a run that no worker has begun is among them.
+    /// Whether a run that has no record yet is among them.
     fn has(&self, run: &Listed) -> bool {
         let same = |wanted: &Option<String>, has: &Option<String>| {
             wanted.is_none() || wanted.as_deref() == has.as_deref()
         };
-        let state = match self.state {
-            None => true,
-            Some(RunState::Queued) => run.state == "queued",
-            Some(RunState::Cancelled) => run.state == "cancelled",
-            Some(
-                RunState::Running
-                | RunState::Waiting
-                | RunState::Answered
-                | RunState::Partial
-                | RunState::Failed
-                | RunState::Timeout,
-            ) => false,
-        };
-        state
+        self.state.is_none_or(|wanted| wanted == run.state)
             && same(&self.collection, &run.collection)
             && same(&self.conversation, &run.conversation)
             && same(&self.pattern, &run.pattern)
@@ -285,7 +308,7 @@ impl Wanted {
             None => "",
             // The graph knows none of these.
             Some(RunState::Queued) => "FILTER(false) ",
-            Some(RunState::Running) => "FILTER(!BOUND(?ended)) ",
+            Some(RunState::Running) => "FILTER(!BOUND(?ended) && !?waits) ",
             Some(RunState::Waiting) => {
                 "FILTER(!BOUND(?ended)) FILTER EXISTS { \
                  ?held a tg:ApprovalRequest ; prov:wasGeneratedBy/tg:rootSessionId ?id . \
@@ -299,8 +322,8 @@ impl Wanted {
                 "FILTER(BOUND(?reason) && ?reason != \"cancelled\" && ?reason != \"timeout\") \
                  FILTER NOT EXISTS { ?given prov:wasGeneratedBy ?session ; a tg:Answer } "
             }
-            Some(RunState::Cancelled) => "FILTER(?reason = \"cancelled\") ",
-            Some(RunState::Timeout) => "FILTER(?reason = \"timeout\") ",
+            Some(RunState::Cancelled) => "FILTER(?reason = \"cancelled\" && !BOUND(?answered)) ",
+            Some(RunState::Timeout) => "FILTER(?reason = \"timeout\" && !BOUND(?answered)) ",
         });
         (which, bindings)
     }
@@ -362,19 +385,21 @@ async fn list(
     Ok((listed, more))
 }
 
-/// Runs that were taken in and that no worker has begun.
+/// Runs that were taken in and have no record yet.
 async fn queued(store: &Store) -> Result<Vec<Listed>, Failure> {
     let keys = store.documents.list("sessions/").await?;
     let parts = keys.iter().filter_map(|key| {
         let (session, rest) = key.strip_prefix("sessions/")?.split_once('/')?;
         Some((session, rest))
     });
-    let (mut accepted, mut begun) = (Vec::new(), HashSet::new());
+    let (mut accepted, mut begun, mut at_work) = (Vec::new(), HashSet::new(), HashSet::new());
     for (session, rest) in parts {
         if rest == "accepted" {
             accepted.push(SessionId::new(session));
         } else if rest.ends_with("/outcome") {
             begun.insert(session);
+        } else if rest.starts_with("steps/") {
+            at_work.insert(session);
         }
     }
     let mut queued = Vec::new();
@@ -388,7 +413,8 @@ async fn queued(store: &Store) -> Result<Vec<Listed>, Failure> {
         let request = asked.request;
         let conversation = request.conversation_id.to_string();
         queued.push(Listed {
-            state: not_begun(store, &session).await?.to_owned(),
+            state: not_begun(store, &session, at_work.contains(session.as_str())).await?,
+            termination: None,
             session: session.to_string(),
             question: request.question,
             started: date_time(asked.at),
@@ -402,33 +428,80 @@ async fn queued(store: &Store) -> Result<Vec<Listed>, Failure> {
     Ok(queued)
 }
 
-/// The state of a run that no worker has begun.
-async fn not_begun(store: &Store, session: &SessionId) -> Result<&'static str, Failure> {
-    let closed = store.documents.get(&keys::closed(session)).await?;
-    Ok(if closed.is_some() {
-        "cancelled"
-    } else {
-        "queued"
+/// The state of a session that has no record yet, of the tree of `root`. It is at work once a worker
+/// has noted a try or a call of its first step; where neither is noted, it still counts as queued.
+async fn not_begun(store: &Store, root: &SessionId, is_at_work: bool) -> Result<RunState, Failure> {
+    let closed = store.documents.get(&keys::closed(root)).await?;
+    Ok(match (closed, is_at_work) {
+        (Some(_), _) => RunState::Cancelled,
+        (None, true) => RunState::Running,
+        (None, false) => RunState::Queued,
     })
+}
+
+/// The state of a run that has ended.
+fn ended(answered: bool, partial: bool, termination: Option<Termination>) -> RunState {
+    match (answered, partial) {
+        (true, false) => return RunState::Answered,
+        (true, true) => return RunState::Partial,
+        (false, _) => {}
+    }
+    match termination {
+        Some(Termination::Cancelled) => RunState::Cancelled,
+        Some(Termination::Timeout) => RunState::Timeout,
+        Some(
+            Termination::FinalAnswer
+            | Termination::SubagentsComplete
+            | Termination::PlanComplete
+            | Termination::MaxIterations
+            | Termination::BudgetExhausted
+            | Termination::RepeatedAction
+            | Termination::Error
+            | Termination::DeadLettered,
+        )
+        | None => RunState::Failed,
+    }
+}
+
+/// A state for people: with why the run ended, where the state does not say it.
+fn told(state: RunState, termination: Option<Termination>) -> String {
+    let more = termination.filter(|termination| match termination {
+        Termination::FinalAnswer
+        | Termination::SubagentsComplete
+        | Termination::PlanComplete
+        | Termination::Error => false,
+        Termination::Cancelled => state != RunState::Cancelled,
+        Termination::Timeout => state != RunState::Timeout,
+        Termination::MaxIterations
+        | Termination::BudgetExhausted
+        | Termination::RepeatedAction
+        | Termination::DeadLettered => true,
+    });
+    match more {
+        None => state.name().to_owned(),
+        Some(termination) => format!("{} ({})", state.name(), termination.as_str()),
+    }
 }
 
 fn listed(found: &Solutions, row: usize) -> Listed {
     let text = |name| found.text(row, name).map(str::to_owned);
     let name = |of| Some(text(of)?.rsplit(':').next()?.to_owned());
-    let state = match (
-        text("reason").as_deref(),
-        found.text(row, "partial").is_some(),
-    ) {
-        (None, _) if found.text(row, "waits") == Some("true") => "waiting".to_owned(),
-        (None, _) => "running".to_owned(),
-        (Some("final-answer" | "subagents-complete"), false) => "answered".to_owned(),
-        (Some("final-answer" | "subagents-complete"), true) => "answered (partial)".to_owned(),
-        (Some(reason), _) => reason.to_owned(),
+    let reason = text("reason");
+    let termination = reason.clone().and_then(|reason| {
+        let name = serde_json::Value::String(reason);
+        serde_json::from_value::<Termination>(name).ok()
+    });
+    let has = |name| found.text(row, name).is_some();
+    let state = match reason {
+        None if found.text(row, "waits") == Some("true") => RunState::Waiting,
+        None => RunState::Running,
+        Some(_) => ended(has("answered"), has("partial"), termination),
     };
     Listed {
         session: text("id").unwrap_or_default(),
         question: text("question").unwrap_or_default(),
         state,
+        termination,
         started: text("started").unwrap_or_default(),
         ended: text("ended"),
         conversation: text("conversation"),
@@ -441,23 +514,38 @@ fn listed(found: &Solutions, row: usize) -> Listed {
 /// There is no such run.
 pub(crate) fn unknown(session: &SessionId) -> Failure {
     Failure::not_found(format!("there is no session `{session}`"))
-        .hint("`agentfleet sessions list` shows the runs")
+        .hint(records::how_to_name(session.as_str()))
 }
 
-/// Reads a run from its records: they are there before any triple is.
-pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Failure> {
+/// Tokens that were spent on a session and all below it, and came to no record.
+async fn wasted(store: &Store, session: &SessionId) -> Result<u64, Failure> {
+    let tree = records::tree(&*store.documents, session).await?;
+    let steps = tree.iter().flat_map(|(_, run)| &run.steps);
+    Ok(steps.map(|record| record.wasted.tokens).sum())
+}
+
+/// Reads a run from its records: they are there before any triple is. `started` is what its parent
+/// knows of a subagent that has none.
+pub(crate) async fn show(
+    store: &Store,
+    session: &SessionId,
+    started: Option<&Started>,
+) -> Result<Shown, Failure> {
     let documents = &*store.documents;
     let run = Run::read(documents, session).await?;
     let asked = store.intake().accepted(session).await?;
     let Some(last) = run.steps.last() else {
-        let Some(asked) = asked else {
-            return Err(unknown(session));
+        let (root, question) = match (started, asked) {
+            (Some(started), _) => (&started.root, started.child.goal.clone()),
+            (None, Some(asked)) => (session, asked.request.question),
+            (None, None) => return Err(unknown(session)),
         };
+        let of_step = documents.list(&keys::step(session, 0)).await?;
         return Ok(Shown {
             session: session.to_string(),
-            root: session.to_string(),
-            question: asked.request.question,
-            state: not_begun(store, session).await?.to_owned(),
+            root: root.to_string(),
+            question,
+            state: not_begun(store, root, !of_step.is_empty()).await?,
             ..Shown::default()
         });
     };
@@ -466,7 +554,10 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
     let question = question.or_else(|| routed.map(|routed| routed.question.clone()));
     let children = run.fan_outs.iter().flat_map(|fan_out| &fan_out.children);
     let subagents = children
-        .map(|child| format!("{}  {}", child.session, child.goal))
+        .map(|child| Subagent {
+            session: child.session.clone(),
+            goal: child.goal.clone(),
+        })
         .collect();
     let mut answer = None;
     if last.outcome.is_terminal() {
@@ -474,21 +565,15 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
         let body = documents.get(&key).await?;
         answer = body.map(|body| String::from_utf8_lossy(&body).into_owned());
     }
-    let error = match &last.activity {
-        Activity::Concluded(end) => end.error.clone(),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::FannedOut(_)
-        | Activity::Planned(_)
-        | Activity::Executed(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
-    };
+    let end = concluded(last);
+    let error = end.and_then(|end| end.error.clone());
     Ok(Shown {
         session: session.to_string(),
         root: last.root.to_string(),
         question: question.unwrap_or_default(),
-        state: state(last).to_owned(),
+        state: state(last),
+        termination: end.map(|end| end.termination),
+        wasted_tokens: 0,
         tokens: last.total.tokens,
         answer: answer.filter(|_| error.is_none()),
         error,
@@ -508,14 +593,27 @@ pub(crate) async fn show(store: &Store, session: &SessionId) -> Result<Shown, Fa
     })
 }
 
-fn state(last: &StepRecord) -> &'static str {
+fn concluded(record: &StepRecord) -> Option<&Concluded> {
+    match &record.activity {
+        Activity::Concluded(end) => Some(end),
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::FannedOut(_)
+        | Activity::Planned(_)
+        | Activity::Executed(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
+    }
+}
+
+fn state(last: &StepRecord) -> RunState {
+    let end = concluded(last);
+    let termination = end.map(|end| end.termination);
     match last.outcome {
-        OutcomeKind::Continue => "running",
-        OutcomeKind::FanOut => "waiting for subagents",
-        OutcomeKind::Pause => "waiting for a person",
-        OutcomeKind::Answer => "answered",
-        OutcomeKind::Cancelled => "cancelled",
-        OutcomeKind::Fail => "failed",
+        OutcomeKind::Continue | OutcomeKind::FanOut => RunState::Running,
+        OutcomeKind::Pause => RunState::Waiting,
+        OutcomeKind::Answer => ended(true, end.is_some_and(|end| end.partial), termination),
+        OutcomeKind::Cancelled | OutcomeKind::Fail => ended(false, false, termination),
     }
 }
 
@@ -532,10 +630,12 @@ fn what(record: &StepRecord) -> String {
         Activity::None => {}
         Activity::Iterated(it) => parts.push(format!("iteration {}: {}", it.n, it.action)),
         Activity::FannedOut(fan_out) => {
-            parts.push(format!("fan-out to {} subagents", fan_out.children.len()));
+            let subagents = text::counted(fan_out.children.len() as u64, "subagent");
+            parts.push(format!("fan-out to {subagents}"));
         }
         Activity::Planned(plan) if plan.revision == 0 => {
-            parts.push(format!("plan with {} steps", plan.steps.len()));
+            let steps = text::counted(plan.steps.len() as u64, "step");
+            parts.push(format!("plan with {steps}"));
         }
         Activity::Planned(plan) => parts.push(format!("revision {} of the plan", plan.revision)),
         Activity::Executed(executed) => {
@@ -557,4 +657,46 @@ fn what(record: &StepRecord) -> String {
         Activity::Concluded(end) => parts.push(format!("ended: {}", end.termination.as_str())),
     }
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum as _;
+
+    #[test]
+    fn a_run_is_shown_in_the_state_that_lists_it() {
+        for (answered, partial, termination, expected) in [
+            (true, false, Termination::PlanComplete, "answered"),
+            (
+                true,
+                true,
+                Termination::MaxIterations,
+                "partial (max-iterations)",
+            ),
+            (true, true, Termination::Timeout, "partial (timeout)"),
+            (false, false, Termination::Error, "failed"),
+            (
+                false,
+                false,
+                Termination::DeadLettered,
+                "failed (dead-lettered)",
+            ),
+            (false, false, Termination::Cancelled, "cancelled"),
+            (false, true, Termination::Timeout, "timeout"),
+        ] {
+            let state = ended(answered, partial, Some(termination));
+            assert_eq!(told(state, Some(termination)), expected);
+        }
+    }
+
+    #[test]
+    fn states_have_the_names_that_are_typed() {
+        for state in RunState::value_variants() {
+            let typed = state.to_possible_value();
+            let typed = typed.as_ref().map(|value| value.get_name());
+            assert_eq!(typed, Some(state.name()));
+            assert_eq!(serde_json::json!(state), state.name());
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! doubles anything.
 
 use crate::cli::CostBy;
+use agentfleet_schema::Money;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -136,11 +137,16 @@ pub(crate) fn amount(text: &str) -> u64 {
     number(whole) * PARTS + number(&part)
 }
 
-/// An amount for people and programs, without zeros that say nothing.
+/// An amount for people, without zeros that say nothing.
 pub(crate) fn money(amount: u64) -> String {
     let part = format!("{:09}", amount % PARTS);
     let kept = part.trim_end_matches('0').len().max(2);
     format!("{}.{}", amount / PARTS, &part[..kept])
+}
+
+/// An amount for programs: a number, to the nearest millionth.
+fn number(amount: u64) -> f64 {
+    Money::millionths((amount + 500) / 1_000).as_f64()
 }
 
 /// A row as JSON: the words of the key first.
@@ -155,8 +161,7 @@ pub(crate) struct Row {
     tool_calls: u64,
     model_seconds: f64,
     tool_seconds: f64,
-    /// A decimal as text, so that nobody's floating point rounds it.
-    cost: String,
+    cost: f64,
     wasted: Wasted,
 }
 
@@ -165,8 +170,7 @@ pub(crate) struct Row {
 struct Wasted {
     attempts: u64,
     tokens: u64,
-    /// A decimal as text.
-    cost: String,
+    cost: f64,
 }
 
 impl Row {
@@ -181,11 +185,11 @@ impl Row {
             tool_calls: spent.tool_calls,
             model_seconds: seconds(spent.model_ms),
             tool_seconds: seconds(spent.tool_ms),
-            cost: money(spent.cost),
+            cost: number(spent.cost),
             wasted: Wasted {
                 attempts: spent.wasted,
                 tokens: spent.wasted_tokens,
-                cost: money(spent.wasted_cost),
+                cost: number(spent.wasted_cost),
             },
         }
     }
@@ -269,6 +273,19 @@ mod tests {
         ] {
             assert_eq!(amount(text), parts, "{text}");
             assert_eq!(money(parts), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn programs_are_told_amounts_to_the_nearest_millionth() {
+        for (parts, told) in [
+            (0, "0.0"),
+            (18_000_000, "0.018"),
+            (123_456_789, "0.123457"),
+            (499, "0.0"),
+        ] {
+            let told_as = serde_json::json!(number(parts)).to_string();
+            assert_eq!(told_as, told);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
             "the graph knows no session or correlation `{}`",
             args.id
         ))
-        .hint("`agentfleet sessions list` shows the runs")
+        .hint(records::how_to_name(&args.id))
     })?;
     let texts = texts(&*store.documents, &trace).await?;
     let format = match args.format {

@@ -63,6 +63,9 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     let address = gateway.address();
     let serving = tokio::spawn(gateway.run());
     let keeper = Keeper::start(&store, settings, Some(engine.clone())).await?;
+    // Only what changes from here on is news.
+    let mut worker = keeper.receiver();
+    let works = worker.borrow_and_update().clone();
     if up.output.json {
         outln!(
             "{}",
@@ -71,7 +74,7 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     } else {
         let (program, data) = (settings.program(), settings.data.display());
         outln!("Serving on http://{address} with data in {data}");
-        match keeper.worker() {
+        match works {
             Worker::Other => outln!("{}", standby(settings)?),
             Worker::Own { model } | Worker::Failed(model) => outln!("{model}"),
         }
@@ -84,7 +87,7 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         keeper.receiver(),
         stop.clone(),
     ));
-    let failed = told_to_stop(&keeper, &mut signals).await;
+    let failed = told_to_stop(worker, &mut signals).await;
     errln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
     stop.cancel();
     let drained = async {
@@ -115,8 +118,10 @@ fn standby(settings: &Settings) -> Result<String, Failure> {
 }
 
 /// Waits for a signal, and says when the work of another process is taken over.
-async fn told_to_stop(keeper: &Keeper, signals: &mut Signals) -> Result<(), Failure> {
-    let mut worker = keeper.receiver();
+async fn told_to_stop(
+    mut worker: watch::Receiver<Worker>,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
     loop {
         tokio::select! {
             () = signals.next() => return Ok(()),

@@ -80,7 +80,7 @@ impl Watch<'_> {
             };
             quiet = Instant::now() + QUIET;
             for event in events {
-                show.event(&event)?;
+                show.event(&event).await?;
                 if let Event::End { error, text, .. } = event {
                     return self.over(show, &text, error).await;
                 }
@@ -205,6 +205,16 @@ enum Show<'a> {
     },
 }
 
+/// Whether nothing came after the step that a response is of. Whoever comes late is told of waits, too,
+/// that were decided or ended long ago.
+async fn still_waits(store: &Store, response: &AgentResponse) -> Result<bool, Failure> {
+    let Some(step) = response.step else {
+        return Ok(true);
+    };
+    let after = keys::outcome(&response.session_id, step + 1);
+    Ok(store.documents.get(&after).await?.is_none())
+}
+
 impl<'a> Show<'a> {
     fn new(watch: &Watch<'a>) -> Self {
         if watch.json {
@@ -227,7 +237,7 @@ impl<'a> Show<'a> {
         }
     }
 
-    fn event(&mut self, event: &Event) -> Result<(), Failure> {
+    async fn event(&mut self, event: &Event) -> Result<(), Failure> {
         match self {
             Self::Json(store) => {
                 let at = store.now();
@@ -243,6 +253,7 @@ impl<'a> Show<'a> {
                 painter.event(event, store.now(), ui.screen())?;
                 if let Event::Note(response) = event
                     && let Some(id) = approval::waits_for(&response.content)
+                    && still_waits(store, response).await?
                 {
                     // A lane is too short for it.
                     painter.clear(ui.screen())?;

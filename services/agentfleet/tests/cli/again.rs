@@ -159,11 +159,8 @@ fn a_fork_goes_on_another_way() {
     assert_eq!(told["equal"], false);
     assert_eq!(told["sessions"][0]["b"]["session"], fork.as_str());
     // A subagent's session becomes a run of its own, with another question.
-    let subagent = shown(&place, &session)["subagents"][0]
+    let subagent = shown(&place, &session)["subagents"][0]["session"]
         .as_str()
-        .unwrap()
-        .split_whitespace()
-        .next()
         .unwrap()
         .to_owned();
     place
@@ -188,6 +185,7 @@ fn a_fork_goes_on_another_way() {
         let ran = place.run(&[&["fork", &session], args].concat());
         assert!([2, 3].contains(&ran.code), "{ran:?}");
         assert!(ran.err.contains(says), "{says}: {ran:?}");
+        assert!(!ran.err.contains("Forked from"), "{ran:?}");
     }
 }
 

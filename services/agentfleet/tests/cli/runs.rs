@@ -124,6 +124,10 @@ fn two_may_ask_at_once_and_beside_a_fleet() {
     up.signal("TERM");
     let ended = up.ended();
     assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(
+        !ended.err.contains("has gone"),
+        "nobody was there before: {ended:?}"
+    );
 }
 
 #[test]
@@ -292,7 +296,11 @@ fn a_beginning_of_an_id_will_do() {
         let ran = place.run(&[args, &[begin]].concat()).well();
         assert_eq!(ran.out, whole.out, "{args:?}");
     }
-    assert_eq!(place.run(&["trace", &session[..5]]).code, 3);
+    for args in [["sessions", "show"].as_slice(), &["trace"], &["replay"]] {
+        let short = place.run(&[args, &[&session[..5]]].concat());
+        assert_eq!(short.code, 3, "{args:?}");
+        assert!(short.err.contains("at least 6 characters"), "{short:?}");
+    }
     place.run(&["ask", "A", "--id", "a", "--detach"]).well();
     let asked: Vec<String> = place.sessions(&[]);
     assert_eq!(asked.len(), 2, "those that wait are listed, too");

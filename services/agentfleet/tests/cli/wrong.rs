@@ -65,6 +65,21 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
             2,
             "(available: `knowledge-query`, `document-search`",
         ),
+        (
+            &["approvals", "approve", "f", "--as", "ada"],
+            2,
+            "`f` is too short to name an approval: give at least 6 characters",
+        ),
+        (
+            &["approvals", "show", "no-such-id"],
+            3,
+            "there is no approval `no-such-id`",
+        ),
+        (
+            &["discover", "approve", "x", "--as", " "],
+            2,
+            "`--as` needs a name",
+        ),
         (&["dlq", "show", "x"], 3, "agentfleet dlq list"),
         (&["purge"], 2, "--older-than"),
         (&["purge", "--older-than", "soon"], 2, "such as `30d`"),

@@ -8,7 +8,7 @@ use super::Trace;
 use super::facts::{Facts, distinct, name_in};
 use super::model::{
     Completion, Conclusion, Confidence, Decision, FanOut, Goal, Instant, Iteration, Note, NoteKind,
-    Observation, Routing, Session, Source, Spent, State, Step, Synthesis, Work,
+    Observation, Routing, Session, Source, Spent, State, Step, Synthesis, Work, arguments_in_brief,
 };
 use super::order::in_order;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
@@ -211,6 +211,7 @@ impl Builder<'_> {
             cost: facts.decimal(uri, tg::COST),
             model_ms: facts.number(uri, tg::LLM_DURATION_MS),
             attempt: facts.number(uri, tg::ATTEMPT),
+            record: facts.text(uri, tg::STEP_RECORD),
         }
     }
 
@@ -256,6 +257,7 @@ impl Builder<'_> {
                 .find(|agent| facts.is_a(agent, prov::PERSON))
                 .and_then(|person| facts.text(person, RDFS_LABEL)),
             rationale: facts.link(uri, tg::RATIONALE),
+            arguments: read_arguments(&facts.text(uri, tg::ARGUMENTS).unwrap_or_default()),
             work: self.work(uri),
         }
     }
@@ -280,7 +282,7 @@ impl Builder<'_> {
                     .map(move |seen| (seen, *uri))
             })
             .collect();
-        in_order(facts, kinds.keys().copied(), &through)
+        let mut steps: Vec<Step> = in_order(facts, kinds.keys().copied(), &through)
             .into_iter()
             .filter_map(|uri| match kinds.get(uri)? {
                 Kind::Decision => Some(Step::Decision(self.decision(uri))),
@@ -290,7 +292,9 @@ impl Builder<'_> {
                 Kind::Note(kind) => Some(Step::Note(self.note(uri, *kind))),
                 Kind::Routing | Kind::Conclusion | Kind::Completion => None,
             })
-            .collect()
+            .collect();
+        tell_why_sent_back(&mut steps);
+        steps
     }
 
     fn iteration(&self, uri: &str) -> Iteration {
@@ -306,8 +310,21 @@ impl Builder<'_> {
             observation: facts
                 .link(uri, tg::OBSERVATION)
                 .map(|seen| self.observation(&seen)),
+            // Filled in once the steps are in order: what was wrong stands in the step after it.
+            sent_back: self.is_sent_back(uri).then(String::new),
             work: self.work(uri),
         }
+    }
+
+    /// Whether an iteration was an answer that a critique sent back. A tool may be called `answer`
+    /// too; then a call of it is counted.
+    fn is_sent_back(&self, uri: &str) -> bool {
+        let facts = self.facts;
+        let answers = facts.text(uri, tg::ACTION).as_deref() == Some("answer");
+        let calls = facts
+            .number(uri, tg::TOOL_CALLS)
+            .is_some_and(|calls| calls > 0);
+        answers && !calls && facts.flag(&format!("{uri}/critique"), tg::SENT_BACK)
     }
 
     fn thought(&self, of: &str) -> Option<String> {
@@ -357,6 +374,7 @@ impl Builder<'_> {
             correlation: self.correlation(uri),
             round: facts.number(uri, tg::ROUND),
             expected: facts.number(uri, tg::EXPECTED_SIBLINGS),
+            policy: facts.text(uri, tg::JOIN_POLICY),
             join_deadline: self.instant(uri, tg::JOIN_DEADLINE),
             document: facts.link(uri, tg::DOCUMENT),
             goals,
@@ -399,7 +417,12 @@ impl Builder<'_> {
         let mut lines = match note {
             NoteKind::Plan => texts(&[tg::REASON, tg::PLAN_STEP]),
             NoteKind::StepResult | NoteKind::Critique => Vec::new(),
-            NoteKind::Comparison => texts(&[tg::POSITION, tg::DISAGREEMENT]),
+            NoteKind::Comparison => {
+                let disputed = texts(&[tg::DISAGREEMENT]).into_iter();
+                let mut lines = texts(&[tg::POSITION]);
+                lines.extend(disputed.map(|point| format!("in dispute: {point}")));
+                lines
+            }
             NoteKind::Approval => self.asked(uri),
         };
         if note == NoteKind::Plan {
@@ -414,6 +437,7 @@ impl Builder<'_> {
             lines,
             failed: facts.text(uri, tg::PLAN_STATUS).as_deref() == Some("failed")
                 || facts.flag(uri, tg::SENT_BACK),
+            index: facts.number(uri, tg::PLAN_INDEX),
             document: match note {
                 NoteKind::Approval => self.thought(uri),
                 NoteKind::Plan
@@ -428,12 +452,11 @@ impl Builder<'_> {
     /// What a person was asked.
     fn asked(&self, uri: &str) -> Vec<String> {
         let facts = self.facts;
-        let call = Iteration {
-            arguments: read_arguments(&facts.text(uri, tg::ARGUMENTS).unwrap_or_default()),
-            ..Iteration::default()
-        };
+        let arguments = read_arguments(&facts.text(uri, tg::ARGUMENTS).unwrap_or_default());
         let tool = facts.text(uri, tg::ACTION).unwrap_or_default();
-        let mut lines = vec![format!("{tool}({})", call.arguments_in_brief())];
+        // Who is to decide must see what on.
+        let call = arguments_in_brief(&arguments, 400);
+        let mut lines = vec![format!("{tool}({call})")];
         lines.extend(facts.text(uri, tg::REASON));
         if let (Some(until), Some(answer)) = (
             self.instant(uri, tg::EXPIRES),
@@ -483,6 +506,25 @@ fn waits(session: &Session) -> bool {
     matches!(session.steps.last(), Some(Step::Note(note)) if note.note == NoteKind::Approval)
 }
 
+/// Tells each answer that was sent back why: the decision after it names what was wrong.
+fn tell_why_sent_back(steps: &mut [Step]) {
+    let mut why = None;
+    for step in steps.iter_mut().rev() {
+        match step {
+            Step::Decision(decision) if decision.subject == "critique" => {
+                why.clone_from(&decision.signal);
+            }
+            Step::Iteration(iteration) => {
+                let why = why.take();
+                if let Some(sent_back) = &mut iteration.sent_back {
+                    *sent_back = why.unwrap_or_default();
+                }
+            }
+            Step::Decision(_) | Step::FanOut(_) | Step::Synthesis(_) | Step::Note(_) => {}
+        }
+    }
+}
+
 /// The arguments as they were given; a text that is no JSON object is shown as it is.
 fn read_arguments(text: &str) -> BTreeMap<String, String> {
     if text.is_empty() {
@@ -521,61 +563,58 @@ fn read_confidence(text: &str) -> Confidence {
     }
 }
 
-/// What a session itself spent.
+/// What a session itself spent: what each of its nodes states. A step states its usage once, on its
+/// main node, whatever kind of node that is.
 fn spent(session: &Session) -> Spent {
     let mut total = Spent::default();
-    let mut add = |work: &Work| {
-        total.input_tokens = total
-            .input_tokens
-            .saturating_add(work.input_tokens.unwrap_or(0));
-        total.output_tokens = total
-            .output_tokens
-            .saturating_add(work.output_tokens.unwrap_or(0));
+    let works = || {
+        let routing = session.routing.iter().map(|routing| &routing.work);
+        routing
+            .chain(session.steps.iter().map(Step::work))
+            .chain(session.conclusion.iter().map(|end| &end.work))
+    };
+    for work in works() {
+        let (input, output) = (work.input_tokens, work.output_tokens);
+        total.input_tokens = total.input_tokens.saturating_add(input.unwrap_or(0));
+        total.output_tokens = total.output_tokens.saturating_add(output.unwrap_or(0));
         total.cost += work.cost.unwrap_or(0.0);
         total.model_ms = total.model_ms.saturating_add(work.model_ms.unwrap_or(0));
-    };
-    let mut steps = 0;
-    let mut tools = (0_u64, 0_u64);
-    for step in &session.steps {
-        match step {
-            Step::Decision(_) => {}
-            Step::Synthesis(step) => add(&step.work),
-            Step::Note(step) => {
-                add(&step.work);
-                // A step's result was a step of the session only where no call of it is told.
-                steps += u64::from(step.work.model_ms.is_some());
-            }
-            Step::FanOut(step) => {
-                add(&step.work);
-                steps += 1;
-            }
-            Step::Iteration(step) => {
-                add(&step.work);
-                steps += 1;
-                let seen = step.observation.as_ref();
-                tools.0 += u64::from(seen.is_some());
-                tools.1 = tools
-                    .1
-                    .saturating_add(seen.and_then(|o| o.tool_ms).unwrap_or(0));
-            }
-        }
     }
-    if let Some(conclusion) = &session.conclusion {
-        add(&conclusion.work);
-        steps += 1;
+    for iteration in session.iterations() {
+        let Some(seen) = &iteration.observation else {
+            continue;
+        };
+        total.tool_calls += u64::from(iteration.sent_back.is_none());
+        total.tool_ms = total.tool_ms.saturating_add(seen.tool_ms.unwrap_or(0));
+    }
+    let records: BTreeSet<&str> = works().filter_map(|work| work.record.as_deref()).collect();
+    total.steps = match records.len() {
+        // A peer's nodes, which name no records.
+        0 => steps_by_kind(session),
+        named => named as u64,
+    };
+    total
+}
+
+/// The steps of a session, by what its nodes are.
+fn steps_by_kind(session: &Session) -> u64 {
+    let mut steps = u64::from(session.conclusion.is_some());
+    for step in &session.steps {
+        steps += match step {
+            Step::Decision(_) | Step::Synthesis(_) => 0,
+            Step::FanOut(_) | Step::Iteration(_) => 1,
+            // A step's result was a step of the session only where no call of it is told.
+            Step::Note(step) => u64::from(step.work.model_ms.is_some()),
+        };
     }
     if let Some(routing) = &session.routing {
-        add(&routing.work);
         // A run whose pattern was given is routed and worked in one step.
         let mut others = session.steps.iter().map(Step::work);
         let end = session.conclusion.as_ref().map(|end| &end.work);
         let alone = |work: &Work| work.at.is_none() || work.at != routing.work.at;
         steps += u64::from(others.all(alone) && end.is_none_or(alone));
     }
-    total.steps = steps;
-    total.tool_calls = tools.0;
-    total.tool_ms = tools.1;
-    total
+    steps
 }
 
 /// Takes usage off the routing where it is that of the step the routing was committed with: a run
@@ -594,7 +633,8 @@ fn tell_usage_once(session: &mut Session) {
             Step::Iteration(step) => same(&step.work),
             Step::FanOut(step) => same(&step.work),
             Step::Note(step) => same(&step.work),
-            Step::Decision(_) | Step::Synthesis(_) => false,
+            Step::Decision(step) => same(&step.work),
+            Step::Synthesis(_) => false,
         });
     if let Some(routing) = session.routing.as_mut().filter(|_| twice) {
         routing.work.input_tokens = None;

@@ -10,7 +10,8 @@
 //!   `cited` is `null` where there is no answer to look at.
 //! - `sessions`: every session once, each after its parent, as [`super::model::Session`] says. Steps
 //!   have a `kind`: `decision`, `iteration`, `fan-out`, `synthesis` or `note`
-//!   (what a pattern wrote down: its `note` is `plan`, `step-result`, `critique` or `comparison`).
+//!   (what a pattern wrote down: its `note` is `plan`, `step-result`, `critique`, `comparison` or
+//!   `approval`).
 //!
 //! Every field is always there; what is unknown is `null`. Instants are RFC 3339 in UTC, durations
 //! milliseconds. Texts are named by the URI of their document.

@@ -6,8 +6,9 @@
 //! Texts go in as entity codes wherever a character could mean something to Mermaid: its directives,
 //! comments and style lines are looked for even inside quotes.
 
-use super::Trace;
-use super::model::{FanOut, Session, State, Step};
+use super::model::{Decision, FanOut, NoteKind, Session, State, Step, arguments_in_brief};
+use super::{NOT_HEARD_OF, Trace};
+use crate::style::{Line, PLAIN};
 use crate::text;
 use agentfleet_schema::SessionId;
 use std::collections::{HashMap, HashSet};
@@ -18,6 +19,9 @@ const MAX_EDGES: usize = 450;
 const LABEL: usize = 60;
 /// Lines of a note that are shown.
 const NOTED: usize = 8;
+/// Most lines of a goal, and of what a person is asked.
+const GOAL_LINES: usize = 3;
+const ASKED_LINES: usize = 6;
 
 /// How much is drawn.
 #[derive(Clone, Copy)]
@@ -62,6 +66,7 @@ pub(super) fn render(trace: &Trace) -> String {
 struct Chart<'a> {
     trace: &'a Trace,
     by_id: HashMap<&'a SessionId, &'a Session>,
+    above_waiting: HashSet<&'a SessionId>,
     detail: Detail,
     out: String,
     edges: usize,
@@ -82,6 +87,7 @@ impl<'a> Chart<'a> {
         let mut chart = Self {
             trace,
             by_id: trace.by_id(),
+            above_waiting: trace.above_waiting(),
             detail,
             out: "flowchart TD\n".to_owned(),
             edges: 0,
@@ -152,7 +158,8 @@ impl<'a> Chart<'a> {
             let _ = writeln!(self.out, "subgraph s{}[\"{}\"]", self.nodes, escape(&title));
         }
         self.indent(level + 1);
-        let first = self.node(session.title(), "([", "])", "question");
+        let goal = wrapped(session.title(), GOAL_LINES);
+        let first = self.node(&goal, "([", "])", "question");
         let mut last = first;
         let mut branches: Vec<(&FanOut, Vec<usize>)> = Vec::new();
         if let Some(routing) = &session.routing {
@@ -161,11 +168,7 @@ impl<'a> Chart<'a> {
                 label = format!("{task_type}: {label}");
             }
             for decision in &routing.decisions {
-                let _ = write!(
-                    label,
-                    "\n{}",
-                    of_options(&decision.options, &decision.selected)
-                );
+                let _ = write!(label, "\n{}", of_options(decision));
             }
             self.indent(level + 1);
             let node = self.node(&format!("routing\n{label}"), "{{", "}}", "decision");
@@ -199,7 +202,16 @@ impl<'a> Chart<'a> {
             last = node;
         } else {
             self.indent(level + 1);
-            let node = self.node("still running", "([", "])", "open");
+            let (label, class) = match session.state {
+                State::Waiting => ("waits for a person", "wait"),
+                State::Running if self.above_waiting.contains(&session.id) => {
+                    ("a subagent waits for a person", "wait")
+                }
+                State::Running => ("still running", "open"),
+                State::NotStarted => (NOT_HEARD_OF, "open"),
+                State::Ended => ("ended", "open"),
+            };
+            let node = self.node(label, "([", "])", class);
             self.edge(last, node, "", true);
             last = node;
         }
@@ -226,14 +238,9 @@ impl<'a> Chart<'a> {
     ) -> usize {
         match step {
             Step::Decision(decision) => {
-                let label = format!(
-                    "{}: {}\n{}",
-                    decision.subject,
-                    decision.selected,
-                    of_options(&decision.options, &decision.selected)
-                );
+                let (label, class) = decided(decision);
                 self.indent(level + 1);
-                let node = self.node(&label, "{{", "}}", "decision");
+                let node = self.node(&label, "{{", "}}", class);
                 self.edge(last, node, "", false);
                 node
             }
@@ -243,17 +250,28 @@ impl<'a> Chart<'a> {
                     .as_ref()
                     .is_some_and(|seen| seen.error.is_some());
                 let class = if failed { "error" } else { "" };
-                let label = format!("{}\n{}", iteration.action, iteration.arguments_in_brief());
+                let label = match &iteration.sent_back {
+                    Some(wrong) => {
+                        format!("draft answer, sent back\n{}", wrapped(wrong, GOAL_LINES))
+                    }
+                    None => format!("{}\n{}", iteration.action, iteration.arguments_in_brief()),
+                };
                 self.indent(level + 1);
                 let node = self.node(&label, "[", "]", class);
                 self.edge(last, node, "", false);
                 node
             }
             Step::Note(note) => {
-                let class = if note.failed { "error" } else { "note" };
-                let mut label = note.label.clone();
+                let (class, most) = match note.note {
+                    NoteKind::Approval => ("wait", ASKED_LINES),
+                    NoteKind::Plan
+                    | NoteKind::StepResult
+                    | NoteKind::Critique
+                    | NoteKind::Comparison => (if note.failed { "error" } else { "note" }, 2),
+                };
+                let mut label = wrapped(&note.title(), GOAL_LINES);
                 for line in note.lines.iter().take(NOTED) {
-                    label.push_str(&format!("\n{}", text::preview(line, 60)));
+                    let _ = write!(label, "\n{}", wrapped(line, most));
                 }
                 self.indent(level + 1);
                 let node = self.node(&label, "[/", "/]", class);
@@ -262,7 +280,10 @@ impl<'a> Chart<'a> {
             }
             Step::FanOut(fan_out) => {
                 self.indent(level + 1);
-                let label = format!("fan-out to {}", fan_out.expected.unwrap_or_default());
+                let mut label = format!("fan-out to {}", fan_out.expected.unwrap_or_default());
+                if let Some(policy) = fan_out.policy_of_note() {
+                    let _ = write!(label, "\njoin policy {policy}");
+                }
                 let node = self.node(&label, "[/", "\\]", "fan");
                 self.edge(last, node, "", false);
                 let ends = self.branches(session, fan_out, node, level);
@@ -314,8 +335,8 @@ impl<'a> Chart<'a> {
                 }
                 None => {
                     self.indent(level + 1);
-                    let node =
-                        self.node(&format!("{}\nnot started", goal.text), "([", "])", "open");
+                    let label = format!("{}\n{NOT_HEARD_OF}", wrapped(&goal.text, GOAL_LINES));
+                    let node = self.node(&label, "([", "])", "open");
                     self.edge(from, node, "", true);
                 }
             }
@@ -338,14 +359,21 @@ impl<'a> Chart<'a> {
         let spent = &session.spent;
         let label = format!(
             "{}\n{}, {}",
-            session.title(),
+            wrapped(session.title(), GOAL_LINES),
             text::counted(spent.steps, "step"),
             text::counted(spent.tool_calls, "tool call")
         );
+        let waits = self.above_waiting.contains(&session.id);
         let class = match (&session.conclusion, session.state) {
             (Some(conclusion), _) if !conclusion.answered => "error",
             (Some(_), _) | (None, State::Ended) => "answer",
-            (None, State::Running | State::Waiting | State::NotStarted) => "open",
+            (None, State::Waiting) => "wait",
+            (None, State::Running) if waits => "wait",
+            (None, State::Running | State::NotStarted) => "open",
+        };
+        let label = match session.state {
+            State::Waiting => format!("{label}\nwaits for a person"),
+            State::Running | State::NotStarted | State::Ended => label,
         };
         self.indent(level);
         let node = self.node(&label, "([", "])", class);
@@ -374,6 +402,7 @@ impl<'a> Chart<'a> {
             ("note", "fill:#ecfeff,stroke:#0e7490,color:#111827"),
             ("answer", "fill:#dcfce7,stroke:#15803d,color:#111827"),
             ("error", "fill:#fee2e2,stroke:#b91c1c,color:#111827"),
+            ("wait", "fill:#fce7f3,stroke:#be185d,color:#111827"),
             (
                 "open",
                 "fill:#f3f4f6,stroke:#6b7280,color:#111827,stroke-dasharray:4 3",
@@ -393,17 +422,65 @@ impl<'a> Chart<'a> {
     }
 }
 
-fn of_options(options: &[String], selected: &str) -> String {
-    let others: Vec<&str> = options
+/// What else there was to choose, or who left no choice.
+fn of_options(decision: &Decision) -> String {
+    if decision.decided_by.as_deref() == Some("caller") {
+        return decision.signal.clone().unwrap_or_default();
+    }
+    let others: Vec<&str> = decision
+        .options
         .iter()
         .map(String::as_str)
-        .filter(|option| *option != selected)
+        .filter(|option| *option != decision.selected)
         .collect();
     if others.is_empty() {
         String::new()
     } else {
-        format!("not: {}", others.join(", "))
+        wrapped(&format!("not: {}", others.join(", ")), 2)
     }
+}
+
+/// A decision, and its class.
+fn decided(decision: &Decision) -> (String, &'static str) {
+    if !decision.is_approval() {
+        let label = format!(
+            "{}: {}\n{}",
+            decision.subject,
+            decision.selected,
+            of_options(decision)
+        );
+        return (label, "decision");
+    }
+    let mut label = decision.answer_in_brief();
+    if !decision.arguments.is_empty() {
+        let arguments = arguments_in_brief(&decision.arguments, 400);
+        let _ = write!(label, "\n{}", wrapped(&format!("with {arguments}"), 3));
+    }
+    if let Some(why) = &decision.signal {
+        let _ = write!(label, "\n{}", wrapped(why, 3));
+    }
+    let class = match decision.selected.as_str() {
+        "deny" => "error",
+        _ => "decision",
+    };
+    (label, class)
+}
+
+/// A text over at most so many lines, with line feeds between them and an ellipsis where it is cut.
+fn wrapped(text: &str, most: usize) -> String {
+    let text = text::preview(text, LABEL * most * 2);
+    let mut lines: Vec<String> = Line::of(&text, PLAIN)
+        .wrapped(LABEL)
+        .iter()
+        .map(Line::plain)
+        .collect();
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            *last = text::shorten(&format!("{last}{}", text::ELLIPSIS), LABEL);
+        }
+    }
+    lines.join("\n")
 }
 
 /// Everything but plain words as numeric entity codes. Labels are read as Markdown before the codes

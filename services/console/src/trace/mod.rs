@@ -26,8 +26,12 @@ pub(crate) use tree::sureness;
 use crate::style::Look;
 use agentfleet_schema::{SessionId, Triple, uris};
 use model::{Session, Source, Spent, State, Step};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::str::FromStr;
+
+/// Where a session stands of which the graph tells no step. It may be at work on its first, or wait for
+/// a worker: a step is told once it is done.
+const NOT_HEARD_OF: &str = "no step done yet";
 
 /// Looks up a document by its URI.
 pub type Texts<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -123,6 +127,25 @@ impl Trace {
     /// Whether a root has not ended yet.
     pub fn is_running(&self) -> bool {
         self.roots().any(|root| root.state != State::Ended)
+    }
+
+    /// Whether a call waits for a person somewhere in a tree that has not ended.
+    pub fn waits(&self) -> bool {
+        self.is_running() && self.sessions.iter().any(|s| s.state == State::Waiting)
+    }
+
+    /// The sessions that go on once a person has answered a session below them.
+    fn above_waiting(&self) -> HashSet<&SessionId> {
+        let mut above = HashSet::new();
+        // Sessions come after their parents.
+        for session in self.sessions.iter().rev() {
+            let waits = session.state == State::Waiting
+                || (session.state == State::Running && above.contains(&session.id));
+            if let Some(parent) = session.parent.as_ref().filter(|_| waits) {
+                above.insert(parent);
+            }
+        }
+        above
     }
 
     /// What all of it spent.

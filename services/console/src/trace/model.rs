@@ -91,8 +91,9 @@ pub struct Spent {
     /// Time in models; of parallel sessions it adds up to more than passed.
     pub model_ms: u64,
     pub tool_ms: u64,
-    /// Iterations, fan-outs and conclusions.
+    /// Steps that were committed.
     pub steps: u64,
+    /// Without draft answers that were sent back.
     pub tool_calls: u64,
 }
 
@@ -123,6 +124,10 @@ pub struct Work {
     pub model_ms: Option<u64>,
     /// The attempt that won, if not the first.
     pub attempt: Option<u64>,
+    /// The key of the step's record, on its main node: a step has one, so that counting them counts
+    /// each step once.
+    #[serde(skip)]
+    pub record: Option<String>,
 }
 
 /// How task type and pattern were found.
@@ -153,8 +158,34 @@ pub struct Decision {
     pub person: Option<String>,
     /// URI of the document with the chooser's words.
     pub rationale: Option<String>,
+    /// With what a call is made, where a person changed it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, String>,
     #[serde(flatten)]
     pub work: Work,
+}
+
+impl Decision {
+    /// Whether it is what a person, or the configured answer, said to a call that waited.
+    pub(crate) fn is_approval(&self) -> bool {
+        self.subject == "approval"
+    }
+
+    /// What was answered to a call that waited, and by whom: `denied by ada`.
+    pub(crate) fn answer_in_brief(&self) -> String {
+        let answer = match self.selected.as_str() {
+            "approve" => "approved",
+            "deny" => "denied",
+            "edit" => "changed and approved",
+            other => other,
+        };
+        match (self.decided_by.as_deref(), self.person.as_deref()) {
+            (_, Some(person)) => format!("{answer} by {person}"),
+            (Some("person"), None) => format!("{answer} by a person"),
+            // The reason beside it says that nobody did.
+            (_, None) => format!("{answer} by default"),
+        }
+    }
 }
 
 /// One thing a session did.
@@ -202,6 +233,9 @@ pub struct Iteration {
     /// URI of the thought's text.
     pub thought: Option<String>,
     pub observation: Option<Observation>,
+    /// Set where it called no tool, but was an answer that a critique sent back: what was wrong with
+    /// it, in the critique's words as far as they are told.
+    pub sent_back: Option<String>,
     #[serde(flatten)]
     pub work: Work,
 }
@@ -209,21 +243,25 @@ pub struct Iteration {
 impl Iteration {
     /// The arguments for a small place: one alone needs no name.
     pub(crate) fn arguments_in_brief(&self) -> String {
-        let named = self.arguments.len() > 1;
-        let parts: Vec<String> = self
-            .arguments
-            .iter()
-            .map(|(name, value)| {
-                let value = crate::text::preview(value, 60);
-                if named {
-                    format!("{name}: {value}")
-                } else {
-                    value
-                }
-            })
-            .collect();
-        parts.join(", ")
+        arguments_in_brief(&self.arguments, 60)
     }
+}
+
+/// Arguments in one line, each value no wider than `most`: one alone needs no name.
+pub(crate) fn arguments_in_brief(arguments: &BTreeMap<String, String>, most: usize) -> String {
+    let named = arguments.len() > 1;
+    let parts: Vec<String> = arguments
+        .iter()
+        .map(|(name, value)| {
+            let value = crate::text::preview(value, most);
+            if named {
+                format!("{name}: {value}")
+            } else {
+                value
+            }
+        })
+        .collect();
+    parts.join(", ")
 }
 
 /// What a tool returned.
@@ -259,12 +297,21 @@ pub struct FanOut {
     pub correlation: CorrelationId,
     pub round: Option<u64>,
     pub expected: Option<u64>,
+    /// What the wait is for: `all`, `at-least k`, `quorum` or `deadline`.
+    pub policy: Option<String>,
     pub join_deadline: Option<Instant>,
     /// URI of the supervisor's reasoning.
     pub document: Option<String>,
     pub goals: Vec<Goal>,
     #[serde(flatten)]
     pub work: Work,
+}
+
+impl FanOut {
+    /// Its join policy, where it is not the one that waits for everyone.
+    pub(crate) fn policy_of_note(&self) -> Option<&str> {
+        self.policy.as_deref().filter(|policy| *policy != "all")
+    }
 }
 
 /// A subagent's goal, which is a document too.
@@ -304,10 +351,36 @@ pub struct Note {
     pub lines: Vec<String>,
     /// It tells of something that went wrong.
     pub failed: bool,
+    /// The number of the plan's step, on a step's result.
+    pub index: Option<u64>,
     /// URI of its text.
     pub document: Option<String>,
     #[serde(flatten)]
     pub work: Work,
+}
+
+impl Note {
+    /// What it is, as people read it: steps by their number in the plan, and one step in the singular.
+    pub(crate) fn title(&self) -> String {
+        match (self.note, self.index) {
+            (NoteKind::StepResult, Some(index)) => {
+                let goal = self.label.strip_prefix("Step result: ");
+                let came = if self.failed { "failed" } else { "result" };
+                format!("Step {index} {came}: {}", goal.unwrap_or(&self.label))
+            }
+            (NoteKind::Plan, _) => self
+                .label
+                .replace("with 1 steps", "with 1 step")
+                .replace("with 1 new steps", "with 1 new step"),
+            (
+                NoteKind::StepResult
+                | NoteKind::Critique
+                | NoteKind::Comparison
+                | NoteKind::Approval,
+                _,
+            ) => self.label.clone(),
+        }
+    }
 }
 
 /// The kinds of note.

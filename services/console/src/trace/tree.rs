@@ -7,13 +7,13 @@ use super::model::{
     Completion, Conclusion, Confidence, Decision, FanOut, Goal, Iteration, Note, NoteKind, Session,
     Source, Spent, State, Step, Synthesis, Work,
 };
-use super::{Texts, Trace, cited};
+use super::{NOT_HEARD_OF, Texts, Trace, cited};
 use crate::markdown;
 use crate::style::{BAD, BOLD, DIM, GOOD, ITALIC, Line, Look, NAME, PLAIN, WARN, paint_all};
 use crate::text;
 use agentfleet_schema::SessionId;
 use anstyle::Style;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines of an answer that are shown.
 const ANSWER_LINES: usize = 6;
@@ -32,6 +32,7 @@ pub(super) fn render(trace: &Trace, look: Look, texts: Texts<'_>) -> String {
     let view = View {
         trace,
         by_id: trace.by_id(),
+        above_waiting: trace.above_waiting(),
         texts,
         look,
     };
@@ -164,6 +165,7 @@ impl Branch {
 struct View<'a> {
     trace: &'a Trace,
     by_id: HashMap<&'a SessionId, &'a Session>,
+    above_waiting: HashSet<&'a SessionId>,
     texts: Texts<'a>,
     look: Look,
 }
@@ -202,7 +204,12 @@ impl<'a> View<'a> {
         let mut lines = first.wrapped(self.look.width);
         lines.extend(second.wrapped(self.look.width));
         if root.state != State::Ended {
-            let note = "Still running: this is what the graph knows so far.";
+            let waits = root.state == State::Waiting || self.above_waiting.contains(&root.id);
+            let note = if waits {
+                "Waits for a person: this is what the graph knows so far."
+            } else {
+                "Still running: this is what the graph knows so far."
+            };
             lines.extend(Line::of(note, WARN).wrapped(self.look.width));
         }
         if let Some(from) = &root.forked_from {
@@ -234,7 +241,7 @@ impl<'a> View<'a> {
         let mut title = Line::of(sign, style).with(" ", PLAIN);
         title.push(&text::one_line(session.title()), BOLD);
         let mut branch = Branch::new(title);
-        branch.remarks = remarks(session);
+        branch.remarks = remarks(session, self.above_waiting.contains(&session.id));
         branch.branches.extend(self.routing(session));
         let mut shown: HashSet<&SessionId> = HashSet::new();
         for step in &session.steps {
@@ -299,6 +306,10 @@ impl<'a> View<'a> {
             chosen.push(&format!(": {}", text::one_line(signal)), DIM);
         }
         branch.whole(chosen);
+        if !decision.arguments.is_empty() {
+            let changed = arguments(&decision.arguments);
+            branch.whole(Line::of("with: ", DIM).with(&changed, PLAIN));
+        }
         if let Some(narrowed) = &decision.narrowed_by {
             branch.whole(Line::of("options: ", DIM).with(&text::one_line(narrowed), DIM));
         }
@@ -311,7 +322,7 @@ impl<'a> View<'a> {
 
     fn note(&self, note: &Note) -> Branch {
         let style = if note.failed { BAD } else { NAME };
-        let mut branch = Branch::new(Line::of(&text::one_line(&note.label), style));
+        let mut branch = Branch::new(Line::of(&text::one_line(&note.title()), style));
         branch.remarks = worked(&note.work);
         for line in &note.lines {
             branch.whole(Line::of(&text::preview(line, WIDEST), PLAIN));
@@ -333,11 +344,15 @@ impl<'a> View<'a> {
         if let Some(number) = iteration.number {
             title.push(&format!("{number} "), DIM);
         }
-        title.push(&text::one_line(&iteration.action), NAME);
-        title
-            .push("(", PLAIN)
-            .push(&arguments(iteration), PLAIN)
-            .push(")", PLAIN);
+        if iteration.sent_back.is_some() {
+            title.push("draft answer, sent back", WARN);
+        } else {
+            title.push(&text::one_line(&iteration.action), NAME);
+            title
+                .push("(", PLAIN)
+                .push(&arguments(&iteration.arguments), PLAIN)
+                .push(")", PLAIN);
+        }
         let mut branch = Branch::new(title);
         let mut worked = worked(&iteration.work);
         let seen = iteration.observation.as_ref();
@@ -347,6 +362,11 @@ impl<'a> View<'a> {
         branch.remarks = worked;
         if let Some(thought) = self.text(iteration.thought.as_ref()) {
             branch.glimpse("thought: ", &thought, ITALIC);
+        }
+        if let Some(wrong) = &iteration.sent_back {
+            // What was seen is the critique, which has a place of its own.
+            branch.glimpse("what was wrong: ", wrong, PLAIN);
+            return branch;
         }
         let Some(seen) = seen else { return branch };
         if let Some(error) = &seen.error {
@@ -379,6 +399,9 @@ impl<'a> View<'a> {
         if let Some(round) = fan_out.round.filter(|round| *round > 1) {
             push_part(&mut remarks, &format!("round {round}"));
         }
+        if let Some(policy) = fan_out.policy_of_note() {
+            push_part(&mut remarks, &format!("join policy {policy}"));
+        }
         if !remarks.is_empty() {
             remarks.push(" · ", DIM);
         }
@@ -396,7 +419,7 @@ impl<'a> View<'a> {
                 Some(child) if shown.insert(&child.id) => {
                     branch.branches.push(self.session(child));
                 }
-                Some(_) | None => branch.branches.push(not_started(goal)),
+                Some(_) | None => branch.branches.push(not_heard_of(goal)),
             }
         }
         branch
@@ -558,7 +581,7 @@ fn sign(session: &Session) -> (&'static str, Style) {
     }
 }
 
-fn remarks(session: &Session) -> Line {
+fn remarks(session: &Session, above_waiting: bool) -> Line {
     let mut remarks = Line::new();
     if let Some(pattern) = session.pattern() {
         push_part(&mut remarks, pattern);
@@ -573,7 +596,10 @@ fn remarks(session: &Session) -> Line {
         push_part(&mut remarks, &text::duration(ms));
     }
     match session.state {
-        State::NotStarted => push_part(&mut remarks, "not started"),
+        State::NotStarted => push_part(&mut remarks, NOT_HEARD_OF),
+        State::Running if above_waiting => {
+            push_part(&mut remarks, "a subagent waits for a person");
+        }
         State::Running => push_part(&mut remarks, "running"),
         State::Waiting => push_part(&mut remarks, "waits for a person"),
         State::Ended => {}
@@ -584,10 +610,10 @@ fn remarks(session: &Session) -> Line {
     remarks
 }
 
-fn not_started(goal: &Goal) -> Branch {
+fn not_heard_of(goal: &Goal) -> Branch {
     let title = Line::of("○ ", DIM).with(&text::one_line(&goal.text), PLAIN);
     Branch {
-        remarks: Line::of("not started", DIM),
+        remarks: Line::of(NOT_HEARD_OF, DIM),
         ..Branch::new(title)
     }
 }
@@ -633,9 +659,8 @@ fn decided_by(decision: &Decision) -> &str {
     }
 }
 
-fn arguments(iteration: &Iteration) -> String {
-    let shown: Vec<String> = iteration
-        .arguments
+fn arguments(arguments: &BTreeMap<String, String>) -> String {
+    let shown: Vec<String> = arguments
         .iter()
         .map(|(name, value)| {
             let value = text::preview(value, 60);

@@ -4,6 +4,7 @@
 mod expected;
 mod lanes;
 mod painter;
+mod pictures;
 mod queries;
 mod sample;
 mod trace_formats;

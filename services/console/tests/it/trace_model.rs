@@ -219,7 +219,7 @@ fn a_goal_nobody_works_on_yet_is_there_and_says_so() {
         .cloned()
         .collect();
     let tree = Trace::from_triples(&early).render(Format::Tree, Look::plain(100), &|_| None);
-    assert_eq!(tree.matches("not started").count(), 4, "{tree}");
+    assert_eq!(tree.matches("no step done yet").count(), 4, "{tree}");
 }
 
 #[test]

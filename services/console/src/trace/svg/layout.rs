@@ -1,12 +1,17 @@
 //! Where things stand, and the SVG they become.
 //!
 //! A session is a stack of boxes around one middle line; subagents stand in rows between two boxes of
-//! their parent. Blocks are measured from the inside out and placed from the outside in, so nothing
-//! overlaps and no line crosses a box.
+//! their parent: in one row while there is room, else in a grid. Blocks are measured from the inside
+//! out and placed from the outside in, so nothing overlaps and no line crosses a box.
 
 use super::TOOLTIP;
+use super::words::Type;
 use crate::text;
+use std::cell::OnceCell;
 use std::fmt::Write as _;
+
+/// The width that a run is laid out for. Beyond it a screen shows boxes, or the whole, but not both.
+pub(super) const WIDEST: f64 = 2_400.0;
 
 const BOX: f64 = 236.0;
 const PAD: f64 = 12.0;
@@ -15,11 +20,24 @@ const GAP: f64 = 26.0;
 const MARGIN: f64 = 18.0;
 const TITLE_HEIGHT: f64 = 16.0;
 const LINE_HEIGHT: f64 = 13.5;
-/// Columns that fit a box; both are careful, since fonts differ.
-const TITLE_COLUMNS: usize = 29;
-const LINE_COLUMNS: usize = 36;
+const HEADING: Type = Type {
+    size: 16.0,
+    bold: true,
+};
+const HEADING_HEIGHT: f64 = 20.0;
+const HEADING_LINES: usize = 2;
+const NAME: Type = Type {
+    size: 12.0,
+    bold: true,
+};
+const SMALL: Type = Type {
+    size: 10.5,
+    bold: false,
+};
 const TITLE_LINES: usize = 3;
-const LINES: usize = 5;
+/// Below the title; what a box is given beyond them is only in its tooltip.
+const LINES: usize = 20;
+/// Down to the first box, under a heading of one line.
 const HEADER: f64 = 58.0;
 /// Above so many blocks they wrap into rows.
 const ONE_ROW: usize = 6;
@@ -36,12 +54,13 @@ pub(super) enum Class {
     Answer,
     Partial,
     Error,
+    Wait,
     Open,
 }
 
 impl Class {
     /// Name, and fill, stroke in light, fill, stroke in dark.
-    const LOOKS: [(Self, &'static str, [&'static str; 4]); 9] = [
+    const LOOKS: [(Self, &'static str, [&'static str; 4]); 10] = [
         (
             Self::Question,
             "question",
@@ -83,6 +102,11 @@ impl Class {
             ["#fee2e2", "#b91c1c", "#551a1a", "#f87171"],
         ),
         (
+            Self::Wait,
+            "wait",
+            ["#fce7f3", "#be185d", "#4f1735", "#f472b6"],
+        ),
+        (
             Self::Open,
             "open",
             ["#ffffff", "#9ca3af", "#161b22", "#6b7280"],
@@ -109,8 +133,11 @@ pub(super) struct Leaf {
     pub class: Class,
     pub shape: Shape,
     pub title: String,
-    pub lines: Vec<String>,
+    /// Below the title: a text, and the most lines it may take.
+    lines: Vec<(String, usize)>,
     pub tooltip: Vec<String>,
+    /// Title and lines as they stand in the box, once somebody asked.
+    set: OnceCell<[Vec<String>; 2]>,
 }
 
 impl Leaf {
@@ -122,39 +149,36 @@ impl Leaf {
             title,
             lines: Vec::new(),
             tooltip: Vec::new(),
+            set: OnceCell::new(),
         }
     }
 
-    /// The title in lines that fit.
-    fn titles(&self) -> Vec<String> {
-        let line = crate::style::Line::of(&self.title, crate::style::PLAIN);
-        let mut lines: Vec<String> = line
-            .wrapped(TITLE_COLUMNS)
-            .iter()
-            .map(crate::style::Line::plain)
-            .collect();
-        if lines.len() > TITLE_LINES {
-            lines.truncate(TITLE_LINES);
-            if let Some(last) = lines.last_mut() {
-                *last = text::shorten(&format!("{last} {}", text::ELLIPSIS), TITLE_COLUMNS);
-            }
-        }
-        lines
+    /// Adds a text below the title that takes at most so many lines.
+    pub(super) fn say(&mut self, text: impl Into<String>, most: usize) {
+        self.lines.push((text.into(), most));
     }
 
-    fn small(&self) -> Vec<String> {
-        self.lines
-            .iter()
-            .map(|line| text::preview(line, LINE_COLUMNS))
-            .filter(|line| !line.is_empty())
-            .take(LINES)
-            .collect()
+    /// Takes over what another box says below its title.
+    pub(super) fn say_as(&mut self, other: Self) {
+        self.lines.extend(other.lines);
+    }
+
+    /// Title and lines, broken so that they fit.
+    fn set(&self) -> &[Vec<String>; 2] {
+        self.set.get_or_init(|| {
+            let room = BOX - 2.0 * PAD;
+            let lines = self.lines.iter();
+            let lines = lines.flat_map(|(text, most)| SMALL.wrapped(text, room, *most));
+            [
+                NAME.wrapped(&self.title, room, TITLE_LINES),
+                lines.take(LINES).collect(),
+            ]
+        })
     }
 
     fn height(&self) -> f64 {
-        2.0 * PAD - 4.0
-            + TITLE_HEIGHT * self.titles().len() as f64
-            + LINE_HEIGHT * self.small().len() as f64
+        let [titles, lines] = self.set();
+        2.0 * PAD - 4.0 + TITLE_HEIGHT * titles.len() as f64 + LINE_HEIGHT * lines.len() as f64
     }
 }
 
@@ -169,9 +193,69 @@ pub(super) enum Block {
         joins: bool,
     },
     /// Subagents of a fan-out.
-    Rows(Vec<Block>),
+    Rows(Rows),
     /// Subagents whose fan-out is not known.
-    Side(Vec<Block>),
+    Side(Rows),
+}
+
+/// Subagents beside and below each other.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    blocks: Vec<Block>,
+    columns: usize,
+}
+
+impl Rows {
+    pub(super) fn new(blocks: Vec<Block>) -> Self {
+        let columns = if blocks.len() <= ONE_ROW {
+            ONE_ROW
+        } else {
+            let root = (blocks.len() as f64).sqrt().ceil() as usize;
+            root.clamp(ONE_ROW, MOST_COLUMNS)
+        };
+        Self { blocks, columns }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[Block]> {
+        self.blocks.chunks(self.columns)
+    }
+
+    /// Whether lines go to the frame around them, and not to each.
+    fn is_grid(&self) -> bool {
+        self.blocks.len() > self.columns.min(ONE_ROW)
+    }
+
+    fn frame(&self) -> f64 {
+        if self.is_grid() { 2.0 * MARGIN } else { 0.0 }
+    }
+
+    fn size(&self) -> (f64, f64) {
+        let (mut width, mut height) = (0.0_f64, 0.0);
+        for (position, row) in self.rows().enumerate() {
+            let sizes: Vec<_> = row.iter().map(Block::size).collect();
+            let row_width: f64 = sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
+            let row_height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max);
+            width = width.max(row_width);
+            height += row_height + if position > 0 { MARGIN } else { 0.0 };
+        }
+        // Room for the lines that branch off above and come together below.
+        (width + self.frame(), height + self.frame() + 2.0 * MARGIN)
+    }
+
+    /// Puts so many beside each other as there is room for, and shares the room among them.
+    fn fit(&mut self, room: f64) {
+        let narrowest = self.blocks.iter().map(Block::narrowest).fold(0.0, f64::max);
+        let inner = room - 2.0 * MARGIN;
+        let most = ((inner + MARGIN) / (narrowest + MARGIN)) as usize;
+        let most = most.clamp(1, self.columns);
+        // As many rows as it takes, with as many in each.
+        let rows = self.blocks.len().div_ceil(most).max(1);
+        self.columns = self.blocks.len().div_ceil(rows).max(1);
+        let share = (inner + MARGIN) / self.columns as f64 - MARGIN;
+        for block in &mut self.blocks {
+            block.fit(share);
+        }
+    }
 }
 
 impl Block {
@@ -188,24 +272,39 @@ impl Block {
                 let frame = if *framed { 2.0 * MARGIN } else { 0.0 };
                 (width + frame, height + frame)
             }
-            Self::Rows(blocks) | Self::Side(blocks) => {
-                let (mut width, mut height) = (0.0_f64, 0.0);
-                for (position, row) in rows(blocks).enumerate() {
-                    let sizes: Vec<_> = row.iter().map(Self::size).collect();
-                    let row_width: f64 =
-                        sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
-                    let row_height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max);
-                    width = width.max(row_width);
-                    height += row_height + if position > 0 { MARGIN } else { 0.0 };
-                }
-                let frame = if blocks.len() > ONE_ROW {
-                    2.0 * MARGIN
-                } else {
-                    0.0
-                };
-                // Room for the lines that branch off above and come together below.
-                (width + frame, height + frame + 2.0 * MARGIN)
+            Self::Rows(rows) | Self::Side(rows) => rows.size(),
+        }
+    }
+
+    /// How wide it is with everything below each other.
+    fn narrowest(&self) -> f64 {
+        match self {
+            Self::Leaf(_) => BOX,
+            Self::Stack { items, framed, .. } => {
+                let frame = if *framed { 2.0 * MARGIN } else { 0.0 };
+                items.iter().map(Self::narrowest).fold(0.0, f64::max) + frame
             }
+            Self::Rows(Rows { blocks, .. }) | Self::Side(Rows { blocks, .. }) => {
+                let frame = if blocks.len() > 1 { 2.0 * MARGIN } else { 0.0 };
+                blocks.iter().map(Self::narrowest).fold(0.0, f64::max) + frame
+            }
+        }
+    }
+
+    /// Lays it out anew where it is wider than `room`.
+    fn fit(&mut self, room: f64) {
+        if self.size().0 <= room {
+            return;
+        }
+        match self {
+            Self::Leaf(_) => {}
+            Self::Stack { items, framed, .. } => {
+                let frame = if *framed { 2.0 * MARGIN } else { 0.0 };
+                for item in items {
+                    item.fit(room - frame);
+                }
+            }
+            Self::Rows(rows) | Self::Side(rows) => rows.fit(room),
         }
     }
 
@@ -213,32 +312,34 @@ impl Block {
         match self {
             Self::Leaf(_) => true,
             Self::Stack { joins, .. } => *joins,
-            Self::Rows(blocks) => blocks.iter().any(Self::joins),
+            Self::Rows(rows) => rows.blocks.iter().any(Self::joins),
             Self::Side(_) => false,
         }
     }
 }
 
-fn rows(blocks: &[Block]) -> impl Iterator<Item = &[Block]> {
-    let columns = if blocks.len() <= ONE_ROW {
-        ONE_ROW
-    } else {
-        let root = (blocks.len() as f64).sqrt().ceil() as usize;
-        root.clamp(ONE_ROW, MOST_COLUMNS)
-    };
-    blocks.chunks(columns)
+/// Whether one of the blocks is wider than a picture is to be.
+pub(super) fn is_too_wide(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| block.size().0 > WIDEST)
 }
 
 /// Draws blocks side by side under a heading.
-pub(super) fn draw(title: &str, about: &str, blocks: Vec<Block>) -> String {
+pub(super) fn draw(title: &str, about: &str, mut blocks: Vec<Block>) -> String {
+    for block in &mut blocks {
+        block.fit(WIDEST);
+    }
     let sizes: Vec<_> = blocks.iter().map(Block::size).collect();
     let inner: f64 = sizes.iter().map(|(w, _)| w + 2.0 * MARGIN).sum::<f64>();
-    let width = (inner + 2.0 * MARGIN).max(420.0);
-    let height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max) + HEADER + 2.0 * MARGIN;
+    let about_width = SMALL.width(about);
+    let width = (inner.max(about_width) + 2.0 * MARGIN).max(420.0).ceil();
+    let headings = HEADING.wrapped(title, width - 2.0 * MARGIN, HEADING_LINES);
+    let below = HEADING_HEIGHT * headings.len().saturating_sub(1) as f64;
+    let header = HEADER + below;
+    let height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max) + header + 2.0 * MARGIN;
     let mut canvas = Canvas::default();
     let mut x = (width - inner) / 2.0 + MARGIN;
     for (block, (w, _)) in blocks.iter().zip(&sizes) {
-        canvas.place(block, x + w / 2.0, HEADER);
+        canvas.place(block, x + w / 2.0, header);
         x += w + 2.0 * MARGIN;
     }
     let mut out = String::new();
@@ -259,15 +360,19 @@ pub(super) fn draw(title: &str, about: &str, blocks: Vec<Block>) -> String {
         out,
         "<rect class=\"page\" width=\"{width:.0}\" height=\"{height:.0}\"/>"
     );
-    let columns = ((width - 2.0 * MARGIN) / 9.0) as usize;
+    let mut baseline = 26.0;
+    for line in headings {
+        let _ = writeln!(
+            out,
+            "<text class=\"heading\" x=\"{MARGIN}\" y=\"{baseline}\">{}</text>",
+            escape(&line)
+        );
+        baseline += HEADING_HEIGHT;
+    }
     let _ = writeln!(
         out,
-        "<text class=\"heading\" x=\"{MARGIN}\" y=\"26\">{}</text>",
-        escape(&text::preview(title, columns))
-    );
-    let _ = writeln!(
-        out,
-        "<text class=\"small\" x=\"{MARGIN}\" y=\"44\">{}</text>",
+        "<text class=\"small\" x=\"{MARGIN}\" y=\"{}\">{}</text>",
+        44.0 + below,
         escape(about)
     );
     out.push_str(&canvas.frames);
@@ -338,9 +443,8 @@ impl Canvas {
                     top += height + GAP;
                 }
             }
-            Block::Rows(blocks) | Block::Side(blocks) => {
-                self.rows(blocks, matches!(block, Block::Side(_)), x, y, block.size());
-            }
+            Block::Rows(rows) => self.rows(rows, false, x, y),
+            Block::Side(rows) => self.rows(rows, true, x, y),
         }
     }
 
@@ -360,8 +464,9 @@ impl Canvas {
         }
     }
 
-    fn rows(&mut self, blocks: &[Block], side: bool, x: f64, y: f64, (width, height): (f64, f64)) {
-        let grid = blocks.len() > ONE_ROW;
+    fn rows(&mut self, rows: &Rows, side: bool, x: f64, y: f64) {
+        let (width, height) = rows.size();
+        let grid = rows.is_grid();
         let mut top = y + MARGIN;
         if grid {
             self.frame(
@@ -374,7 +479,7 @@ impl Canvas {
             top += MARGIN;
         }
         let bottom = y + height;
-        for row in rows(blocks) {
+        for row in rows.rows() {
             let sizes: Vec<_> = row.iter().map(Block::size).collect();
             let row_width: f64 = sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
             let row_height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max);
@@ -444,22 +549,23 @@ impl Canvas {
             leaf.class.name(),
         );
         let mut baseline = y + PAD + 8.0;
-        for line in leaf.titles() {
+        let [titles, lines] = leaf.set();
+        for line in titles {
             let _ = writeln!(
                 self.boxes,
                 "<text class=\"name\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
                 left + PAD,
-                escape(&line)
+                escape(line)
             );
             baseline += TITLE_HEIGHT;
         }
         baseline -= 2.0;
-        for line in leaf.small() {
+        for line in lines {
             let _ = writeln!(
                 self.boxes,
                 "<text class=\"small\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
                 left + PAD,
-                escape(&line)
+                escape(line)
             );
             baseline += LINE_HEIGHT;
         }

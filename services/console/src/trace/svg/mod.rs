@@ -2,35 +2,53 @@
 //!
 //! Time runs downwards, subagents stand side by side between their fan-out and the synthesis. What a
 //! box has no room for is its tooltip. No script, no link, no font of its own; light and dark follow the
-//! reader's setting. This file says what is in the picture, [`layout`] where it stands.
+//! reader's setting. This file says what is in the picture, [`layout`] where it stands, [`words`] how
+//! texts fit their boxes.
 
 mod layout;
+mod words;
 
-use super::model::{Decision, FanOut, Goal, Iteration, Note, Session, State, Step, Synthesis};
-use super::{Texts, Trace};
+use super::model::{
+    Conclusion, Decision, FanOut, Goal, Iteration, Note, NoteKind, Session, State, Step, Synthesis,
+    arguments_in_brief,
+};
+use super::{NOT_HEARD_OF, Texts, Trace};
 use crate::text;
 use agentfleet_schema::SessionId;
-use layout::{Block, Class, Leaf, Shape};
+use layout::{Block, Class, Leaf, Rows, Shape};
 use std::collections::{HashMap, HashSet};
 
-/// Above so many subagents in one fan-out, or sessions in all, a subagent is one box.
+/// Above so many subagents in one fan-out, or sessions in all, a subagent says only how it ended.
 const WIDE: usize = 12;
 const MANY: usize = 48;
+/// Steps that a subagent in one box names.
+const NAMED: usize = 8;
 /// Longest tooltip, in columns of its longest part.
 const TOOLTIP: usize = 700;
+/// Ends that explain themselves. What makes such an answer partial stands in what it was made of.
+const EXPECTED: [&str; 3] = ["final-answer", "subagents-complete", "plan-complete"];
 /// Lines of a note that its box shows; the tooltip has all.
 const NOTED: usize = 8;
 
 pub(super) fn render(trace: &Trace, texts: Texts<'_>) -> String {
-    let picture = Picture {
+    let mut picture = Picture {
         by_id: trace.by_id(),
+        above_waiting: trace.above_waiting(),
         texts,
-        brief: trace.sessions.len() > MANY,
+        detail: if trace.sessions.len() > MANY {
+            Detail::Ends
+        } else {
+            Detail::Boxes
+        },
     };
     let roots: Vec<&Session> = trace.roots().collect();
-    let blocks: Vec<Block> = roots.iter().map(|root| picture.session(root)).collect();
+    let mut blocks = picture.roots(&roots);
+    if picture.detail == Detail::Boxes && layout::is_too_wide(&blocks) {
+        picture.detail = Detail::Lines;
+        blocks = picture.roots(&roots);
+    }
     let title = match roots.first() {
-        Some(root) => text::preview(root.title(), 200),
+        Some(root) => text::preview(root.title(), 400),
         None => "The graph knows nothing of this run".to_owned(),
     };
     let totals = trace.totals();
@@ -43,50 +61,69 @@ pub(super) fn render(trace: &Trace, texts: Texts<'_>) -> String {
     if let Some(ms) = roots.first().and_then(|root| root.duration_ms) {
         about.push(text::duration(ms));
     }
-    if trace.is_running() {
+    if trace.waits() {
+        about.push("waits for a person".to_owned());
+    } else if trace.is_running() {
         about.push("still running".to_owned());
     }
     layout::draw(&title, &about.join(" · "), blocks)
 }
 
+/// How much of a subagent that has none of its own is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// A box for each step.
+    Boxes,
+    /// A line for each step, in one box.
+    Lines,
+    /// One box, for how it ended.
+    Ends,
+}
+
 struct Picture<'a> {
     by_id: HashMap<&'a SessionId, &'a Session>,
+    above_waiting: HashSet<&'a SessionId>,
     texts: Texts<'a>,
-    brief: bool,
+    detail: Detail,
 }
 
 impl Picture<'_> {
-    fn session(&self, session: &Session) -> Block {
-        let mut items = vec![Block::Leaf(question(session))];
+    fn roots(&self, roots: &[&Session]) -> Vec<Block> {
+        let roots = roots.iter();
+        roots.map(|root| self.session(root, None)).collect()
+    }
+
+    /// A session with all below it. `specialist`: which one it is, where a router said so.
+    fn session(&self, session: &Session, specialist: Option<&str>) -> Block {
+        let mut items = vec![Block::Leaf(question(session, specialist))];
         if let Some(routing) = &session.routing {
             let mut leaf = Leaf::new(
                 Class::Decision,
                 routing.pattern.as_deref().unwrap_or("routing"),
             );
-            leaf.lines
-                .extend(routing.task_type.iter().map(|t| format!("task type {t}")));
+            if let Some(task_type) = &routing.task_type {
+                leaf.say(format!("task type {task_type}"), 2);
+            }
             for decision in &routing.decisions {
-                leaf.lines.push(choice(decision));
+                choice(decision, &mut leaf);
                 leaf.tooltip.push(self.decided(decision));
             }
             items.push(Block::Leaf(leaf));
         }
+        let specialists = self.specialists(session);
         let mut shown: HashSet<&SessionId> = HashSet::new();
-        for step in &session.steps {
+        for (at, step) in session.steps.iter().enumerate() {
             match step {
-                Step::Decision(decision) => {
-                    let title = format!("{}: {}", decision.subject, decision.selected);
-                    let mut leaf = Leaf::new(Class::Decision, &title);
-                    leaf.lines.push(choice(decision));
-                    leaf.tooltip.push(self.decided(decision));
-                    items.push(Block::Leaf(leaf));
-                }
+                Step::Decision(decision) => items.push(Block::Leaf(self.decision(decision))),
                 Step::Iteration(iteration) => items.push(Block::Leaf(self.iteration(iteration))),
                 Step::FanOut(fan_out) => {
                     items.push(Block::Leaf(fan_out_leaf(fan_out)));
-                    items.extend(self.subagents(session, fan_out, &mut shown));
+                    items.extend(self.subagents(session, fan_out, &specialists, &mut shown));
                 }
-                Step::Note(note) => items.push(Block::Leaf(self.note(note))),
+                Step::Note(note) => {
+                    let why = why_failed(note, &session.steps[..at]);
+                    items.push(Block::Leaf(self.note(note, why, &specialists)));
+                }
                 Step::Synthesis(synthesis) => {
                     items.push(Block::Leaf(self.synthesis(synthesis)));
                 }
@@ -98,34 +135,100 @@ impl Picture<'_> {
             .iter()
             .filter(|id| !shown.contains(id))
             .filter_map(|id| self.by_id.get(id).copied())
-            .map(|child| self.session(child))
+            .map(|child| self.subagent(child, None, self.detail))
             .collect();
         if !lost.is_empty() {
-            items.push(Block::Side(lost));
+            items.push(Block::Side(Rows::new(lost)));
         }
         items.push(Block::Leaf(self.end(session)));
-        let late = session.completion.as_ref().is_some_and(|c| c.late);
         Block::Stack {
             items,
             framed: session.depth > 0,
-            joins: !late && session.conclusion.is_some(),
+            joins: joins(session),
         }
     }
 
-    /// A subagent as one box.
-    fn brief(&self, session: &Session) -> Block {
-        let end = self.end(session);
-        let mut leaf = question(session);
-        leaf.class = end.class;
-        leaf.tooltip.push(end.title);
-        leaf.tooltip.extend(end.tooltip);
-        let late = session.completion.as_ref().is_some_and(|c| c.late);
-        let items = vec![Block::Leaf(leaf)];
-        Block::Stack {
-            items,
-            framed: false,
-            joins: !late && session.conclusion.is_some(),
+    /// A subagent, in as much detail as there is room for. One with subagents of its own is no box:
+    /// they would be lost.
+    fn subagent(&self, session: &Session, specialist: Option<&str>, detail: Detail) -> Block {
+        if detail == Detail::Boxes || !session.children.is_empty() {
+            return self.session(session, specialist);
         }
+        let mut leaf = question(session, specialist);
+        if let (Detail::Lines, Some(pattern)) = (detail, session.pattern()) {
+            leaf.say(format!("as {pattern}"), 1);
+        }
+        if detail == Detail::Lines {
+            let lines: Vec<String> = session.steps.iter().filter_map(in_a_line).collect();
+            for line in lines.iter().take(NAMED) {
+                leaf.say(line, 1);
+            }
+            if lines.len() > NAMED {
+                leaf.say(format!("and {} more", lines.len() - NAMED), 1);
+            }
+        }
+        let end = self.end(session);
+        leaf.class = end.class;
+        leaf.tooltip.push(end.title.clone());
+        leaf.tooltip.extend(end.tooltip.iter().cloned());
+        let expected = matches!(end.class, Class::Answer | Class::Open);
+        if detail == Detail::Lines || !expected {
+            leaf.say(&end.title, 1);
+            leaf.say_as(end);
+        }
+        Block::Stack {
+            items: vec![Block::Leaf(leaf)],
+            framed: false,
+            joins: joins(session),
+        }
+    }
+
+    /// Which specialist works on which of a router's tasks. The graph has it in the words of the
+    /// router's choice only.
+    fn specialists(&self, session: &Session) -> Vec<(String, String)> {
+        let choices = session.steps.iter().filter_map(|step| match step {
+            Step::Decision(decision) if decision.subject == "intent" => Some(decision),
+            Step::Decision(_)
+            | Step::Iteration(_)
+            | Step::FanOut(_)
+            | Step::Synthesis(_)
+            | Step::Note(_) => None,
+        });
+        let words = choices.filter_map(|decision| self.text(decision.rationale.as_ref()));
+        let mut found = Vec::new();
+        for words in words {
+            let read = serde_json::from_str::<serde_json::Value>(&words).unwrap_or_default();
+            for step in read["steps"].as_array().into_iter().flatten() {
+                if let (Some(task), Some(name)) =
+                    (step["task"].as_str(), step["specialist"].as_str())
+                {
+                    found.push((text::one_line(task), name.to_owned()));
+                }
+            }
+        }
+        found
+    }
+
+    fn decision(&self, decision: &Decision) -> Leaf {
+        let mut leaf;
+        if decision.is_approval() {
+            let class = match decision.selected.as_str() {
+                "deny" => Class::Error,
+                _ => Class::Decision,
+            };
+            leaf = Leaf::new(class, &decision.answer_in_brief());
+            if !decision.arguments.is_empty() {
+                let arguments = arguments_in_brief(&decision.arguments, 400);
+                leaf.say(format!("with {arguments}"), 6);
+            }
+            leaf.say(decision.signal.clone().unwrap_or_default(), 6);
+        } else {
+            let title = format!("{}: {}", decision.subject, decision.selected);
+            leaf = Leaf::new(Class::Decision, &title);
+            choice(decision, &mut leaf);
+        }
+        leaf.tooltip.push(self.decided(decision));
+        leaf
     }
 
     fn decided(&self, decision: &Decision) -> String {
@@ -170,9 +273,15 @@ impl Picture<'_> {
     fn iteration(&self, iteration: &Iteration) -> Leaf {
         let seen = iteration.observation.as_ref();
         let failed = seen.is_some_and(|o| o.error.is_some());
-        let class = if failed { Class::Error } else { Class::Tool };
-        let mut leaf = Leaf::new(class, &iteration.action);
-        leaf.lines.push(iteration.arguments_in_brief());
+        let mut leaf;
+        if let Some(wrong) = &iteration.sent_back {
+            leaf = Leaf::new(Class::Partial, "draft answer, sent back");
+            leaf.say(wrong, 4);
+        } else {
+            let class = if failed { Class::Error } else { Class::Tool };
+            leaf = Leaf::new(class, &iteration.action);
+            leaf.say(iteration.arguments_in_brief(), 2);
+        }
         let mut times: Vec<String> = Vec::new();
         times.extend(
             iteration
@@ -182,7 +291,7 @@ impl Picture<'_> {
         );
         let tool_ms = seen.and_then(|o| o.tool_ms).filter(|ms| *ms > 0);
         times.extend(tool_ms.map(|ms| format!("tool {}", text::duration(ms))));
-        leaf.lines.push(times.join(" · "));
+        leaf.say(times.join(" · "), 1);
         leaf.tooltip.extend(self.text(iteration.thought.as_ref()));
         for (name, value) in &iteration.arguments {
             leaf.tooltip.push(format!("{name}: {value}"));
@@ -197,20 +306,51 @@ impl Picture<'_> {
         leaf
     }
 
-    fn note(&self, note: &Note) -> Leaf {
-        let class = if note.failed {
-            Class::Error
-        } else {
-            Class::Note
+    fn note(&self, note: &Note, why: Option<&str>, specialists: &[(String, String)]) -> Leaf {
+        let class = match note.note {
+            NoteKind::Approval => Class::Wait,
+            NoteKind::Plan | NoteKind::StepResult | NoteKind::Critique | NoteKind::Comparison => {
+                if note.failed {
+                    Class::Error
+                } else {
+                    Class::Note
+                }
+            }
         };
-        let mut leaf = Leaf::new(class, &note.label);
-        leaf.lines.extend(note.lines.iter().take(NOTED).cloned());
+        let mut leaf = Leaf::new(class, &note.title());
+        let said = self.text(note.document.as_ref());
+        for line in note.lines.iter().take(NOTED) {
+            match note.note {
+                NoteKind::Plan => {
+                    let by = specialists.iter().find(|(task, _)| line.contains(task));
+                    let by = by.map(|(_, name)| format!(" (by {name})"));
+                    leaf.say(format!("{line}{}", by.unwrap_or_default()), 3);
+                }
+                // Who is to decide must see what on.
+                NoteKind::Approval => leaf.say(line, 6),
+                NoteKind::StepResult | NoteKind::Critique | NoteKind::Comparison => {
+                    leaf.say(line, 3);
+                }
+            }
+        }
         if note.lines.len() > NOTED {
-            leaf.lines
-                .push(format!("and {} more", note.lines.len() - NOTED));
+            leaf.say(format!("and {} more", note.lines.len() - NOTED), 1);
+        }
+        match note.note {
+            NoteKind::StepResult => {
+                leaf.say(why.unwrap_or_default(), 3);
+                leaf.say(said.as_deref().unwrap_or_default(), 3);
+            }
+            NoteKind::Critique => {
+                for line in said.iter().flat_map(|said| said.lines()).take(NOTED) {
+                    leaf.say(line, 3);
+                }
+            }
+            // What they say has words of its own in the graph.
+            NoteKind::Plan | NoteKind::Comparison | NoteKind::Approval => {}
         }
         leaf.tooltip.extend(note.lines.iter().cloned());
-        leaf.tooltip.extend(self.text(note.document.as_ref()));
+        leaf.tooltip.extend(said);
         leaf
     }
 
@@ -218,9 +358,14 @@ impl Picture<'_> {
         &self,
         session: &Session,
         fan_out: &'s FanOut,
+        specialists: &[(String, String)],
         shown: &mut HashSet<&'s SessionId>,
     ) -> Option<Block> {
-        let brief = self.brief || fan_out.goals.len() > WIDE;
+        let detail = if fan_out.goals.len() > WIDE {
+            Detail::Ends
+        } else {
+            self.detail
+        };
         let blocks: Vec<Block> = fan_out
             .goals
             .iter()
@@ -230,30 +375,31 @@ impl Picture<'_> {
                     .as_ref()
                     .filter(|id| session.children.contains(id));
                 let child = id.and_then(|id| Some((id, self.by_id.get(id).copied()?)));
+                let task = text::one_line(&goal.text);
+                let specialist = specialists.iter().find(|(of, _)| *of == task);
+                let specialist = specialist.map(|(_, name)| name.as_str());
                 match child {
-                    Some((id, child)) if shown.insert(id) && !brief => self.session(child),
-                    Some((_, child)) if brief => self.brief(child),
-                    Some(_) | None => not_started(goal),
+                    Some((id, child)) if shown.insert(id) => {
+                        self.subagent(child, specialist, detail)
+                    }
+                    Some(_) | None => not_heard_of(goal, specialist),
                 }
             })
             .collect();
-        (!blocks.is_empty()).then_some(Block::Rows(blocks))
+        (!blocks.is_empty()).then(|| Block::Rows(Rows::new(blocks)))
     }
 
     fn synthesis(&self, synthesis: &Synthesis) -> Leaf {
         let mut leaf = Leaf::new(Class::Fan, "synthesis");
-        leaf.lines.extend(
-            synthesis
-                .cause
-                .as_ref()
-                .map(|cause| format!("wait ended: {cause}")),
-        );
+        if let Some(cause) = &synthesis.cause {
+            leaf.say(format!("wait ended: {cause}"), 1);
+        }
         for missing in &synthesis.missing {
             let name = self
                 .by_id
                 .get(missing)
                 .map_or(missing.as_str(), |s| s.title());
-            leaf.lines.push(format!("missing: {name}"));
+            leaf.say(format!("missing: {name}"), 2);
             leaf.tooltip.push(format!("missing: {name}"));
         }
         leaf.tooltip
@@ -263,14 +409,7 @@ impl Picture<'_> {
 
     fn end(&self, session: &Session) -> Leaf {
         let Some(end) = &session.conclusion else {
-            let title = if session.state == State::NotStarted {
-                "not started"
-            } else {
-                "running"
-            };
-            let mut leaf = Leaf::new(Class::Open, title);
-            leaf.shape = Shape::Round;
-            return leaf;
+            return self.without_end(session);
         };
         let (class, title) = match (end.answered, end.partial) {
             (true, false) => (Class::Answer, "answer"),
@@ -279,9 +418,13 @@ impl Picture<'_> {
         };
         let mut leaf = Leaf::new(class, title);
         leaf.shape = Shape::Round;
-        if !end.answered {
-            leaf.lines
-                .extend(end.error_code.clone().or_else(|| end.termination.clone()));
+        let said = self.text(end.document.as_ref());
+        let reason = reason(end);
+        if class != Class::Answer && !EXPECTED.contains(&reason) {
+            leaf.say(reason, 2);
+            // The first line says why; what was found stands below it.
+            let why = said.as_deref().and_then(|said| said.trim().lines().next());
+            leaf.say(why.unwrap_or_default(), 4);
         }
         for part in end.confidence.iter().take(4) {
             let value = part.value.map(|v| format!("{v:.2}")).unwrap_or_default();
@@ -290,15 +433,92 @@ impl Picture<'_> {
             } else {
                 &part.part
             };
-            leaf.lines.push(format!("{part} {value}"));
+            leaf.say(format!("{part} {value}"), 2);
         }
         if session.completion.as_ref().is_some_and(|c| c.late) {
-            leaf.lines
-                .push("late: after the synthesis began".to_owned());
+            leaf.say("late: after the synthesis began", 1);
         }
-        leaf.tooltip.extend(self.text(end.document.as_ref()));
+        leaf.tooltip.extend(said);
         leaf.tooltip.extend(end.document.clone());
         leaf
+    }
+
+    /// Where a session stands that has come to no end.
+    fn without_end(&self, session: &Session) -> Leaf {
+        let (class, title) = match session.state {
+            State::Waiting => (Class::Wait, "waits for a person"),
+            State::Running if self.above_waiting.contains(&session.id) => {
+                (Class::Wait, "a subagent waits for a person")
+            }
+            State::Running => (Class::Open, "running"),
+            State::NotStarted => (Class::Open, NOT_HEARD_OF),
+            State::Ended => (Class::Open, "ended"),
+        };
+        let mut leaf = Leaf::new(class, title);
+        leaf.shape = Shape::Round;
+        leaf
+    }
+}
+
+/// Whether what follows the fan-out of a session rests on it.
+fn joins(session: &Session) -> bool {
+    let late = session.completion.as_ref().is_some_and(|c| c.late);
+    !late && session.conclusion.is_some()
+}
+
+/// What ended a session.
+fn reason(end: &Conclusion) -> &str {
+    let reason = end.error_code.as_deref().or(end.termination.as_deref());
+    reason.unwrap_or_default()
+}
+
+/// Why the step of a plan failed: what it came to was decided right before.
+fn why_failed<'s>(note: &Note, before: &'s [Step]) -> Option<&'s str> {
+    if !note.failed || note.note != NoteKind::StepResult {
+        return None;
+    }
+    match before.last()? {
+        Step::Decision(decision) if decision.subject == "plan-step" => decision.signal.as_deref(),
+        Step::Decision(_)
+        | Step::Iteration(_)
+        | Step::FanOut(_)
+        | Step::Synthesis(_)
+        | Step::Note(_) => None,
+    }
+}
+
+/// A step of a subagent that is shown in one box.
+fn in_a_line(step: &Step) -> Option<String> {
+    match step {
+        Step::Iteration(iteration) if iteration.sent_back.is_some() => {
+            Some("draft answer, sent back".to_owned())
+        }
+        Step::Iteration(iteration) => {
+            let failed = iteration.observation.as_ref();
+            let failed = failed.is_some_and(|seen| seen.error.is_some());
+            Some(format!(
+                "{}{}: {}",
+                if failed { "✖ " } else { "" },
+                iteration.action,
+                iteration.arguments_in_brief()
+            ))
+        }
+        Step::Note(note) => match note.note {
+            NoteKind::Plan | NoteKind::StepResult | NoteKind::Comparison | NoteKind::Approval => {
+                Some(note.title())
+            }
+            // It stands beside what it was of.
+            NoteKind::Critique => None,
+        },
+        Step::Decision(decision) if decision.is_approval() => Some(decision.answer_in_brief()),
+        Step::Decision(decision) if decision.subject == "specialist" => {
+            Some(format!("specialist {}", decision.selected))
+        }
+        Step::FanOut(fan_out) => {
+            let count = fan_out.expected.unwrap_or(fan_out.goals.len() as u64);
+            Some(format!("fan-out to {}", text::counted(count, "subagent")))
+        }
+        Step::Decision(_) | Step::Synthesis(_) => None,
     }
 }
 
@@ -308,12 +528,12 @@ fn fan_out_leaf(fan_out: &FanOut) -> Leaf {
         Class::Fan,
         &format!("fan-out to {}", text::counted(count, "subagent")),
     );
-    leaf.lines.extend(
-        fan_out
-            .round
-            .filter(|r| *r > 1)
-            .map(|round| format!("round {round}")),
-    );
+    if let Some(round) = fan_out.round.filter(|r| *r > 1) {
+        leaf.say(format!("round {round}"), 1);
+    }
+    if let Some(policy) = fan_out.policy_of_note() {
+        leaf.say(format!("join policy {policy}"), 1);
+    }
     leaf.tooltip
         .push(format!("correlation {}", fan_out.correlation));
     leaf.tooltip
@@ -321,10 +541,13 @@ fn fan_out_leaf(fan_out: &FanOut) -> Leaf {
     leaf
 }
 
-fn not_started(goal: &Goal) -> Block {
+fn not_heard_of(goal: &Goal, specialist: Option<&str>) -> Block {
     let mut leaf = Leaf::new(Class::Open, &goal.text);
     leaf.shape = Shape::Round;
-    leaf.lines.push("not started".to_owned());
+    if let Some(name) = specialist {
+        leaf.say(format!("specialist {name}"), 1);
+    }
+    leaf.say(NOT_HEARD_OF, 1);
     Block::Stack {
         items: vec![Block::Leaf(leaf)],
         framed: false,
@@ -332,7 +555,13 @@ fn not_started(goal: &Goal) -> Block {
     }
 }
 
-fn choice(decision: &Decision) -> String {
+/// What else there was to choose, or who left no choice.
+fn choice(decision: &Decision, leaf: &mut Leaf) {
+    if decision.decided_by.as_deref() == Some("caller") {
+        let named = decision.signal.as_deref();
+        leaf.say(named.unwrap_or("the caller names it"), 2);
+        return;
+    }
     let others: Vec<&str> = decision
         .options
         .iter()
@@ -340,13 +569,16 @@ fn choice(decision: &Decision) -> String {
         .filter(|option| *option != decision.selected)
         .collect();
     if others.is_empty() {
-        format!("{}: the only option", decision.subject)
+        leaf.say(format!("{}: the only option", decision.subject), 1);
     } else {
-        format!("not {}", others.join(", "))
+        leaf.say(format!("not {}", others.join(", ")), 4);
+    }
+    if let Some("only-option" | "fallback") = decision.decided_by.as_deref() {
+        leaf.say(decision.signal.clone().unwrap_or_default(), 4);
     }
 }
 
-fn question(session: &Session) -> Leaf {
+fn question(session: &Session, specialist: Option<&str>) -> Leaf {
     let mut leaf = Leaf::new(Class::Question, session.title());
     leaf.shape = Shape::Round;
     let mut spent = vec![text::counted(session.spent.steps, "step")];
@@ -355,7 +587,10 @@ fn question(session: &Session) -> Leaf {
         spent.push(text::counted(tokens, "token"));
     }
     spent.extend(session.duration_ms.map(text::duration));
-    leaf.lines.push(spent.join(" · "));
+    leaf.say(spent.join(" · "), 2);
+    if let Some(name) = specialist {
+        leaf.say(format!("specialist {name}"), 1);
+    }
     leaf.tooltip.push(format!("session {}", session.id));
     leaf.tooltip
         .extend(session.started_at.map(|at| format!("started {at}")));

@@ -207,7 +207,7 @@ fn what_is_discovered_is_in_force_when_a_person_approves_it_and_not_before() {
     ] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
-    let twice = refused(&mut place.command(&["discover", "reject", "boiler-valve"]));
+    let twice = refused(&mut place.command(&["discover", "reject", "boiler-valve", "--as", "Ben"]));
     assert!(
         twice.contains("`boiler-valve` is rejected already"),
         "{twice}"

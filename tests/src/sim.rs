@@ -20,7 +20,7 @@ use agentfleet_orchestrator::{Options, Orchestrator};
 use agentfleet_runtime::{
     BatchHandler, Committer, Disposition, Handler, SequentialCommitter, client,
 };
-use agentfleet_schema::records::{PauseRecord, Termination};
+use agentfleet_schema::records::PauseRecord;
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, Millis, SessionId};
 use std::collections::BTreeMap;
@@ -390,8 +390,7 @@ impl Sim {
     ) -> TaskId {
         let endings = Endings::new(self.aggregator.clone());
         let future = Box::pin(async move {
-            let (parent, why) = ((&parent, step), Termination::Cancelled);
-            let ending = endings.end_child(parent, &child, why, "cancelled", "somebody");
+            let ending = endings.end_child((&parent, step), &child, "cancelled", "somebody");
             ending.await.ok();
         });
         self.spawn(process, Vec::new(), future)
@@ -402,9 +401,7 @@ impl Sim {
         let endings = Endings::new(self.aggregator.clone());
         let shared = self.shared.clone();
         let future = Box::pin(async move {
-            let ended = endings
-                .end(&root, Termination::Cancelled, "cancelled", "somebody")
-                .await;
+            let ended = endings.end(&root, "cancelled", "somebody").await;
             shared.with(|world| {
                 if ended.is_ok() {
                     world.facts.count("cancels that came through");

@@ -70,7 +70,7 @@ fn answer_people(data: &Path, random: &mut Random) -> usize {
     for approval in waiting {
         let answer = ["deny", "approve", "approve"][random.below(3) as usize];
         let id = approval["id"].as_str().unwrap();
-        cli(data, &["approvals", answer, id, "--json"]);
+        cli(data, &["approvals", answer, id, "--as", "ada", "--json"]);
     }
     waiting.len()
 }

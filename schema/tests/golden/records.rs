@@ -91,6 +91,10 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         ),
         exact("records/step-record/worked", worked()),
         reads(
+            "records/step-record/worked-before-unaffordable",
+            worked_before_unaffordable(),
+        ),
+        reads(
             "records/step-record/worked-before-window",
             worked_before_window(),
         ),
@@ -440,6 +444,11 @@ fn worked() -> StepRecord {
                 message: "the model cannot be reached".into(),
                 hint: "ask again".into(),
             }],
+            unaffordable: Some(FailedCall {
+                after: 2,
+                message: "120 tokens are left of the budget".into(),
+                hint: String::new(),
+            }),
             streamed: StreamedParts {
                 thought: Some(streamed),
                 has_gap: true,
@@ -460,9 +469,18 @@ fn worked() -> StepRecord {
     }
 }
 
+/// Every model call was made then, whatever was left of a budget.
+fn worked_before_unaffordable() -> StepRecord {
+    let mut record = worked();
+    if let Some(worked) = record.worked.as_mut() {
+        worked.unaffordable = None;
+    }
+    record
+}
+
 /// Nothing bounded a history then.
 fn worked_before_window() -> StepRecord {
-    let mut record = worked();
+    let mut record = worked_before_unaffordable();
     if let Some(fleet) = record
         .worked
         .as_mut()

@@ -64,7 +64,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Demo(demo) => commands::ask::demo(demo, &settings, ui).await,
         Command::Ask(ask) => commands::ask::ask(ask, &settings, ui).await,
         Command::Attach(attach) => commands::ask::attach(attach, &settings, ui).await,
-        Command::Cancel(named) => commands::ask::cancel(named, &settings).await,
+        Command::Cancel(named) => Box::pin(commands::ask::cancel(named, &settings)).await,
         Command::Approvals(command) => {
             Box::pin(commands::approvals::run(command, &settings, ui)).await
         }

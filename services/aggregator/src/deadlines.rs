@@ -10,7 +10,7 @@ use crate::fan_in::{FanIn, Place, decode, place};
 use agentfleet_broker::{Delivery, Durability, Outgoing, Properties};
 use agentfleet_core::deadline::next_hop;
 use agentfleet_runtime::{CLOCK_SKEW, Disposition, Handler};
-use agentfleet_schema::records::{StepRecord, Termination};
+use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::property;
 use agentfleet_schema::{Millis, keys};
 use async_trait::async_trait;
@@ -67,15 +67,11 @@ impl Deadlines {
                 self.fan_in.evaluate(&place, Some(delivery)).await?;
             }
             Some(property::KIND_HARD) => {
-                self.endings
-                    .end(&place.0, Termination::Timeout, "deadline", "")
-                    .await?;
+                self.endings.end(&place.0, "deadline", "").await?;
             }
             Some(property::KIND_CANCEL) => {
                 let by = properties.get(property::BY).map_or("", String::as_str);
-                self.endings
-                    .end(&place.0, Termination::Cancelled, "cancelled", by)
-                    .await?;
+                self.endings.end(&place.0, "cancelled", by).await?;
             }
             Some(property::KIND_APPROVAL) => self.approvals.expire(&place).await?,
             other => {

@@ -52,14 +52,8 @@ impl Endings {
     /// Ends the run of a session, whatever it is doing, and all below it. A root's tree is closed first,
     /// so that nothing starts beside the end; of a subagent only what is below it ends, and its parent
     /// goes on without it.
-    pub async fn end(
-        &self,
-        session: &SessionId,
-        termination: Termination,
-        cause: &str,
-        by: &str,
-    ) -> Result<Ended, Error> {
-        self.end_asked(session, None, termination, cause, by).await
+    pub async fn end(&self, session: &SessionId, cause: &str, by: &str) -> Result<Ended, Error> {
+        self.end_asked(session, None, cause, by).await
     }
 
     /// The same of a subagent that may have no record yet. What its first step would have worked stands
@@ -68,7 +62,6 @@ impl Endings {
         &self,
         parent: (&SessionId, u32),
         child: &SessionId,
-        termination: Termination,
         cause: &str,
         by: &str,
     ) -> Result<Ended, Error> {
@@ -83,28 +76,22 @@ impl Endings {
         }
         // The fan-out lies where the end of its subagent is looked for once it is published.
         self.publish_if_unpublished(record).await?;
-        self.end_asked(child, Some(asked), termination, cause, by)
-            .await
+        self.end_asked(child, Some(asked), cause, by).await
     }
 
     async fn end_asked(
         &self,
         session: &SessionId,
         asked: Option<Asked>,
-        termination: Termination,
         cause: &str,
         by: &str,
     ) -> Result<Ended, Error> {
-        let reason = match termination {
-            Termination::Timeout => "the time of the run is used up".to_owned(),
-            _ if by.is_empty() => "the run was cancelled".to_owned(),
-            _ => format!("the run was cancelled by {by}"),
-        };
         let closing = ClosedRecord {
             cause: cause.to_owned(),
             at: self.parts.host.now(),
             by: by.to_owned(),
         };
+        let (reason, termination) = say::tree_closed(&closing);
         let finish = say::cancelled(&reason, termination);
         let ended = Box::pin(self.walk(session, asked, Some(&closing), &finish)).await?;
         match ended {

@@ -81,11 +81,17 @@ pub fn time_used_up() -> Finish {
 
 /// Why a session ends whose tree was closed, for [`cancelled`].
 pub fn tree_closed(closed: &ClosedRecord) -> (String, Termination) {
-    let termination = match closed.cause.as_str() {
-        "deadline" => Termination::Timeout,
-        _ => Termination::Cancelled,
-    };
-    (format!("the run was ended ({})", closed.cause), termination)
+    match (closed.cause.as_str(), closed.by.as_str()) {
+        ("deadline", _) => (
+            "the time of the run is used up".to_owned(),
+            Termination::Timeout,
+        ),
+        (_, "") => ("the run was cancelled".to_owned(), Termination::Cancelled),
+        (_, by) => (
+            format!("the run was cancelled by {by}"),
+            Termination::Cancelled,
+        ),
+    }
 }
 
 /// Why a session ends that a fan-out above did without, for [`cancelled`].

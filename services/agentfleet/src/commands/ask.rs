@@ -13,7 +13,6 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
 use agentfleet_console::lanes::Hint;
-use agentfleet_schema::records::Termination;
 use agentfleet_schema::{AgentRequest, CollectionName, SessionId};
 use agentfleet_tools::dossier;
 use agentfleet_tools::library::LoadOptions;
@@ -364,12 +363,12 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
     super::sessions::show(&store, &session, started.as_ref()).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let by = std::env::var("USER").unwrap_or_default();
-    let (endings, why) = (engine.endings(), Termination::Cancelled);
+    let endings = engine.endings();
     let ended = match &started {
-        None => endings.end(&session, why, "cancelled", &by).await?,
+        None => endings.end(&session, "cancelled", &by).await?,
         Some(Started { parent, step, .. }) => {
             let parent = (parent, *step);
-            let ending = endings.end_child(parent, &session, why, "cancelled", &by);
+            let ending = endings.end_child(parent, &session, "cancelled", &by);
             ending.await?
         }
     };

@@ -694,7 +694,7 @@ mod tests {
     fn states_have_the_names_that_are_typed() {
         for state in RunState::value_variants() {
             let typed = state.to_possible_value();
-            let typed = typed.as_ref().map(|value| value.get_name());
+            let typed = typed.as_ref().map(clap::builder::PossibleValue::get_name);
             assert_eq!(typed, Some(state.name()));
             assert_eq!(serde_json::json!(state), state.name());
         }

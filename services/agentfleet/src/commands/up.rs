@@ -20,7 +20,7 @@ use agentfleet_gateway::{
     Cancel, Cancelled, Check, Doors, Failure as Lent, Gateway, Options, Parts, Status,
 };
 use agentfleet_runtime::metrics;
-use agentfleet_schema::records::{PauseRecord, Termination};
+use agentfleet_schema::records::PauseRecord;
 use agentfleet_schema::{Digest, SessionId};
 use async_trait::async_trait;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
@@ -288,10 +288,7 @@ struct Canceller(Endings);
 #[async_trait]
 impl Cancel for Canceller {
     async fn cancel(&self, session: &SessionId, by: &str) -> Result<Cancelled, Lent> {
-        let ended = self
-            .0
-            .end(session, Termination::Cancelled, "cancelled", by)
-            .await?;
+        let ended = self.0.end(session, "cancelled", by).await?;
         Ok(match ended {
             Ended::Now => Cancelled::Now,
             Ended::Before(_) => Cancelled::AlreadyEnded,

@@ -251,10 +251,7 @@ struct End(Endings);
 #[async_trait]
 impl Cancel for End {
     async fn cancel(&self, session: &SessionId, by: &str) -> Result<Cancelled, Failure> {
-        let ended = self
-            .0
-            .end(session, Termination::Cancelled, "cancelled", by)
-            .await?;
+        let ended = self.0.end(session, "cancelled", by).await?;
         Ok(match ended {
             Ended::Now => Cancelled::Now,
             Ended::Before(_) => Cancelled::AlreadyEnded,

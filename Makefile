@@ -58,10 +58,10 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 	@deploy/tests/check.sh
 
 soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
-	@AGENTFLEET_KILL_SECONDS=300 cargo test -p agentfleet-tests --test kill -- --nocapture
+	@AGENTFLEET_KILL_SECONDS=300 cargo test --workspace --test kill -- --nocapture
 
 chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes; then a report
-	@AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test -p agentfleet-tests --test storm -- --nocapture
+	@AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test --workspace --test storm -- --nocapture
 
 bench: build ## Measure, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=pulsar)
 ifneq (,$(filter pulsar,$(ONLY)))
@@ -70,13 +70,16 @@ ifneq (,$(filter pulsar,$(ONLY)))
 	@deploy/fuseki.sh install
 	@deploy/s3.sh install
 endif
-	@cargo run --quiet -p agentfleet-tests --bin bench -- $(ONLY)
+	@cargo build --quiet --workspace --bin bench
+	@target/debug/bench $(ONLY)
 
 scale: setup ## Simulate fleets larger than this machine: throughput, replicas and queueing by load
-	@cargo run --quiet -p agentfleet-tests --bin scale -- $(WITH)
+	@cargo build --quiet --workspace --bin scale
+	@target/debug/scale $(WITH)
 
 schemas: ## Write the JSON Schemas and the data dictionary anew
-	@cargo run --quiet -p agentfleet-schema --example generate
+	@cargo build --quiet --workspace --example generate
+	@target/debug/examples/generate
 
 format: ## Format the code
 	@cargo fmt --all

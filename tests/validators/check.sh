@@ -11,8 +11,13 @@ python=$("$here/venv.sh")
 
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
-# Runs of the simulator, with everything that can go wrong in them.
-(cd "$root" && AGENTFLEET_SIM_TRACES="$fresh" AGENTFLEET_SIM_RUNS=25 \
-    cargo test --quiet -p agentfleet-tests --test simulator fresh >/dev/null)
-(cd "$root" && cargo run --quiet -p agentfleet-core --example sample_trace -- "$fresh" >/dev/null)
+# Runs of the simulator, with everything that can go wrong in them. The whole workspace is named, because
+# one package alone is built with other features of its dependencies, and so all of them anew.
+(
+    cd "$root"
+    AGENTFLEET_SIM_TRACES="$fresh" AGENTFLEET_SIM_RUNS=25 \
+        cargo test --quiet --workspace --test simulator fresh >/dev/null
+    cargo build --quiet --workspace --example sample_trace
+    "${CARGO_TARGET_DIR:-target}/debug/examples/sample_trace" "$fresh" >/dev/null
+)
 "$python" "$here/validate.py" "$root"/schema/fixtures/traces/*.nq "$fresh"/*.nq "$@"

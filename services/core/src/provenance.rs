@@ -4,6 +4,7 @@
 //! question is an entity that the session's activity used; derivation chains end there (PV-1).
 
 use crate::history::CONTEXT;
+use crate::say;
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Child, Compared, CompletionStatus, Concluded, Critique,
     Decided, DecidedBy, Decision, Executed, FanInSummary, FannedOut, Iterated, OutcomeKind,
@@ -603,7 +604,7 @@ impl Teller<'_> {
     fn fan_out(&mut self, fan_out: &FannedOut, derived_from: &str) -> String {
         let session = self.record.session.clone();
         let uri = uris::fan_out(&session, &fan_out.correlation);
-        let label = format!("Fan-out to {} subagents", fan_out.children.len());
+        let label = format!("Fan-out to {}", say::subagents(fan_out.children.len()));
         self.node(&uri, &[tg::FAN_OUT], &label, derived_from);
         self.text(&uri, tg::CORRELATION_ID, fan_out.correlation.as_str());
         self.number(&uri, tg::EXPECTED_SIBLINGS, fan_out.children.len() as u64);
@@ -646,13 +647,19 @@ impl Teller<'_> {
             .zip(0_u32..)
             .skip(planned.first as usize)
         {
-            let needed: Vec<String> = step.depends_on.iter().map(u32::to_string).collect();
-            let after = if needed.is_empty() {
-                String::new()
-            } else {
-                format!(" (after {})", needed.join(", "))
+            let mut said = Vec::new();
+            if !step.specialist.is_empty() {
+                said.push(format!("to {}", step.specialist));
+            }
+            if !step.depends_on.is_empty() {
+                let needed: Vec<String> = step.depends_on.iter().map(u32::to_string).collect();
+                said.push(format!("after {}", needed.join(", ")));
+            }
+            let said = match said.join(", ") {
+                nothing if nothing.is_empty() => nothing,
+                said => format!(" ({said})"),
             };
-            self.text(&uri, tg::PLAN_STEP, &format!("{at}: {}{after}", step.goal));
+            self.text(&uri, tg::PLAN_STEP, &format!("{at}: {}{said}", step.goal));
         }
         if !self.routed_to_specialists(planned) {
             self.link(&uri, tg::DOCUMENT, &uris::document_of(&uri));

@@ -382,7 +382,7 @@ pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     );
     options.retain(|name| name == pattern || snapshot.patterns.contains_key(name));
     let by = if request.is_subagent() {
-        "the supervisor"
+        "the fan-out above"
     } else {
         "the request"
     };

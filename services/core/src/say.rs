@@ -19,6 +19,12 @@ pub fn message(kind: MessageType, text: impl Into<String>, document: String) -> 
     }
 }
 
+/// How many subagents, in words.
+pub(crate) fn subagents(count: usize) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} subagent{s}")
+}
+
 /// Longest value of an argument that an action names in full, in characters.
 const LONGEST_VALUE: usize = 80;
 /// Most characters of an action.

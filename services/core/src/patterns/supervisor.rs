@@ -491,7 +491,7 @@ fn decomposed(
         step_type: kind.to_owned(),
         ..AgentStep::default()
     };
-    let fanned_out = format!("Fanned out to {count} subagents.");
+    let fanned_out = format!("Fanned out to {}.", say::subagents(count));
     let ended = "Every subagent has ended, or the wait for them has.";
     let mut first = step(thought, DECOMPOSE, fanned_out, "supervise");
     if !left_out.is_empty() {

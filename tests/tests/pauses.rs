@@ -248,7 +248,7 @@ fn an_answer_after_a_cancel_is_too_late() {
         let ada = stage.decide("r0", 0, "ada", Approve);
         stage.finish(ada);
         let told = stage.told("ada").unwrap();
-        assert_eq!(told, "too late: the run was cancelled");
+        assert_eq!(told, "too late: the run was cancelled by somebody");
         stage.end();
         assert!(stage.made("pay").is_empty());
     }

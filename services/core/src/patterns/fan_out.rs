@@ -186,7 +186,7 @@ impl Round<'_> {
             decisions: self.decisions.into_iter().chain(closed).collect(),
             said: vec![
                 say::message(MessageType::Thought, text.trim_end(), uri),
-                say::status(format!("Fanned out to {}", say::subagents(count))),
+                say::status(format!("Fanned out to {}", say::subagents(count as usize))),
             ],
         })))
     }

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -288,8 +289,11 @@ def ours(graphs):
             path = pathlib.Path(folder, f"{number}.nq")
             graph.serialize(path, format="nt", encoding="utf-8")
             files.append(str(path))
-        command = ["cargo", "run", "--quiet", "-p", "agentfleet-shapes", "--example", "validate", "--"]
-        ran = subprocess.run([*command, *files], cwd=validate.ROOT, stdout=subprocess.PIPE, check=True)
+        # With the whole workspace, as it is built already: one package alone has other features.
+        build = ["cargo", "build", "--quiet", "--workspace", "--example", "validate"]
+        subprocess.run(build, cwd=validate.ROOT, check=True)
+        built = validate.ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug/examples/validate"
+        ran = subprocess.run([built, *files], stdout=subprocess.PIPE, check=True)
         return [json.loads(line) for line in ran.stdout.decode().splitlines()]
 
 

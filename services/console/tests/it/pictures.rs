@@ -478,19 +478,11 @@ fn a_router_s_subagent_says_which_specialist_it_is() {
         }],
         ..Planned::default()
     };
-    let record = tree.did("root", "router", Activity::Planned(planned));
-    record.decisions = vec![Decision {
-        subject: "intent".into(),
-        options: ["content_creation", "general_chat"].map(Into::into).into(),
-        chosen: "content_creation".into(),
-        decided_by: DecidedBy::Model,
-        rationale: "the model's reply".into(),
-        ..Decision::default()
-    }];
+    tree.did("root", "router", Activity::Planned(planned));
     tree.fan_out("root", &goals, JoinPolicy::All);
     let words = words(&tree.shown(Format::Svg));
     for told in [
-        "0: find what does best (by analytics)",
+        "0: find what does best (to analytics)",
         "find what does best specialist analytics no step done yet",
     ] {
         assert!(words.contains(told), "{told}: {words}");

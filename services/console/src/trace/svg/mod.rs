@@ -110,7 +110,7 @@ impl Picture<'_> {
             }
             items.push(Block::Leaf(leaf));
         }
-        let specialists = self.specialists(session);
+        let specialists = specialists(session);
         let mut shown: HashSet<&SessionId> = HashSet::new();
         for (at, step) in session.steps.iter().enumerate() {
             match step {
@@ -122,7 +122,7 @@ impl Picture<'_> {
                 }
                 Step::Note(note) => {
                     let why = why_failed(note, &session.steps[..at]);
-                    items.push(Block::Leaf(self.note(note, why, &specialists)));
+                    items.push(Block::Leaf(self.note(note, why)));
                 }
                 Step::Synthesis(synthesis) => {
                     items.push(Block::Leaf(self.synthesis(synthesis)));
@@ -181,32 +181,6 @@ impl Picture<'_> {
             framed: false,
             joins: joins(session),
         }
-    }
-
-    /// Which specialist works on which of a router's tasks. The graph has it in the words of the
-    /// router's choice only.
-    fn specialists(&self, session: &Session) -> Vec<(String, String)> {
-        let choices = session.steps.iter().filter_map(|step| match step {
-            Step::Decision(decision) if decision.subject == "intent" => Some(decision),
-            Step::Decision(_)
-            | Step::Iteration(_)
-            | Step::FanOut(_)
-            | Step::Synthesis(_)
-            | Step::Note(_) => None,
-        });
-        let words = choices.filter_map(|decision| self.text(decision.rationale.as_ref()));
-        let mut found = Vec::new();
-        for words in words {
-            let read = serde_json::from_str::<serde_json::Value>(&words).unwrap_or_default();
-            for step in read["steps"].as_array().into_iter().flatten() {
-                if let (Some(task), Some(name)) =
-                    (step["task"].as_str(), step["specialist"].as_str())
-                {
-                    found.push((text::one_line(task), name.to_owned()));
-                }
-            }
-        }
-        found
     }
 
     fn decision(&self, decision: &Decision) -> Leaf {
@@ -306,7 +280,7 @@ impl Picture<'_> {
         leaf
     }
 
-    fn note(&self, note: &Note, why: Option<&str>, specialists: &[(String, String)]) -> Leaf {
+    fn note(&self, note: &Note, why: Option<&str>) -> Leaf {
         let class = match note.note {
             NoteKind::Approval => Class::Wait,
             NoteKind::Plan | NoteKind::StepResult | NoteKind::Critique | NoteKind::Comparison => {
@@ -321,14 +295,12 @@ impl Picture<'_> {
         let said = self.text(note.document.as_ref());
         for line in note.lines.iter().take(NOTED) {
             match note.note {
-                NoteKind::Plan => {
-                    let by = specialists.iter().find(|(task, _)| line.contains(task));
-                    let by = by.map(|(_, name)| format!(" (by {name})"));
-                    leaf.say(format!("{line}{}", by.unwrap_or_default()), 3);
-                }
                 // Who is to decide must see what on.
                 NoteKind::Approval => leaf.say(line, 6),
-                NoteKind::StepResult | NoteKind::Critique | NoteKind::Comparison => {
+                NoteKind::Plan
+                | NoteKind::StepResult
+                | NoteKind::Critique
+                | NoteKind::Comparison => {
                     leaf.say(line, 3);
                 }
             }
@@ -576,6 +548,28 @@ fn choice(decision: &Decision, leaf: &mut Leaf) {
     if let Some("only-option" | "fallback") = decision.decided_by.as_deref() {
         leaf.say(decision.signal.clone().unwrap_or_default(), 4);
     }
+}
+
+/// Which specialist works on which task of a plan. A plan tells of each step as `0: goal (to specialist,
+/// after 1)`.
+fn specialists(session: &Session) -> Vec<(String, String)> {
+    let plans = session.steps.iter().filter_map(|step| match step {
+        Step::Note(note) if note.note == NoteKind::Plan => Some(note),
+        Step::Note(_)
+        | Step::Decision(_)
+        | Step::Iteration(_)
+        | Step::FanOut(_)
+        | Step::Synthesis(_) => None,
+    });
+    let told = |line: &String| {
+        let (_, told) = line.split_once(": ")?;
+        let (goal, said) = told.strip_suffix(')')?.rsplit_once(" (")?;
+        let name = said.split(", ").next()?.strip_prefix("to ")?;
+        Some((text::one_line(goal), name.to_owned()))
+    };
+    plans
+        .flat_map(|plan| plan.lines.iter().filter_map(told))
+        .collect()
 }
 
 fn question(session: &Session, specialist: Option<&str>) -> Leaf {

@@ -38,14 +38,16 @@ def good(name):
 @functools.cache
 def samples():
     """The broken samples: name, graph, what must be said, and what pySHACL finds."""
-    made = []
-    for name, trace, update, expected in BROKEN:
-        graph = good(trace)
-        before = set(graph)
-        graph.update(PREFIXES + update)
-        assert set(graph) != before, f"{name}: the update changes nothing"
-        made.append((name, graph, expected, validate.results(graph)))
-    return made
+    return list(validate.side_by_side(sample, BROKEN))
+
+
+def sample(broken):
+    name, trace, update, expected = broken
+    graph = good(trace)
+    before = set(graph)
+    graph.update(PREFIXES + update)
+    assert set(graph) != before, f"{name}: the update changes nothing"
+    return name, graph, expected, validate.results(graph)
 
 
 def run(*arguments):

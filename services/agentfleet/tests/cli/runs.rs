@@ -330,6 +330,31 @@ fn an_empty_collection_hints_at_loading() {
 }
 
 #[test]
+fn without_a_language_model_nothing_is_said_to_be_judged() {
+    let place = Place::new();
+    place.write("folder/x.md", "# X\n\nX is a letter.\n");
+    place.run(&["load", "folder"]).well();
+    let ask = |pattern: &str| {
+        let ran = place.run(&["ask", "What is X?", "--pattern", pattern]);
+        ran.well()
+    };
+    let reflexion = ask("reflexion");
+    let told = "no language model is at work: I cannot criticise";
+    assert!(reflexion.err.contains(told), "{}", reflexion.err);
+    assert!(
+        !reflexion.err.contains("Nothing went wrong"),
+        "{}",
+        reflexion.err
+    );
+    let debate = ask("debate");
+    assert!(
+        debate.out.contains("I cannot debate or judge"),
+        "{}",
+        debate.out
+    );
+}
+
+#[test]
 fn who_stops_reading_progress_stops_nothing() {
     let place = Place::new();
     let mut ask = place.command(&["ask", "What is X?"]);

@@ -6,12 +6,12 @@ use super::rank;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Nothing is ever found wrong.
+/// Nothing is ever sent back. That nobody looked is what there is to say.
 pub(super) fn critique() -> Value {
     json!({
         "decision": "go-on",
-        "wrong": "",
-        "next": "I am no language model and cannot criticise: this went on unexamined.",
+        "wrong": "unknown, because no language model is at work: I cannot criticise",
+        "next": "",
     })
 }
 

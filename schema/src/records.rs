@@ -844,6 +844,10 @@ pub struct IntentRecord {
     /// ones from making it still.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fence: bool,
+    /// The config that it was chosen under. Until a run has its first record, it is pinned by this: who
+    /// adopts the call works under the same, or the call would be none of its options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_version: Option<u64>,
 }
 
 /// What became of it: `.../calls/{k}/result`.

@@ -168,6 +168,11 @@ impl Stage {
         self.sim.crash(process, 0);
     }
 
+    /// The config changes: the version that comes has no tool `write`.
+    pub fn change_config(&mut self) {
+        self.sim.with(|world| world.config = 1);
+    }
+
     /// The next such call fails like this.
     pub fn fail_next(&mut self, verb: Verb, what: &str, fault: Fault) {
         self.sim

@@ -447,6 +447,25 @@ fn what_is_unknown_is_the_call_that_was_made_and_not_the_one_that_was_dropped() 
 
 // 11
 #[test]
+fn a_call_is_adopted_under_the_config_that_it_was_chosen_under() {
+    for engine in ENGINES {
+        let scenario = Scenario::new()
+            .react("r0", &[Use::Write])
+            .with(|s| s.fickle = true);
+        let mut stage = Stage::asked(scenario, engine);
+        let first = stage.give(Orchestrator, 0, "r0 0");
+        stage.run_to(first, After, Create, "result");
+        stage.crash(first);
+        // Nothing of the run is recorded, so nothing else pins it.
+        stage.change_config();
+        stage.end();
+        let record = stage.record("r0", 0).unwrap();
+        assert_eq!((stage.starts(), record.config_version), (1, 1));
+    }
+}
+
+// 11
+#[test]
 fn a_second_worker_waits_while_the_first_still_calls() {
     let scenario = Scenario::new()
         .react("r0", &[Use::Write])

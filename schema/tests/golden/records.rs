@@ -239,14 +239,12 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 ..parked()
             },
         ),
-        exact(
-            "records/intent-record/full",
+        exact("records/intent-record/full", intent()),
+        reads(
+            "records/intent-record/before-config-version",
             IntentRecord {
-                tool: "send".into(),
-                arguments: [("to".to_owned(), "bob".to_owned())].into(),
-                nonce: "n-1".into(),
-                lease_until: AT,
-                fence: false,
+                config_version: None,
+                ..intent()
             },
         ),
         exact(
@@ -265,6 +263,17 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
             },
         ),
     ]
+}
+
+fn intent() -> IntentRecord {
+    IntentRecord {
+        tool: "send".into(),
+        arguments: [("to".to_owned(), "bob".to_owned())].into(),
+        nonce: "n-1".into(),
+        lease_until: AT,
+        fence: false,
+        config_version: Some(58),
+    }
 }
 
 fn source() -> Source {

@@ -60,6 +60,7 @@ impl Caller<'_> {
         let fence = IntentRecord {
             nonce: self.nonce.to_owned(),
             fence: true,
+            config_version: self.request.control.config_version,
             ..IntentRecord::default()
         };
         match self.claim(&fence, number).await? {
@@ -111,6 +112,16 @@ impl Caller<'_> {
                     after: CLOCK_SKEW,
                 });
             }
+            // The config changed before the run had its first record, and the other one works under what
+            // was there before: whoever comes next is pinned to that.
+            if let (Some(theirs), Some(ours)) = (there.config_version, own.config_version)
+                && theirs != ours
+            {
+                return Err(Stop::Postpone {
+                    reason: format!("another attempt calls a tool under config version {theirs}"),
+                    after: Duration::ZERO,
+                });
+            }
             return Ok(Claim::Foreign(there));
         }
     }
@@ -140,6 +151,7 @@ impl Caller<'_> {
             nonce: self.nonce.to_owned(),
             lease_until: now + (timeout + CLOCK_SKEW).as_millis() as i64,
             fence: false,
+            config_version: self.request.control.config_version,
         };
         if let Claim::Foreign(intent) = self.claim(&own, number).await? {
             return self.adopt(intent, *number).await;
@@ -276,23 +288,37 @@ async fn settle<T: Serialize + DeserializeOwned>(
     }
 }
 
-/// The fences that attempts before this one left.
-pub(crate) async fn fences(
+/// What attempts before this one left of calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Earlier {
+    /// Numbers of calls that are made no more.
+    pub fences: Vec<u32>,
+    /// What the last call was chosen under.
+    pub config_version: Option<u64>,
+}
+
+/// Reads what attempts before this one left of calls.
+pub(crate) async fn earlier(
     documents: &dyn Documents,
     request: &AgentRequest,
-) -> Result<Vec<u32>, Stop> {
+) -> Result<Earlier, Stop> {
     let folder = keys::calls(&request.session_id, request.step);
-    let mut fences = Vec::new();
+    let mut earlier = Earlier::default();
+    let mut last = None;
     for key in documents.list(&folder).await? {
-        let number = key
+        let number: Option<u32> = key
             .strip_prefix(&folder)
             .and_then(|rest| rest.strip_suffix("/intent"))
             .and_then(|number| number.parse().ok());
         let Some(number) = number else { continue };
-        let intent = read::<IntentRecord>(documents, &key).await?;
-        if intent.is_some_and(|intent| intent.fence) {
-            fences.push(number);
+        match read::<IntentRecord>(documents, &key).await? {
+            Some(intent) if intent.fence => earlier.fences.push(number),
+            Some(intent) if last <= Some(number) => {
+                last = Some(number);
+                earlier.config_version = intent.config_version;
+            }
+            Some(_) | None => {}
         }
     }
-    Ok(fences)
+    Ok(earlier)
 }

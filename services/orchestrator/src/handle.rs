@@ -1,12 +1,13 @@
 //! The step protocol: look up, check, work, commit, publish, acknowledge.
 
 use crate::attempts::{Attempts, Begun};
+use crate::calls::{self, Earlier};
 use crate::debits::Debits;
 use crate::drive::Driver;
 use crate::error::Stop;
 use crate::intake::{self, Intake};
 use crate::watched::Watched;
-use crate::{Options, Parts, calls};
+use crate::{Options, Parts};
 use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing, Receipt};
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
@@ -240,6 +241,16 @@ impl Orchestrator {
             return self.adopt(&request, record, delivery).await;
         }
         let now = self.parts.host.now().max(request.control.after);
+        let documents = &*self.parts.documents;
+        let earlier = if found.called {
+            calls::earlier(documents, &request).await?
+        } else {
+            Earlier::default()
+        };
+        // Nothing is recorded of the run yet, but what may be adopted was chosen under that.
+        if request.control.config_version.is_none() {
+            request.control.config_version = earlier.config_version;
+        }
         let snapshot = match request.control.config_version {
             Some(version) => self.parts.config.snapshot_at(version).await?,
             None => self.parts.config.snapshot().await?,
@@ -301,10 +312,10 @@ impl Orchestrator {
             },
             watched: &watched,
             side_effects: 0,
-            fenced: if found.called || attempt > 1 {
-                calls::fences(&*self.parts.documents, &request).await?
+            fenced: if found.called || attempt <= 1 {
+                earlier.fences
             } else {
-                Vec::new()
+                calls::earlier(documents, &request).await?.fences
             },
         };
         let native_tools = self.parts.model.capabilities().native_tools;

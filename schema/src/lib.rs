@@ -4,6 +4,7 @@
 //! Wire structs are tolerant: missing, `null` and unknown fields never fail a decode. Strictness
 //! begins in the core, which parses a request once into a turn.
 
+pub mod arguments;
 pub mod config;
 pub mod id;
 pub mod json_schema;

@@ -160,21 +160,19 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
             problem(item_type, key, field.clone(), reason);
         }
     }
-    let operations = Operation::ALL.map(Operation::as_str);
+    let own: BTreeSet<&str> = [DEFAULT_PROFILE]
+        .into_iter()
+        .chain(Operation::ALL.map(Operation::as_str))
+        .chain(set.prompts.keys().map(String::as_str))
+        .collect();
     for key in set.profiles.keys() {
-        let known = key == DEFAULT_PROFILE
-            || operations.contains(&key.as_str())
-            || set.prompts.contains_key(key)
-            || named.iter().any(|(.., profile)| profile == key);
-        if !known {
-            // Nothing would ever read it.
-            let prompts = set.prompts.keys().map(String::as_str);
-            let keys: BTreeSet<&str> = [DEFAULT_PROFILE]
-                .into_iter()
-                .chain(operations)
-                .chain(prompts)
-                .collect();
-            let reason = unknown("operation or prompt", key, keys);
+        let is_read =
+            own.contains(key.as_str()) || named.iter().any(|(.., profile)| profile == key);
+        // A name of its own is for other items to name; one letter beside an operation's, nothing would
+        // ever read it.
+        let meant = own.iter().find(|one| strsim::osa_distance(key, one) <= 2);
+        if let (false, Some(meant)) = (is_read, meant) {
+            let reason = format!("unknown operation or prompt `{key}`: did you mean `{meant}`?");
             problem(item_type::MODEL_PROFILE, key, String::new(), reason);
         }
     }

@@ -18,6 +18,7 @@ use agentfleet_schema::config::{ModelProfile, Snapshot};
 use agentfleet_schema::records::Decision;
 use agentfleet_schema::{AgentRequest, AgentStep, Lineage, Operation, SessionId};
 use serde_json::{Value, json};
+pub(crate) use text::is_error;
 pub use text::is_left_out;
 use text::is_short;
 pub(crate) use text::preview;

@@ -92,6 +92,9 @@ impl Limits {
         if self.max_depth == 0 {
             return Err("no depth is left for subagents".to_owned());
         }
+        if self.width() == 0 {
+            return Err("the limits leave no room for more subagents".to_owned());
+        }
         if children == 0 || children > self.width() {
             return Err(format!(
                 "the limits leave room for {} subagents, not for {children}",
@@ -100,9 +103,22 @@ impl Limits {
         }
         Ok(RunLimits {
             max_depth: Some(self.max_depth - 1),
-            max_sessions: Some((self.max_sessions - children) / children),
+            max_sessions: Some(self.sessions_each(children)),
             ..self.budget.share(u64::from(children), spent)?
         })
+    }
+
+    /// How many subagents each of `children` may start in turn. As many as one of them may stay for later
+    /// rounds of the session itself.
+    fn sessions_each(&self, children: u32) -> u32 {
+        self.max_sessions.saturating_sub(children) / (children + 1)
+    }
+
+    /// How many subagents the session may still start after a fan-out to `children`, so that those of a
+    /// whole tree stay within the bound however many rounds there are.
+    pub fn sessions_kept(&self, children: u32) -> u32 {
+        let given = children.saturating_mul(1 + self.sessions_each(children));
+        self.max_sessions.saturating_sub(given)
     }
 
     /// When a fan-out that starts `now` stops waiting: its own timeout, but a reserve before
@@ -357,6 +373,42 @@ mod tests {
             Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations,
             2
         );
+    }
+
+    #[test]
+    fn however_many_rounds_a_tree_has_its_subagents_stay_within_the_bound() {
+        /// The most that can come of a session and all below it.
+        fn most(limits: &Limits) -> u32 {
+            let widths = 1..=limits.width();
+            let each = widths.map(|width| {
+                let mut child = limits.clone();
+                let allotted = limits.allot(width, Spent::default());
+                child.max_sessions = allotted.unwrap().max_sessions.unwrap();
+                child.max_depth -= 1;
+                let below = if child.max_depth == 0 {
+                    0
+                } else {
+                    most(&child)
+                };
+                let mut next = limits.clone();
+                next.max_sessions = limits.sessions_kept(width);
+                width + width * below + most(&next)
+            });
+            each.max().unwrap_or(0)
+        }
+        for bound in 0..15 {
+            let mut limits = limits();
+            (limits.max_depth, limits.max_subagents) = (3, 4);
+            limits.max_sessions = bound;
+            let most = most(&limits);
+            assert!(most <= bound, "{most} of {bound}");
+            // Whoever has room for one starts one.
+            assert_eq!(most == 0, bound == 0);
+        }
+        let mut none = limits();
+        none.max_sessions = 0;
+        let refused = none.allot(2, Spent::default()).unwrap_err();
+        assert!(refused.contains("no room for more"), "{refused}");
     }
 
     #[test]

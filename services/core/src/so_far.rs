@@ -35,7 +35,7 @@ pub fn observed(history: &[AgentStep]) -> Vec<Found> {
     let useful = history
         .iter()
         .filter(|step| patterns::is_iteration(&step.step_type, &step.action))
-        .filter(|step| !step.observation.is_empty() && !step.observation.starts_with("Error:"))
+        .filter(|step| !step.observation.is_empty() && !history::is_error(&step.observation))
         .filter(|step| !history::is_left_out(&step.observation));
     let mut found: Vec<Found> = useful
         .rev()

@@ -61,6 +61,21 @@ pub fn check(request: &AgentRequest, snapshot: &Snapshot) -> Result<(), Rejectio
     let Some(item) = snapshot.task_types.get(&request.task_type) else {
         return Ok(());
     };
+    let valid = &item.valid_patterns;
+    if !request.pattern.is_empty() && !valid.is_empty() && !valid.contains(&request.pattern) {
+        let valid: Vec<String> = valid.iter().map(|name| format!("`{name}`")).collect();
+        return Err(Rejection::invalid(
+            Code::InvalidRequest,
+            format!(
+                "task type `{}` does not allow pattern `{}`",
+                request.task_type, request.pattern
+            ),
+            format!(
+                "ask with {}, leave the pattern out, or choose another task type",
+                valid.join(" or ")
+            ),
+        ));
+    }
     match overstepped(request, item).first() {
         None => Ok(()),
         Some(what) => Err(Rejection::invalid(
@@ -122,6 +137,38 @@ mod tests {
         }
         assert_eq!(framing(None, "Mine."), "Mine.");
         assert_eq!(framing(Some(&AgentTaskType::default()), ""), "");
+    }
+
+    #[test]
+    fn a_pattern_that_a_type_does_not_list_is_refused_with_those_it_does() {
+        let checked = |valid: &[&str], pattern: &str| {
+            let mut snapshot = Snapshot::default();
+            let item = AgentTaskType {
+                valid_patterns: valid.iter().map(|name| (*name).to_owned()).collect(),
+                ..AgentTaskType::default()
+            };
+            snapshot.task_types.insert("risk".into(), item);
+            let request = AgentRequest {
+                task_type: "risk".into(),
+                pattern: pattern.into(),
+                ..AgentRequest::default()
+            };
+            check(&request, &snapshot)
+        };
+        for (valid, pattern) in [
+            (&[][..], "supervisor"),
+            (&["react"], ""),
+            (&["react", "debate"], "debate"),
+        ] {
+            assert_eq!(checked(valid, pattern), Ok(()), "{valid:?} {pattern}");
+        }
+        let refused = format!("{:?}", checked(&["react", "debate"], "supervisor"));
+        for part in [
+            "`risk` does not allow pattern `supervisor`",
+            "`react` or `debate`",
+        ] {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::{history, specialists};
 use agentfleet_schema::AgentRequest;
+use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -101,28 +102,8 @@ pub(crate) fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> 
         // Kinds with fixed arguments check them themselves.
         return None;
     }
-    let expected: Vec<_> = tool
-        .arguments
-        .iter()
-        .map(|a| format!("`{}`", a.name))
-        .collect();
-    let expected = expected.join(", ");
-    let tool_name = &tool.name;
-    for name in arguments.keys() {
-        if !tool.arguments.iter().any(|a| a.name == *name) {
-            return Some(format!(
-                "Error: unknown argument `{name}` of tool `{tool_name}` (expected: {expected})"
-            ));
-        }
-    }
-    let missing = tool
-        .arguments
-        .iter()
-        .find(|a| a.required && !arguments.contains_key(&a.name))?;
-    Some(format!(
-        "Error: missing argument `{}` of tool `{tool_name}` (expected: {expected})",
-        missing.name
-    ))
+    let faults = Arguments::check(&tool.arguments, arguments).err()?;
+    Some(format!("Error: tool `{}`: {faults}", tool.name))
 }
 
 /// Tools as prompts show them.

@@ -107,7 +107,7 @@ impl Turn {
 
     fn go_on(&mut self, input: Input) -> Step {
         self.spent = self.spent + spent_by(&input);
-        let step = self.kind.resume(input);
+        let step = self.kind.resume(marked(input));
         let refused = match &step {
             Step::AskModel(_) => self.budget.refuses_model(self.spent),
             Step::CallTool(_) => self.budget.refuses_tool(self.spent),
@@ -308,6 +308,18 @@ impl Kind {
             Self::Dispatch(turn) => turn.resume(input),
         }
     }
+}
+
+/// A tool's failure is told as one in histories, whatever words the tool has for it: what is looked for
+/// there later, such as failures in a row, knows it by them.
+fn marked(mut input: Input) -> Input {
+    if let Input::ToolReturned(outcome) = &mut input
+        && outcome.is_error
+        && !history::is_error(&outcome.content)
+    {
+        outcome.content.insert_str(0, "Error: ");
+    }
+    input
 }
 
 /// The verdict a request answers, if it answers one.

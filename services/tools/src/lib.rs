@@ -14,7 +14,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-mod arguments;
 pub mod dossier;
 mod error;
 mod kinds;

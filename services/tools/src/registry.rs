@@ -3,7 +3,6 @@
 //! A call is checked before it starts, runs in a task of its own within the tool's time, and always
 //! comes to a result: what goes wrong inside, panics included, is told to the agent.
 
-use crate::arguments::{self, Arguments};
 use crate::kinds::{
     Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, ReadBack, TextCompletion,
     ToolKind,
@@ -14,6 +13,7 @@ use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
 use agentfleet_models::ChatModel;
 use agentfleet_schema::CollectionName;
+use agentfleet_schema::arguments::{self, Arguments};
 use agentfleet_schema::config::ToolItem;
 use async_trait::async_trait;
 use serde_json::Value;

@@ -440,6 +440,7 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
                 "model" => "chosen by the model",
                 "only-option" => "the only option",
                 "fallback" => "fallen back to",
+                "person" => "decided by a person",
                 _ => "given by the caller",
             };
             let head = format!(

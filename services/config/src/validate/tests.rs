@@ -314,21 +314,28 @@ fn a_long_value_is_not_quoted_whole() {
 }
 
 #[test]
-fn a_profile_that_nothing_would_read_is_refused() {
+fn a_profile_whose_name_is_nearly_that_of_an_operation_is_refused() {
     let with = |key: &str| {
         let mut set = Snapshot::default();
         set.prompts.insert("own".into(), PromptItem::default());
         set.profiles.insert(key.into(), ModelProfile::default());
         together(&set)
     };
-    for key in ["default", "agent-react", "question", "own"] {
+    for key in [
+        "default",
+        "agent-react",
+        "question",
+        "own",
+        "cheap",
+        "agent-fast",
+    ] {
         assert_eq!(with(key), [], "{key}");
     }
     let [problem] = &with("agent-reakt")[..] else {
         panic!("{:?}", with("agent-reakt"))
     };
     assert_eq!(problem.item_type, "model-profile");
-    for part in ["`agent-reakt`", "`agent-react`", "`default`", "`own`"] {
+    for part in ["`agent-reakt`", "did you mean `agent-react`"] {
         assert!(problem.reason.contains(part), "{part}: {}", problem.reason);
     }
 }

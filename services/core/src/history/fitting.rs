@@ -1,7 +1,7 @@
 //! One history, made to fit: lines, then a summary, then less of the plan, then less of the newest.
 
 use super::summary::{ARGUMENT, summarised};
-use super::text::{LEFT_OUT, is_left_out, line, shorter, whole};
+use super::text::{LEFT_OUT, is_error, is_left_out, line, shorter, whole};
 use super::{CONTEXT, Room, SHORT, SUMMARY, counted, session_of, tokens};
 use crate::patterns;
 use agentfleet_schema::records::{DecidedBy, Decision};
@@ -121,7 +121,7 @@ impl<'a> Fitting<'a> {
         let observation = step.observation.clone();
         if observation.len() > SHORT && !is_left_out(&observation) && !is_carried(&step) {
             // That a call failed is still seen.
-            let error = observation.starts_with("Error:");
+            let error = is_error(&observation);
             short.observation = match self.place(&step, n).filter(|_| !error) {
                 Some(place) => {
                     let bytes = whole(&observation).map_or(observation.len(), |(bytes, _)| bytes);

@@ -3,6 +3,11 @@
 const CUT: &str = "[cut: the whole has ";
 pub(super) const LEFT_OUT: &str = "[left out: ";
 
+/// Whether an observation tells of a failure: of a call, or of one that could not be made.
+pub(crate) fn is_error(observation: &str) -> bool {
+    observation.starts_with("Error:")
+}
+
 /// Whether an observation was left out.
 pub fn is_left_out(observation: &str) -> bool {
     observation.starts_with(LEFT_OUT)

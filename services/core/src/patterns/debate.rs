@@ -23,15 +23,10 @@ const MAX_SHOWN_BYTES: usize = 96 * 1024;
 const AGREE: &str = "agree";
 const DISAGREE: &str = "disagree";
 
-/// Who takes part, as far as there is room.
-fn reasoners<'a>(
-    request: &AgentRequest,
-    situation: &'a Situation,
-    limits: &Limits,
-) -> &'a [Reasoner] {
+/// Who takes part.
+fn reasoners<'a>(request: &AgentRequest, situation: &'a Situation) -> &'a [Reasoner] {
     let pattern = situation.snapshot.patterns.get(&request.pattern);
-    let all = pattern.map(|p| p.reasoners.as_slice()).unwrap_or_default();
-    &all[..all.len().min(limits.width() as usize)]
+    pattern.map(|p| p.reasoners.as_slice()).unwrap_or_default()
 }
 
 /// The first round.
@@ -53,7 +48,9 @@ impl OpenDebate {
 
     /// It needs nothing to begin.
     pub(crate) fn resume(&self, _: Input) -> Step {
-        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
+        let all = reasoners(&self.request, &self.situation);
+        // As far as there is room.
+        let reasoners = &all[..all.len().min(self.limits.width() as usize)];
         let refused = if reasoners.len() < 2 {
             "a debate takes two reasoners, and there is no room for two or there are none configured"
                 .to_owned()
@@ -183,7 +180,7 @@ impl CloseRound {
 
     /// The answers there are: place among the reasoners, name, text.
     fn answers(&self) -> Vec<(u32, String, &str)> {
-        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
+        let reasoners = reasoners(&self.request, &self.situation);
         let members = self.verdict.members.iter().zip(&self.texts);
         let answered = members.filter_map(|(member, text)| {
             let text = text.as_deref()?;
@@ -210,7 +207,7 @@ impl CloseRound {
     }
 
     fn missing(&self) -> Vec<Value> {
-        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
+        let reasoners = reasoners(&self.request, &self.situation);
         missing(&self.verdict, &self.texts, |index, goal| {
             let known = reasoners.get(index as usize);
             known.map_or_else(|| goal.to_owned(), |r| r.name.clone())
@@ -378,23 +375,28 @@ impl CloseRound {
         let round = self.request.control.rounds + 1;
         let answers = self.answers();
         let each = MAX_SHOWN_BYTES / answers.len().max(1);
-        let reasoners = reasoners(&self.request, &self.situation, &self.limits);
-        let goals = reasoners.iter().zip(0_u32..).map(|(reasoner, at)| {
-            let mut seen = String::new();
-            for (index, name, text) in &answers {
-                let whose = if *index == at {
-                    "Your answer so far".to_owned()
-                } else {
-                    format!("The answer of {name}")
-                };
-                seen.push_str(&format!("## {whose}\n\n{}\n\n", bounded(text, each)));
-            }
-            seen.push_str(
+        let all = reasoners(&self.request, &self.situation);
+        let took_part = self.verdict.members.len() + self.verdict.missing.len();
+        let goals = all
+            .iter()
+            .take(took_part)
+            .zip(0_u32..)
+            .map(|(reasoner, at)| {
+                let mut seen = String::new();
+                for (index, name, text) in &answers {
+                    let whose = if *index == at {
+                        "Your answer so far".to_owned()
+                    } else {
+                        format!("The answer of {name}")
+                    };
+                    seen.push_str(&format!("## {whose}\n\n{}\n\n", bounded(text, each)));
+                }
+                seen.push_str(
                 "Weigh the other answers. Say where they convince you and where they do not, and \
                  give your answer anew.",
             );
-            goal(reasoner, &self.request, round, &seen)
-        });
+                goal(reasoner, &self.request, round, &seen)
+            });
         let mut request = self.request.clone();
         request.control.spent = self.spent();
         let thought = format!("They do not agree: round {round}, each with all answers before it.");

@@ -149,6 +149,7 @@ impl Round<'_> {
         let round = request.control.rounds + 1;
         let mut synthesis = request.clone();
         synthesis.control.rounds = round;
+        synthesis.limits.max_sessions = Some(self.limits.sessions_kept(count));
         synthesis.control.fan_in_step = Some(request.step);
         synthesis.control.derives_from = uris::fan_out(&request.session_id, &correlation);
         synthesis.history.extend(self.history);

@@ -27,6 +27,10 @@ use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, PlanSte
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Steps that one plan may have. It travels with the request; how many are carried out is bounded by the
+/// iterations, and those that are not are named in the answer.
+const MAX_STEPS: usize = 100;
+
 /// One step of a session that works by a plan.
 #[derive(Debug)]
 pub enum Plan {
@@ -267,8 +271,13 @@ impl Make {
         for step in before.iter_mut().filter(|step| step.status == PENDING) {
             REVISED.clone_into(&mut step.status);
         }
-        let read = dag::read(&reply.text).and_then(|(thought, mut steps)| {
-            steps.truncate(self.room() as usize);
+        let read = dag::read(&reply.text).and_then(|(thought, steps)| {
+            if steps.len() > MAX_STEPS {
+                return Err(format!(
+                    "the plan has {} steps, and at most {MAX_STEPS} are allowed",
+                    steps.len()
+                ));
+            }
             match dag::fault(&before, &steps) {
                 Some(fault) => Err(fault),
                 None if steps.is_empty() && !self.is_revision() => {

@@ -4,13 +4,11 @@
 //! What may answer otherwise the next time is no repetition: a tool that is said to be repeatable, a
 //! call that failed once, or one before which something was changed.
 
-use crate::history;
+use crate::history::{self, is_error};
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::{AgentRequest, AgentStep};
 use std::collections::BTreeMap;
 
-/// How an observation begins that tells of a failure.
-const ERROR: &str = "Error:";
 /// How a hint begins.
 const HINT: &str = "Error: this call was made before";
 /// Hints that one session is given, whatever it repeats.
@@ -53,7 +51,7 @@ pub(super) fn seen(
     if hinted || request.control.repeats >= MOST_HINTS {
         return Seen::Again;
     }
-    if later.is_empty() && first.observation.starts_with(ERROR) {
+    if later.is_empty() && is_error(&first.observation) {
         // It may work this time.
         return Seen::New;
     }
@@ -72,7 +70,7 @@ fn equal<'a>(
 ) -> impl Iterator<Item = (usize, &'a AgentStep)> {
     let changes = |step: &AgentStep| {
         let tool = snapshot.tools.get(&step.action);
-        !step.observation.starts_with(ERROR) && tool.is_some_and(|tool| tool.side_effects)
+        !is_error(&step.observation) && tool.is_some_and(|tool| tool.side_effects)
     };
     let since = if tool.side_effects {
         0
@@ -132,9 +130,7 @@ pub(super) fn hint(n: u32) -> String {
 /// Calls at the end of the history that failed, one after the other.
 pub(super) fn failures_in_a_row(request: &AgentRequest) -> u32 {
     let calls = request.history.iter().rev().filter(|step| is_call(step));
-    calls
-        .take_while(|step| step.observation.starts_with(ERROR))
-        .count() as u32
+    calls.take_while(|step| is_error(&step.observation)).count() as u32
 }
 
 #[cfg(test)]

@@ -246,6 +246,7 @@ impl Synthesise {
         }
         let may_go_on = self.request.control.rounds < self.limits.max_rounds
             && self.limits.max_depth > 0
+            && self.limits.width() > 0
             && !self.limits.budget.is_last_call(self.spent());
         if may_go_on {
             return self.review();

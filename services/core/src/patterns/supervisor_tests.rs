@@ -264,6 +264,7 @@ fn width_is_bounded() {
     let fan_out = fanned_out(decompose(small, &text));
     assert_eq!(fan_out.children.len(), 3);
     assert_eq!(fan_out.children[0].1.limits.max_sessions, Some(0));
+    assert_eq!(fan_out.synthesis.limits.max_sessions, Some(0));
 }
 
 fn verdict(cause: JoinCause, members: Vec<Member>, missing: Vec<Child>) -> FanInRecord {

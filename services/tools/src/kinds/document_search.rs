@@ -5,7 +5,8 @@
 
 use super::{Call, ToolKind, nothing};
 use crate::library::Library;
-use crate::{Error, ToolResult, arguments};
+use crate::{Error, ToolResult};
+use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use async_trait::async_trait;

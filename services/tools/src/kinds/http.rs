@@ -7,9 +7,9 @@
 
 use super::http_address::Guarded;
 use super::{Call, ToolKind};
-use crate::arguments::Arguments;
 use crate::library;
 use crate::{Error, ToolResult};
+use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use async_trait::async_trait;

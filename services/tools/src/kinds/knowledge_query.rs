@@ -10,8 +10,9 @@ use crate::library::{
     Description, Entity, Library, covered, document_of_blank, is_blank, label_quality, local_name,
     one_value, terms,
 };
-use crate::{Error, ToolResult, arguments};
+use crate::{Error, ToolResult};
 use agentfleet_graph::{Graph, QueryOptions};
+use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL};

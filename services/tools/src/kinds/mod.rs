@@ -18,10 +18,10 @@ pub(crate) use prompt::Prompt;
 pub(crate) use read_back::ReadBack;
 pub(crate) use text_completion::TextCompletion;
 
-use crate::arguments::Arguments;
 use crate::library::Library;
 use crate::{CallContext, Error, ToolResult};
 use agentfleet_schema::CollectionName;
+use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
 use std::time::Duration;

@@ -5,8 +5,9 @@
 //! from. Nothing else: a URI of another run is refused, whoever made it up.
 
 use super::{Call, ToolKind};
-use crate::{Error, ToolResult, arguments};
+use crate::{Error, ToolResult};
 use agentfleet_documents::Documents;
+use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem, tool_kind};
 use agentfleet_schema::records::{Source, StepRecord};
 use agentfleet_schema::{SessionId, keys, uris};

@@ -4,9 +4,10 @@
 
 use super::model::ask;
 use super::{Call, ToolKind};
-use crate::{Error, ToolResult, arguments};
+use crate::{Error, ToolResult};
 use agentfleet_config::prompts::{Rendered, render};
 use agentfleet_models::{ChatModel, Operation};
+use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
 use serde_json::json;

@@ -3,13 +3,13 @@
 //! Models write numbers as text and text as numbers, so values are read by the declared type. What
 //! cannot be read is told to the agent with what would be right, all of it at once.
 
-use agentfleet_schema::config::ToolArgument;
+use crate::config::ToolArgument;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Arguments that were checked, in the order of their declaration, each of its declared type.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Arguments(Vec<(String, Value)>);
+pub struct Arguments(Vec<(String, Value)>);
 
 /// The types an argument may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Type {
 
 impl Arguments {
     /// Reads the given arguments by the declared ones, or says everything that is wrong.
-    pub(crate) fn check(
+    pub fn check(
         declared: &[ToolArgument],
         given: &BTreeMap<String, String>,
     ) -> Result<Self, String> {
@@ -132,23 +132,23 @@ impl Arguments {
     }
 
     /// A text argument; empty if it was not given.
-    pub(crate) fn text(&self, name: &str) -> &str {
+    pub fn text(&self, name: &str) -> &str {
         self.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// A whole number that is not negative; `None` if it was not given.
-    pub(crate) fn count(&self, name: &str) -> Option<usize> {
+    pub fn count(&self, name: &str) -> Option<usize> {
         self.get(name)
             .and_then(Value::as_u64)
             .and_then(|n| usize::try_from(n).ok())
     }
 
     /// The arguments as a JSON object.
-    pub(crate) fn to_value(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         Value::Object(self.0.iter().cloned().collect())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
@@ -160,7 +160,7 @@ impl Arguments {
 }
 
 /// The JSON Schema of an arguments object.
-pub(crate) fn schema(declared: &[ToolArgument]) -> Value {
+pub fn schema(declared: &[ToolArgument]) -> Value {
     let properties: Map<String, Value> = declared
         .iter()
         .map(|argument| {
@@ -189,7 +189,7 @@ pub(crate) fn schema(declared: &[ToolArgument]) -> Value {
 }
 
 /// A required text argument.
-pub(crate) fn text(name: &str, description: &str) -> ToolArgument {
+pub fn text(name: &str, description: &str) -> ToolArgument {
     ToolArgument {
         name: name.to_owned(),
         kind: "string".to_owned(),

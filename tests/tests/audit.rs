@@ -704,6 +704,29 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
         step(child, 1)
     ));
     one.is_found("triple", "/answer>", "no record tells it");
+    one.is_found(
+        "record",
+        &step(child, 1),
+        "is missing, and what it published",
+    );
+
+    // What cannot even be unpacked.
+    let answer = uris::answer_document(&SessionId::from(child));
+    for (about, key, what) in [
+        ("record", step(child, 1), step(child, 1)),
+        (
+            "verdict",
+            keys::fan_in(&SessionId::from(root), 1),
+            keys::fan_in(&SessionId::from(root), 1),
+        ),
+        ("document", keys::document(&answer), answer.clone()),
+    ] {
+        let one = copied(&fleet);
+        one.run(&format!(
+            "UPDATE objects SET body = x'07ff' WHERE key = '{key}'"
+        ));
+        one.is_found(about, &what, "is damaged: it cannot be unpacked");
+    }
 
     // Triples.
     let node = uris::answer(&SessionId::from(root));

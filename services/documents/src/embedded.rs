@@ -170,7 +170,13 @@ fn body(connection: &Connection, key: &str) -> Result<Option<Arc<[u8]>>, storage
         return Ok(None);
     };
     let stored = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
-    storage::unpack(stored).map(Some)
+    match storage::unpack(stored) {
+        Err(storage::Error::Unpackable) => Err(Error::Damaged {
+            key: key.to_owned(),
+        }
+        .into()),
+        unpacked => unpacked.map(Some),
+    }
 }
 
 /// The keys that start with a prefix: from `from`, inclusive, to `to`, exclusive. Keys compare as

@@ -23,6 +23,8 @@ pub enum Error {
     NoBucket { bucket: String, endpoint: String },
     #[error("`{address}` did not do what was asked: {reason}")]
     Unavailable { address: String, reason: String },
+    #[error("the object `{key}` is damaged, it cannot be unpacked: restore it from a backup")]
+    Damaged { key: String },
     #[error(transparent)]
     Storage(storage::Error),
 }
@@ -31,9 +33,11 @@ impl Error {
     /// How long to wait before trying again; `None` if trying again cannot help.
     pub fn retry(&self) -> Option<Duration> {
         match self {
-            Self::EmptyKey | Self::Address(_) | Self::Settings(_) | Self::Unconditional { .. } => {
-                None
-            }
+            Self::EmptyKey
+            | Self::Address(_)
+            | Self::Settings(_)
+            | Self::Unconditional { .. }
+            | Self::Damaged { .. } => None,
             // Credentials and buckets are put right while messages wait.
             Self::Denied { .. } | Self::NoBucket { .. } => Some(Duration::from_secs(10)),
             Self::Unavailable { .. } => Some(Duration::from_secs(1)),

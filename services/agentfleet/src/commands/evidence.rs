@@ -3,7 +3,7 @@
 use super::records;
 use crate::error::Failure;
 use agentfleet_core::audit::{About, Finding, Link, identity};
-use agentfleet_documents::Documents;
+use agentfleet_documents::{Documents, Error};
 use agentfleet_schema::records::{
     AcceptedRecord, Activity, FanInRecord, FanOutRecord, FannedOut, OutcomeKind, PauseRecord,
     StepRecord,
@@ -12,6 +12,7 @@ use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, SessionId, keys};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 /// Keys read in one round trip.
 pub(crate) const AT_ONCE: usize = 200;
@@ -140,7 +141,8 @@ async fn above(
     let first = session.links.first().map(|link| &link.record);
     let Some(parent) = first.and_then(|record| record.parent.as_ref()) else {
         let key = keys::accepted(&session.id);
-        let accepted = documents.get(&key).await?;
+        let keys = std::slice::from_ref(&key);
+        let accepted = bodies(documents, keys, findings).await?.pop().flatten();
         let accepted = accepted.and_then(|body| read::<AcceptedRecord>(&key, &body, findings));
         return Ok((accepted.map(|accepted| accepted.publication.body), false));
     };
@@ -148,7 +150,7 @@ async fn above(
         keys::outcome(&parent.session, parent.step),
         keys::fan_in(&parent.session, parent.step),
     ];
-    let found = documents.get_many(&wanted).await?;
+    let found = bodies(documents, &wanted, findings).await?;
     let body = |at: usize| found.get(at).and_then(Option::as_ref);
     let record = body(0).and_then(|body| read::<StepRecord>(&wanted[0], body, findings));
     let verdict = body(1).and_then(|body| read::<FanInRecord>(&wanted[1], body, findings));
@@ -164,8 +166,9 @@ async fn one(
 ) -> Result<Session, Failure> {
     // Listed, not counted up: what stands behind a gap is to be found too.
     let folder = format!("sessions/{id}/steps/");
+    let listed = documents.list(&folder).await?;
     let mut steps: Vec<u32> = Vec::new();
-    for key in documents.list(&folder).await? {
+    for key in &listed {
         let rest = key.strip_prefix(&folder).unwrap_or_default();
         let Some((step, _)) = rest.split_once('/') else {
             continue;
@@ -174,6 +177,16 @@ async fn one(
     }
     steps.sort_unstable();
     steps.dedup();
+    // After the last record there is no gap that would tell that one is gone, but what it published went out.
+    let is_gone = |step: &&u32| {
+        !listed.contains(&keys::outcome(&id, **step))
+            && listed.contains(&keys::published(&id, **step))
+    };
+    for step in steps.iter().filter(is_gone) {
+        let problem = "is missing, and what it published was sent";
+        let key = keys::outcome(&id, *step);
+        findings.push(Finding::new(About::Record, key, problem));
+    }
     let mut session = Session {
         id,
         links: Vec::new(),
@@ -196,7 +209,7 @@ async fn one(
                 ]
             })
             .collect();
-        let found = documents.get_many(&wanted).await?;
+        let found = bodies(documents, &wanted, findings).await?;
         for ((step, keys), bodies) in some.iter().zip(wanted.chunks(4)).zip(found.chunks(4)) {
             let [outcome, fan_out, fan_in, pause] = bodies else {
                 continue;
@@ -237,17 +250,50 @@ async fn one(
     Ok(session)
 }
 
-fn read<T: DeserializeOwned>(key: &str, body: &[u8], findings: &mut Vec<Finding>) -> Option<T> {
+/// The bodies stored under `keys`. One that is damaged is a finding, and counts as not there.
+pub(crate) async fn bodies(
+    documents: &dyn Documents,
+    keys: &[String],
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<Option<Arc<[u8]>>>, Failure> {
+    match documents.get_many(keys).await {
+        Err(Error::Damaged { .. }) => {}
+        found => return Ok(found?),
+    }
+    // One is enough to fail them all: which it is is found one by one.
+    let mut found = Vec::with_capacity(keys.len());
+    for key in keys {
+        found.push(match documents.get(key).await {
+            Err(Error::Damaged { .. }) => {
+                let problem = "is damaged: it cannot be unpacked";
+                findings.push(Finding::new(about(key), key, problem));
+                None
+            }
+            body => body?,
+        });
+    }
+    Ok(found)
+}
+
+fn about(key: &str) -> About {
+    match key.rsplit_once('/') {
+        Some((_, "fanout")) => About::FanOut,
+        Some((_, "fanin")) => About::Verdict,
+        _ => About::Record,
+    }
+}
+
+/// What a body holds; one that cannot be read is a finding.
+pub(crate) fn read<T: DeserializeOwned>(
+    key: &str,
+    body: &[u8],
+    findings: &mut Vec<Finding>,
+) -> Option<T> {
     match serde_json::from_slice(body) {
         Ok(record) => Some(record),
         Err(error) => {
-            let about = match key.rsplit_once('/') {
-                Some((_, "fanout")) => About::FanOut,
-                Some((_, "fanin")) => About::Verdict,
-                _ => About::Record,
-            };
             let problem = format!("cannot be read: {error}");
-            findings.push(Finding::new(about, key, problem));
+            findings.push(Finding::new(about(key), key, problem));
             None
         }
     }

@@ -320,9 +320,14 @@ async fn texts(
     let uris: Vec<&str> = wanted.keys().copied().collect();
     for some in uris.chunks(AT_ONCE) {
         let keys: Vec<String> = some.iter().map(|uri| keys::document(uri)).collect();
-        let bodies = documents.get_many(&keys).await?;
-        for (uri, body) in some.iter().zip(bodies) {
+        let mut damaged = Vec::new();
+        let bodies = evidence::bodies(documents, &keys, &mut damaged).await?;
+        for ((uri, key), body) in some.iter().zip(&keys).zip(bodies) {
             let Some(body) = body else {
+                if let Some(found) = damaged.iter().find(|found| found.what == *key) {
+                    findings.push(Finding::new(About::Document, *uri, found.problem.clone()));
+                    continue;
+                }
                 let problem = "is missing, and a record refers to it";
                 findings.push(Finding::new(About::Document, *uri, problem));
                 continue;
@@ -353,10 +358,16 @@ async fn calls(
                 continue;
             };
             let wanted = [key.clone(), format!("{call}/result")];
-            let found = documents.get_many(&wanted).await?;
-            let body = |at: usize| found.get(at).and_then(Option::as_deref);
-            let intent = body(0).and_then(|it| serde_json::from_slice::<IntentRecord>(it).ok());
-            let result = body(1).and_then(|it| serde_json::from_slice::<ResultRecord>(it).ok());
+            let found = evidence::bodies(documents, &wanted, findings).await?;
+            let [intent, result] = found.as_slice() else {
+                continue;
+            };
+            let intent = intent.as_ref();
+            let intent =
+                intent.and_then(|it| evidence::read::<IntentRecord>(&wanted[0], it, findings));
+            let result = result.as_ref();
+            let result =
+                result.and_then(|it| evidence::read::<ResultRecord>(&wanted[1], it, findings));
             let Some(intent) = intent.filter(|intent| !intent.fence) else {
                 continue;
             };

@@ -108,6 +108,12 @@ impl Engine {
             model_timeout: settings.model_timeout,
             tool_timeout: settings.tool_timeout,
             lease: settings.lease,
+            look: match settings.documents {
+                // Costs next to nothing.
+                Place::Embedded => Duration::from_secs(1),
+                // Requests are paid for.
+                Place::At(_) => settings.lease / 3,
+            },
             reply_topics: self.reply_topics.clone(),
             default_prompts: agentfleet_config::seed::embedded_snapshot()?,
         };

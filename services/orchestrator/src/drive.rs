@@ -289,7 +289,7 @@ impl Driver<'_> {
             // Whether it took effect must be known, whoever waits for it.
             calling.await
         } else {
-            match self.watched.while_wanted(calling).await {
+            match Box::pin(self.watched.while_wanted(calling)).await {
                 Ok(called) => called,
                 Err(stopped) => return Ok(Err(stopped)),
             }

@@ -139,12 +139,6 @@ impl Handler for Orchestrator {
         self.work(delivery).instrument(span).await
     }
 
-    fn is_due(&self, delivery: &Delivery) -> bool {
-        let working = self.working();
-        let working = working.get(&delivery.receipt);
-        working.is_some_and(|working| self.is_too_late(&working.watched))
-    }
-
     async fn keep(&self, delivery: &Delivery) {
         let working = self.working().get(&delivery.receipt).cloned();
         let Some(Working { begun, watched }) = working else {
@@ -153,8 +147,17 @@ impl Handler for Orchestrator {
         if let Some(begun) = begun {
             self.attempts().keep(&begun).await;
         }
-        if let Err(error) = self.look_again(&watched).await {
-            tracing::debug!(%error, "whether a step is still wanted is looked up later");
+        self.look_after(&watched).await;
+    }
+
+    async fn look(&self, delivery: &Delivery) {
+        let working = self.working().get(&delivery.receipt).cloned();
+        let Some(Working { watched, .. }) = working else {
+            return;
+        };
+        let ago = watched.looked_ago(self.parts.host.now());
+        if self.is_too_late(&watched) || ago >= self.options.look.as_millis() as Millis {
+            self.look_after(&watched).await;
         }
     }
 }
@@ -266,7 +269,7 @@ impl Orchestrator {
                 (begun.counted, Some(Arc::new(begun)))
             }
         };
-        let watched = Arc::new(Watched::new(request.clone()));
+        let watched = Arc::new(Watched::new(request.clone(), self.parts.host.now()));
         let working = Working {
             begun,
             watched: Arc::clone(&watched),
@@ -533,6 +536,13 @@ impl Orchestrator {
     /// Whether the time of a step at work is used up, and it does not know.
     fn is_too_late(&self, watched: &Watched) -> bool {
         !watched.is_stopped() && self.parts.host.now() >= watched.request.control.hard_deadline
+    }
+
+    async fn look_after(&self, watched: &Watched) {
+        watched.look(self.parts.host.now());
+        if let Err(error) = self.look_again(watched).await {
+            tracing::debug!(%error, "whether a step is still wanted is looked up later");
+        }
     }
 
     /// Looks whether a step that is at work is still wanted, and stops it if it is not.

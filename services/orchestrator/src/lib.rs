@@ -66,6 +66,9 @@ pub struct Options {
     pub tool_timeout: Duration,
     /// How long a message is held without a sign of life.
     pub lease: Duration,
+    /// How often a step at work looks whether somebody still waits for it; at the latest when its lease
+    /// is kept, three times within it. In seconds: each look reads the store.
+    pub look: Duration,
     /// The topics that callers may name for their responses.
     pub reply_topics: ReplyTopics,
     /// Prompts used for operations that the config has none for.
@@ -80,6 +83,7 @@ impl Options {
             model_timeout: Duration::from_secs(300),
             tool_timeout: Duration::from_secs(60),
             lease: Duration::from_secs(30),
+            look: Duration::from_secs(10),
             reply_topics: ReplyTopics::default(),
             default_prompts,
         }

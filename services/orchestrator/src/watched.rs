@@ -1,13 +1,13 @@
 //! Whether anybody still waits for the work of a step while it is at work.
 //!
-//! A step looks before it starts (BG-1). A call that takes long is looked after as well, each time its
-//! message's lease is kept: where the tree was closed meanwhile, or a fan-out above concluded, the call
-//! is dropped and the step ends. So a cancelled run stops within a third of the lease, and one whose time
-//! is used up within a second.
+//! A step looks before it starts (BG-1). A call that takes long is looked after as well, as often as the
+//! options say: where the tree was closed meanwhile, or a fan-out above concluded, the call is dropped and
+//! the step ends. One whose time is used up ends within a second.
 
 use agentfleet_core::Finish;
-use agentfleet_schema::AgentRequest;
+use agentfleet_schema::{AgentRequest, Millis};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::Notify;
 
 /// A step at work.
@@ -16,14 +16,17 @@ pub(crate) struct Watched {
     pub request: AgentRequest,
     stopped: OnceLock<(&'static str, Finish)>,
     told: Notify,
+    /// When it was last looked whether the step is still wanted.
+    looked: AtomicI64,
 }
 
 impl Watched {
-    pub(crate) fn new(request: AgentRequest) -> Self {
+    pub(crate) fn new(request: AgentRequest, now: Millis) -> Self {
         Self {
             request,
             stopped: OnceLock::new(),
             told: Notify::new(),
+            looked: AtomicI64::new(now),
         }
     }
 
@@ -33,6 +36,14 @@ impl Watched {
             // Kept for whoever is not waiting yet.
             self.told.notify_one();
         }
+    }
+
+    pub(crate) fn look(&self, now: Millis) {
+        self.looked.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn looked_ago(&self, now: Millis) -> Millis {
+        now - self.looked.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

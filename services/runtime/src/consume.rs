@@ -33,14 +33,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Called three times within a lease while a delivery is being handled.
     async fn keep(&self, _delivery: &Delivery) {}
 
-    /// Whether a delivery that is being handled has to be looked after at once, and not only when its
-    /// lease is kept. Asked every second, so it may not take long.
-    fn is_due(&self, _delivery: &Delivery) -> bool {
-        false
-    }
+    /// Called about every second between that, for what cannot wait until the lease is kept.
+    async fn look(&self, _delivery: &Delivery) {}
 }
 
-/// How often a handler is asked whether something is due.
+/// How often a handler looks after what it handles.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Works deliveries together; all of them share the fate of the batch, unless it names others.
@@ -187,10 +184,10 @@ async fn work(
                 if let Err(error) = broker.extend(delivery).await {
                     tracing::warn!(message = %delivery.message_id, %error, "cannot keep the lease");
                 }
-            } else if !handler.is_due(delivery) {
-                continue;
+                handler.keep(delivery).await;
+            } else {
+                handler.look(delivery).await;
             }
-            handler.keep(delivery).await;
         }
     };
     let disposition = tokio::select! {

@@ -195,6 +195,11 @@ fn people_are_waited_for(
         explained.contains("approved with other arguments by ada"),
         "{explained}"
     );
+    // The call that was made is the person's, not the model's.
+    let made = explained
+        .lines()
+        .filter(|line| line.contains("(decided by a person)"));
+    assert_eq!(made.count(), 2, "{explained}");
     for run in [&session, &denied, &cancelled] {
         output(&mut command(&["replay", run]));
         output(&mut command(&["verify", run]));

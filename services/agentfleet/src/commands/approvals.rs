@@ -285,8 +285,9 @@ impl Door<'_> {
             None => {
                 let program = self.settings.program();
                 outln!(
-                    "\n{program} approvals approve {id}\n{program} approvals deny {id}",
-                    id = shown.id
+                    "\n{program} approvals approve {id}{who}\n{program} approvals deny {id}{who}",
+                    id = shown.id,
+                    who = person::to_say()
                 );
             }
         }

@@ -19,11 +19,13 @@ use agentfleet_core::provenance::date_time;
 use agentfleet_orchestrator::replay::ReplayError;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Asked, Call, DecidedBy, Decision, Iterated, StepRecord, Usage,
+    Activity, ApprovalAnswer, Asked, Call, Decided, DecidedBy, Decision, Iterated, StepRecord,
+    Usage,
 };
 use agentfleet_schema::{Money, Operation, SessionId};
 use anstyle::Style;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -172,9 +174,14 @@ async fn of_session(
     sets: &mut Sets<'_>,
 ) -> Result<OfSession, Failure> {
     let mut decisions = Vec::new();
+    let mut decided = None;
     for record in &run.steps {
         let set = sets.at(record.config_version).await?;
-        decisions.extend(of_step(record, &set));
+        decisions.extend(of_step(record, decided, &set));
+        decided = match &record.activity {
+            Activity::Decided(decided) => Some(decided),
+            _ => None,
+        };
     }
     let first = run.steps.first();
     let asked = first.and_then(|record| record.routed.as_ref());
@@ -201,15 +208,16 @@ async fn of_session(
     })
 }
 
-/// The decisions of a step, in the order they were made.
-fn of_step(record: &StepRecord, set: &Snapshot) -> Vec<Choice> {
+/// The decisions of a step, in the order they were made. `decided` is what became of the call that
+/// waited just before it.
+fn of_step(record: &StepRecord, decided: Option<&Decided>, set: &Snapshot) -> Vec<Choice> {
     let routed = record.routed.iter().flat_map(|routed| &routed.decisions);
     let mut choices: Vec<Choice> = routed
         .chain(&record.decisions)
         .map(|decision| of_decision(record, decision, set))
         .collect();
     match &record.activity {
-        Activity::Iterated(it) => choices.push(of_tool(record, it, set)),
+        Activity::Iterated(it) => choices.push(of_tool(record, it, decided, set)),
         // A debate and a plan leave no choice whether to fan out.
         Activity::FannedOut(fanned_out) if divided(record) => {
             let goals: Vec<String> = fanned_out
@@ -236,7 +244,8 @@ fn of_step(record: &StepRecord, set: &Snapshot) -> Vec<Choice> {
             choices.push(choice);
         }
         Activity::Executed(executed) => {
-            choices.extend(executed.call.iter().map(|it| of_tool(record, it, set)));
+            let calls = executed.call.iter();
+            choices.extend(calls.map(|it| of_tool(record, it, decided, set)));
         }
         Activity::Asked(asked) => choices.push(of_asked(record, asked, set)),
         Activity::None
@@ -305,9 +314,26 @@ fn of_decision(record: &StepRecord, decision: &Decision, set: &Snapshot) -> Choi
     choice
 }
 
-/// The tool of an iteration: chosen by the model, of those that were visible.
-fn of_tool(record: &StepRecord, it: &Iterated, set: &Snapshot) -> Choice {
-    let mut choice = bare(record, "tool", &it.action, DecidedBy::Model);
+/// The tool of an iteration: chosen by the model, of those that were visible; where a person changed what
+/// the model had chosen, by that person.
+fn of_tool(
+    record: &StepRecord,
+    it: &Iterated,
+    decided: Option<&Decided>,
+    set: &Snapshot,
+) -> Choice {
+    let edited = decided.filter(|decided| {
+        decided.answer == ApprovalAnswer::Edit
+            && (&decided.tool, &decided.arguments) == (&it.action, &it.arguments)
+    });
+    let by = match edited {
+        Some(_) => DecidedBy::Person,
+        None => DecidedBy::Model,
+    };
+    let mut choice = bare(record, "tool", &it.action, by);
+    if let Some(decided) = edited {
+        choice.signal = format!("the call was {}", approval::who(decided));
+    }
     choice.options = options("tool", &it.candidates, &it.action, set);
     "the tools of the run's groups, in its state".clone_into(&mut choice.narrowed_by);
     choice.rationale.clone_from(&it.thought);
@@ -362,6 +388,34 @@ fn spent(choice: &mut Choice, record: &StepRecord, counts: impl Fn(&str) -> bool
     choice.tokens_out = usage.output_tokens;
     // What is beyond millionths is made by adding.
     choice.cost = Money::of(usage.cost).as_f64();
+}
+
+/// A reason as it is told to people: what a model wrote as an object, part by part.
+fn in_words(rationale: &str) -> String {
+    fn said(value: &Value) -> String {
+        let joined = |parts: Vec<String>, between| {
+            let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            parts.join(between)
+        };
+        match value {
+            Value::Null => String::new(),
+            Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+            Value::Number(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            Value::Array(list) => joined(list.iter().map(said).collect(), ", "),
+            Value::Object(map) => {
+                let parts = map.iter().map(|(name, value)| match said(value) {
+                    value if value.is_empty() => value,
+                    value => format!("{} {value}", name.replace('_', " ")),
+                });
+                joined(parts.collect(), "; ")
+            }
+        }
+    }
+    match serde_json::from_str(rationale) {
+        Ok(object @ Value::Object(_)) => said(&object),
+        _ => rationale.to_owned(),
+    }
 }
 
 fn options(subject: &str, names: &[String], chosen: &str, set: &Snapshot) -> Vec<Choosable> {
@@ -457,9 +511,10 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
                     );
                 }
             }
+            let rationale = in_words(&choice.rationale);
             for (label, said) in [
                 ("because", &choice.signal),
-                ("in its words", &choice.rationale),
+                ("in its words", &rationale),
                 ("from", &choice.narrowed_by),
             ] {
                 if !said.is_empty() {
@@ -519,4 +574,24 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
         push(in_it + 2, &ended, DIM);
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_model_wrote_as_an_object_is_told_in_words() {
+        let routed = r#"{"intent": "analytics", "confidence": 0.92, "services": ["blog", "chat"],
+            "entities": [], "action_required": false, "time_scope": null,
+            "steps": [{"specialist": "blog", "task": "read", "depends_on": []}]}"#;
+        assert_eq!(
+            in_words(routed),
+            "intent analytics; confidence 0.92; services blog, chat; action required no; \
+             steps specialist blog; task read"
+        );
+        for plain in ["they are apart", "0.5", "[1]", ""] {
+            assert_eq!(in_words(plain), plain);
+        }
+    }
 }

@@ -233,10 +233,10 @@ impl Going<'_> {
         let mut request = forked(record, &message, self.otherwise)
             .map_err(|error| Failure::usage(error.to_string()))?;
         request.streaming = true;
+        // What is wrong is said first, and alone.
+        store.intake().check(&request).await?;
         if detach {
             let works = can_be_had(settings, travels).await?.is_some();
-            // What is wrong is said first, and alone.
-            store.intake().check(&request).await?;
             if let (Some(note), false) = (&self.note, output.json) {
                 ui.note(note);
             }

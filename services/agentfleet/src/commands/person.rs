@@ -5,10 +5,20 @@ use crate::error::Failure;
 /// The name that was given, else that of the user of the system. Nobody is made up: the name stays in
 /// the records.
 pub(super) fn name(given: Option<&str>) -> Result<String, Failure> {
-    let of_system = ["USER", "LOGNAME", "USERNAME"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
-    chosen(given, of_system)
+    chosen(given, of_system())
+}
+
+fn of_system() -> Option<String> {
+    let mut names = ["USER", "LOGNAME", "USERNAME"].into_iter();
+    names.find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()))
+}
+
+/// What a command that is proposed to people has to say so that it is known who they are.
+pub(super) fn to_say() -> &'static str {
+    match of_system() {
+        Some(_) => "",
+        None => " --as NAME",
+    }
 }
 
 fn chosen(given: Option<&str>, of_system: Option<String>) -> Result<String, Failure> {

@@ -2,6 +2,7 @@
 //!
 //! Leaving changes nothing: the run is in the queue and its answer will be in the records.
 
+use super::person;
 use super::records::{self, Run};
 use crate::error::{Exit, Failure};
 use crate::keeper::{Keeper, Worker};
@@ -259,8 +260,9 @@ impl<'a> Show<'a> {
                     painter.clear(ui.screen())?;
                     ui.note("A call waits for a person. In another terminal:");
                     errln!("  {program} approvals show {id}");
-                    errln!("  {program} approvals approve {id}");
-                    errln!("  {program} approvals deny {id} --reason \"...\"");
+                    let who = person::to_say();
+                    errln!("  {program} approvals approve {id}{who}");
+                    errln!("  {program} approvals deny {id}{who} --reason \"...\"");
                 }
             }
         }

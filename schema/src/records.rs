@@ -779,6 +779,9 @@ pub struct Member {
     pub session: SessionId,
     pub goal: String,
     pub status: CompletionStatus,
+    /// Whether something is missing from its answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// URI of the result document; empty where there is none.
     #[serde(default)]
     pub document: String,

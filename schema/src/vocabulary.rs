@@ -58,6 +58,7 @@ pub mod tg {
         STEP_NUMBER = "stepNumber", PATTERN = "pattern", LLM_DURATION_MS = "llmDurationMs",
         TOOL_DURATION_MS = "toolDurationMs", TOOL_ERROR = "toolError", IN_TOKEN = "inToken",
         OUT_TOKEN = "outToken", LLM_MODEL = "llmModel", PLAN_STEP = "planStep",
+        REVISED_STEP = "revisedStep",
     }
     // Ours: what neither has a word for.
     terms! { OURS in "https://trustgraph.ai/ns/":

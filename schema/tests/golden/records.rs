@@ -518,6 +518,7 @@ fn member() -> Member {
         status: CompletionStatus::DeadLettered,
         document: "urn:trustgraph:agent:s-2/answer/document".into(),
         spent: tokens(321),
+        partial: false,
     }
 }
 

@@ -239,8 +239,9 @@ impl FanIn {
     /// The distinct completions of a correlation, as the graph has them.
     async fn completions(&self, correlation: &CorrelationId) -> Result<Vec<Completion>, Error> {
         let sparql = format!(
-            "SELECT DISTINCT ?session ?status ?document ?tokens ?cost ?models ?tools FROM <{}> WHERE {{ \
+            "SELECT DISTINCT ?session ?status ?partial ?document ?tokens ?cost ?models ?tools FROM <{}> WHERE {{ \
                ?completion <{}> ?correlation ; <{RDF_TYPE}> <{}> ; <{}> ?session ; <{}> ?status . \
+               OPTIONAL {{ ?completion <{}> ?partial }} \
                OPTIONAL {{ ?completion <{}> ?document }} \
                OPTIONAL {{ ?completion <{}> ?tokens }} \
                OPTIONAL {{ ?completion <{}> ?cost }} \
@@ -252,6 +253,7 @@ impl FanIn {
             tg::SUBAGENT_COMPLETION,
             tg::SUBAGENT_SESSION_ID,
             tg::STATUS,
+            tg::PARTIAL,
             tg::RESULT,
             tg::TOKENS,
             tg::COST_TOTAL,
@@ -270,6 +272,7 @@ impl FanIn {
                 Completion {
                     session: SessionId::from(text("session")),
                     status: CompletionStatus::from_literal(text("status")),
+                    partial: text("partial") == "true",
                     document: text("document").to_owned(),
                     spent: Spent {
                         tokens: text("tokens").parse().unwrap_or_default(),

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct Completion {
     pub session: SessionId,
     pub status: CompletionStatus,
+    /// Whether something is missing from its answer.
+    pub partial: bool,
     pub document: String,
     pub spent: Spent,
 }
@@ -38,6 +40,7 @@ pub fn decide(
                 session: child.session.clone(),
                 goal: child.goal.clone(),
                 status: completion.status,
+                partial: completion.partial,
                 document: completion.document.clone(),
                 spent: completion.spent,
             }),
@@ -120,6 +123,7 @@ mod tests {
         Completion {
             session: SessionId::new(format!("c{index}")),
             status,
+            partial: false,
             document: String::new(),
             spent: Spent::default(),
         }

@@ -181,6 +181,9 @@ fn within(of_fleet: &RunLimits, of_type: Option<&RunLimits>) -> RunLimits {
     }
 }
 
+/// Bytes of text that a token is taken for, where nothing was counted.
+const BYTES_PER_TOKEN: u64 = 4;
+
 /// What a session and all below it may spend. Absent means without bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
@@ -272,9 +275,39 @@ impl Budget {
         self.tool_calls.is_some_and(|max| spent.tool_calls >= max)
     }
 
-    /// Whether one more model call is all there is: it is for the answer, then.
-    pub fn is_last_call(&self, spent: Spent) -> bool {
-        self.model_calls == Some(spent.model_calls + 1)
+    /// Why what is left is for the answer, if so: it pays for one more model call, but hardly for another
+    /// one after it. A call is taken to come to half as much again as calls came to so far, because
+    /// histories grow, and to no less than the prompt at hand, of `bytes`.
+    pub fn last_call(&self, spent: Spent, bytes: usize) -> Option<String> {
+        if self.is_unbounded() || self.refuses_model(spent).is_some() {
+            return None;
+        }
+        if let Some(max) = self.model_calls.filter(|max| spent.model_calls + 1 >= *max) {
+            return Some(format!("the budget of {max} model calls has one left"));
+        }
+        let on_average = spent.tokens.checked_div(spent.model_calls).unwrap_or(0);
+        let call = (on_average * 3 / 2).max(bytes as u64 / BYTES_PER_TOKEN);
+        let left = self.left(spent);
+        if let (Some(max), Some(left)) = (self.tokens, left.tokens)
+            && left < 2 * call
+        {
+            return Some(format!(
+                "what is left of the budget of {max} tokens ({left}) pays for one more model call"
+            ));
+        }
+        let paid = spent.cost.as_millionths();
+        let price = call
+            .saturating_mul(paid)
+            .checked_div(spent.tokens)
+            .unwrap_or(0);
+        if let (Some(max), Some(left)) = (self.cost, left.cost)
+            && left.as_millionths() < 2 * price
+        {
+            return Some(format!(
+                "what is left of the budget of {max} in money ({left}) pays for one more model call"
+            ));
+        }
+        None
     }
 
     /// What each of `children` may spend of what is left. A fifth stays for the synthesis, and at
@@ -449,6 +482,48 @@ mod tests {
         assert!(limits.allot(0, spent(0)).is_err());
         limits.max_depth = 0;
         assert!(limits.allot(2, spent(0)).unwrap_err().contains("depth"));
+    }
+
+    #[test]
+    fn the_last_call_that_a_budget_pays_for_is_known_before_it_is_made() {
+        let budget = Budget {
+            tokens: Some(1_000),
+            cost: Some(Money::of(1.0)),
+            model_calls: Some(10),
+            tool_calls: None,
+        };
+        let spent = |tokens, cost, model_calls| Spent {
+            tokens,
+            cost: Money::of(cost),
+            model_calls,
+            tool_calls: 0,
+        };
+        let cases = [
+            // Nothing is known yet of what a call comes to.
+            (Spent::default(), 0, None),
+            (Spent::default(), 1_000, None),
+            (Spent::default(), 2_400, Some("(1000)")),
+            (spent(300, 0.1, 8), 0, None),
+            (spent(300, 0.1, 9), 0, Some("10 model calls has one left")),
+            // A call came to 100, so the next two may come to 150 each.
+            (spent(700, 0.1, 7), 0, None),
+            (spent(701, 0.1, 7), 0, Some("1000 tokens (299)")),
+            (spent(500, 0.1, 5), 1_000, None),
+            (spent(500, 0.1, 5), 1_004, Some("1000 tokens (500)")),
+            (spent(100, 0.7, 5), 0, Some("money (0.3")),
+        ];
+        for (spent, bytes, expected) in cases {
+            let why = budget.last_call(spent, bytes);
+            match expected {
+                None => assert_eq!(why, None, "{spent:?} {bytes}"),
+                Some(part) => {
+                    let why = why.unwrap_or_default();
+                    assert!(why.contains(part), "{why} at {spent:?} {bytes}");
+                }
+            }
+        }
+        let unbounded = Budget::default();
+        assert_eq!(unbounded.last_call(spent(700, 0.9, 99), 1 << 20), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! question is an entity that the session's activity used; derivation chains end there (PV-1).
 
 use crate::history::CONTEXT;
+use crate::patterns::REVISED;
 use crate::say;
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Child, Compared, CompletionStatus, Concluded, Critique,
@@ -168,6 +169,11 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
         node,
         last,
     }
+}
+
+/// Whether something is missing from the answer that a terminal record gives.
+pub fn is_partial(record: &StepRecord) -> bool {
+    matches!(&record.activity, Activity::Concluded(end) if end.partial)
 }
 
 /// The status a subagent's terminal record states.
@@ -640,6 +646,14 @@ impl Teller<'_> {
             self.link(&uri, prov::WAS_REVISION_OF, &before);
             self.text(&uri, tg::REASON, &planned.reason);
         }
+        let before = planned
+            .steps
+            .iter()
+            .zip(0_u32..)
+            .take(planned.first as usize);
+        for (step, at) in before.filter(|(step, _)| step.status == REVISED) {
+            self.text(&uri, tg::REVISED_STEP, &format!("{at}: {}", step.goal));
+        }
         self.number(&uri, tg::REVISION, u64::from(planned.revision));
         for (step, at) in planned
             .steps
@@ -835,6 +849,7 @@ impl Teller<'_> {
         self.text(&uri, tg::SUBAGENT_GOAL, &parent.goal);
         self.number(&uri, tg::SIBLING_INDEX, u64::from(parent.index));
         self.text(&uri, tg::STATUS, completion_status(record).as_str());
+        self.flag(&uri, tg::PARTIAL, is_partial(record));
         self.link(&uri, tg::RESULT, &uris::answer_document(&record.session));
         let names = [
             tg::TOKENS,

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 /// The task type of a fleet that has none configured, and of a question that fits none.
 pub const GENERAL: &str = "general";
-const REACT: &str = "react";
+/// How it is told that patterns are those of a task type.
+pub(crate) const VALID: &str = "the valid patterns of task type";
+pub(crate) const REACT: &str = "react";
 
 /// The routing of one request.
 #[derive(Debug)]
@@ -63,6 +65,17 @@ impl Route {
 
     pub(crate) fn broke(&self, why: &str) -> Step {
         unanswered(&self.request.session_id, why, 0)
+    }
+
+    /// Chooses without the model, and so that the answer comes with the fewest calls.
+    pub(crate) fn spare(&mut self, why: &str) -> Step {
+        let mut decision = self.fallback(why, String::new());
+        if matches!(self.asking, Asking::Pattern { .. })
+            && decision.options.iter().any(|option| option == REACT)
+        {
+            REACT.clone_into(&mut decision.chosen);
+        }
+        self.decided(decision)
     }
 
     fn choose_task_type(&mut self) -> Step {
@@ -210,8 +223,9 @@ impl Route {
         }))
     }
 
-    fn chosen(&mut self, reply: &Reply) -> Step {
-        let (subject, options, narrowed_by) = match &self.asking {
+    /// What is chosen among, and by what it was narrowed.
+    fn asked(&self) -> (&'static str, Vec<String>, String) {
+        match &self.asking {
             Asking::TaskType(options) => (
                 "task-type",
                 options.clone(),
@@ -225,7 +239,28 @@ impl Route {
                 options,
                 narrowed_by,
             } => ("pattern", options.clone(), narrowed_by.clone()),
-        };
+        }
+    }
+
+    fn fallback(&self, signal: &str, rationale: String) -> Decision {
+        let (subject, options, narrowed_by) = self.asked();
+        let fallback = options
+            .iter()
+            .find(|o| subject == "task-type" && *o == GENERAL)
+            .or(options.first());
+        Decision {
+            subject: subject.into(),
+            chosen: fallback.cloned().unwrap_or_else(|| REACT.into()),
+            signal: signal.into(),
+            rationale,
+            decided_by: DecidedBy::Fallback,
+            options,
+            narrowed_by,
+        }
+    }
+
+    fn chosen(&mut self, reply: &Reply) -> Step {
+        let (subject, options, narrowed_by) = self.asked();
         let decision = match read_choice(&reply.text, &options) {
             Some(choice) => Decision {
                 subject: subject.into(),
@@ -240,27 +275,21 @@ impl Route {
                 self.retried = true;
                 return self.ask();
             }
-            None => {
-                let fallback = options
-                    .iter()
-                    .find(|o| subject == "task-type" && *o == GENERAL)
-                    .or(options.first());
-                Decision {
-                    subject: subject.into(),
-                    chosen: fallback.cloned().unwrap_or_else(|| REACT.into()),
-                    signal: "the model twice named none of the options".into(),
-                    rationale: reply.text.chars().take(2_000).collect(),
-                    decided_by: DecidedBy::Fallback,
-                    options,
-                    narrowed_by,
-                }
-            }
+            None => self.fallback(
+                "the model twice named none of the options",
+                reply.text.chars().take(2_000).collect(),
+            ),
         };
-        if subject == "task-type" {
-            self.task_type = Some(decision);
-            self.choose_pattern()
-        } else {
-            self.done(decision)
+        self.decided(decision)
+    }
+
+    fn decided(&mut self, decision: Decision) -> Step {
+        match self.asking {
+            Asking::TaskType(_) => {
+                self.task_type = Some(decision);
+                self.choose_pattern()
+            }
+            Asking::Pattern { .. } => self.done(decision),
         }
     }
 
@@ -359,9 +388,30 @@ pub fn pattern_options(
             false
         })
         .collect();
-    let mut narrowed_by = format!("the valid patterns of task type `{task_type}`");
+    let mut narrowed_by = format!("{VALID} `{task_type}`");
     if !left_out.is_empty() {
         narrowed_by.push_str(&format!(", without {}", left_out.join(", ")));
+    }
+    (options, narrowed_by)
+}
+
+/// The patterns that a fan-out chose from for a subagent.
+fn open_to_subagent(
+    request: &AgentRequest,
+    pattern: &str,
+    snapshot: &Snapshot,
+) -> (Vec<String>, String) {
+    let task_type = if request.task_type.is_empty() {
+        GENERAL
+    } else {
+        &request.task_type
+    };
+    let depth = request.limits.max_depth.unwrap_or_default();
+    let (mut options, narrowed_by) = pattern_options(snapshot, task_type, depth);
+    for always in [REACT, pattern] {
+        if !options.iter().any(|option| option == always) {
+            options.push(always.to_owned());
+        }
     }
     (options, narrowed_by)
 }
@@ -373,14 +423,15 @@ pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     } else {
         &request.pattern
     };
-    let (mut options, narrowed_by) = (
-        Implemented::ALL
-            .iter()
-            .map(|p| p.as_str().to_owned())
-            .collect::<Vec<_>>(),
-        "the patterns this worker implements".to_owned(),
-    );
-    options.retain(|name| name == pattern || snapshot.patterns.contains_key(name));
+    let (options, narrowed_by) = if request.is_subagent() && request.control.reasoner.is_empty() {
+        open_to_subagent(request, pattern, snapshot)
+    } else {
+        let known = Implemented::ALL.iter().map(|p| p.as_str().to_owned());
+        let options = known
+            .filter(|name| name == pattern || snapshot.patterns.contains_key(name))
+            .collect();
+        (options, "the patterns this worker implements".to_owned())
+    };
     let by = if request.is_subagent() {
         "the fan-out above"
     } else {
@@ -593,6 +644,29 @@ mod tests {
         for decision in &routed.decisions {
             assert_eq!(decision.decided_by, DecidedBy::Fallback);
             assert!(decision.options.contains(&decision.chosen), "PV-2");
+        }
+    }
+
+    #[test]
+    fn the_last_call_of_a_budget_is_not_spent_on_routing() {
+        for (calls, by) in [(1, DecidedBy::Fallback), (2, DecidedBy::Model)] {
+            let mut request = ask();
+            request.limits.max_model_calls = Some(calls);
+            let mut turn = route(snapshot(), request);
+            let mut step = turn.resume(Input::Begin);
+            if by == DecidedBy::Model {
+                assert!(matches!(step, Step::AskModel(_)));
+                step = turn.resume(reply("risk"));
+            }
+            let (next, routed) = finish(step);
+            assert_eq!(next.pattern, "react", "{calls}");
+            let by_whom: Vec<_> = routed.decisions.iter().map(|d| d.decided_by).collect();
+            assert_eq!(by_whom, [by, DecidedBy::Fallback], "{calls}");
+            let why = &routed.decisions[1].signal;
+            assert_eq!(
+                why,
+                &format!("the budget of {calls} model calls has one left")
+            );
         }
     }
 

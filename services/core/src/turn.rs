@@ -11,7 +11,7 @@ use crate::step::{Input, Step};
 use crate::task_types;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
-use agentfleet_schema::{AgentRequest, Millis, Spent};
+use agentfleet_schema::{AgentRequest, Millis, Operation, Spent};
 use std::sync::Arc;
 
 /// Longest question a request may hold, in bytes.
@@ -107,7 +107,18 @@ impl Turn {
 
     fn go_on(&mut self, input: Input) -> Step {
         self.spent = self.spent + spent_by(&input);
-        let step = self.kind.resume(marked(input));
+        let mut step = self.kind.resume(marked(input));
+        // The last call that is paid for is the answer's.
+        while let Step::AskModel(ask) = &step
+            && is_before_an_answer(ask.operation)
+            && !self.budget.is_unbounded()
+            && let Some(why) = self
+                .budget
+                .last_call(self.spent, ask.variables.to_string().len())
+            && let Some(instead) = self.kind.spare(&why)
+        {
+            step = instead;
+        }
         let refused = match &step {
             Step::AskModel(_) => self.budget.refuses_model(self.spent),
             Step::CallTool(_) => self.budget.refuses_tool(self.spent),
@@ -140,6 +151,30 @@ impl Turn {
     pub fn needs_person(&mut self) -> Step {
         let step = self.kind.needs_person();
         self.told(step)
+    }
+}
+
+/// Whether what is asked only serves an answer that is still to be written. What ReACT asks may be the
+/// answer itself; the first plan of a session is what there is to answer with.
+fn is_before_an_answer(operation: Operation) -> bool {
+    match operation {
+        Operation::ClassifyTaskType
+        | Operation::SelectPattern
+        | Operation::ClassifyIntent
+        | Operation::Decompose
+        | Operation::Review
+        | Operation::Compare
+        | Operation::Critique
+        | Operation::PlanRevise
+        | Operation::PlanStep
+        | Operation::PlanAssess => true,
+        Operation::React
+        | Operation::PlanCreate
+        | Operation::PlanSynthesise
+        | Operation::Synthesise
+        | Operation::Judge
+        | Operation::Complete
+        | Operation::Prompt => false,
     }
 }
 
@@ -250,6 +285,21 @@ impl Kind {
             Self::OpenDebate(turn) => turn.resume(Input::Begin),
             Self::CloseRound(turn) => turn.broke(why),
             Self::Dispatch(turn) => turn.broke(why),
+        }
+    }
+
+    /// Goes on without the model call that was ordered last, because `why` says that what is left is for
+    /// the answer. `None` where nothing can be done instead.
+    fn spare(&mut self, why: &str) -> Option<Step> {
+        match self {
+            Self::Route(turn) => Some(turn.spare(why)),
+            Self::React(turn) => Some(turn.broke(why)),
+            Self::Plan(turn) => turn.spare(why),
+            Self::Decompose(turn) => Some(turn.broke(why)),
+            Self::Synthesise(turn) => Some(turn.spare(why)),
+            Self::OpenDebate(_) => None,
+            Self::CloseRound(turn) => Some(turn.spare(why)),
+            Self::Dispatch(turn) => Some(turn.spare(why)),
         }
     }
 

@@ -211,6 +211,7 @@ impl Builder<'_> {
             cost: facts.decimal(uri, tg::COST),
             model_ms: facts.number(uri, tg::LLM_DURATION_MS),
             attempt: facts.number(uri, tg::ATTEMPT),
+            tool_calls: facts.number(uri, tg::TOOL_CALLS),
             record: facts.text(uri, tg::STEP_RECORD),
         }
     }
@@ -426,6 +427,8 @@ impl Builder<'_> {
             NoteKind::Approval => self.asked(uri),
         };
         if note == NoteKind::Plan {
+            let revised = texts(&[tg::REVISED_STEP]).into_iter();
+            lines.extend(revised.map(|step| format!("{step} (revised: no longer to be done)")));
             // By their number, not as words.
             let number = |line: &String| line.split(':').next()?.parse::<u64>().ok();
             lines.sort_by_key(number);
@@ -580,18 +583,28 @@ fn spent(session: &Session) -> Spent {
         total.cost += work.cost.unwrap_or(0.0);
         total.model_ms = total.model_ms.saturating_add(work.model_ms.unwrap_or(0));
     }
+    let mut called = 0;
     for iteration in session.iterations() {
         let Some(seen) = &iteration.observation else {
             continue;
         };
-        total.tool_calls += u64::from(iteration.sent_back.is_none());
+        called += u64::from(iteration.sent_back.is_none());
         total.tool_ms = total.tool_ms.saturating_add(seen.tool_ms.unwrap_or(0));
     }
-    let records: BTreeSet<&str> = works().filter_map(|work| work.record.as_deref()).collect();
+    // By record: a step states what it called once, on its main node. What was answered without a call,
+    // such as one made before, is none.
+    let records: BTreeMap<&str, u64> = works()
+        .filter_map(|work| Some((work.record.as_deref()?, work.tool_calls.unwrap_or(0))))
+        .collect();
     total.steps = match records.len() {
         // A peer's nodes, which name no records.
         0 => steps_by_kind(session),
         named => named as u64,
+    };
+    total.tool_calls = if works().any(|work| work.tool_calls.is_some()) {
+        records.values().sum()
+    } else {
+        called
     };
     total
 }

@@ -124,6 +124,9 @@ pub struct Work {
     pub model_ms: Option<u64>,
     /// The attempt that won, if not the first.
     pub attempt: Option<u64>,
+    /// Tools that the step called, on its main node.
+    #[serde(skip)]
+    pub tool_calls: Option<u64>,
     /// The key of the step's record, on its main node: a step has one, so that counting them counts
     /// each step once.
     #[serde(skip)]

@@ -6,8 +6,8 @@ use agentfleet_console::trace::{Format, Trace};
 use agentfleet_core::provenance::tell;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
-    Activity, ApprovalAnswer, Asked, Child, Concluded, Critique, Decided, DecidedBy, Decision,
-    Executed, FannedOut, Iterated, OutcomeKind, ParentLink, Planned, Routed, StepRecord,
+    Activity, ApprovalAnswer, Asked, Call, Child, Concluded, Critique, Decided, DecidedBy,
+    Decision, Executed, FannedOut, Iterated, OutcomeKind, ParentLink, Planned, Routed, StepRecord,
     StepResult, Termination, Usage,
 };
 use agentfleet_schema::request::PlanStep;
@@ -80,6 +80,19 @@ impl Tree {
             | Activity::Executed(_)
             | Activity::Decided(_) => OutcomeKind::Continue,
         };
+        if let Activity::Iterated(it) = &activity
+            && it.action != "answer"
+        {
+            record.calls.push(Call::Tool {
+                name: it.action.clone(),
+                arguments: it.arguments.clone(),
+                result: String::new(),
+                is_error: false,
+                ms: 0,
+                sources: Vec::new(),
+                adopted: None,
+            });
+        }
         record.activity = activity;
         record
     }

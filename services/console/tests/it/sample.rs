@@ -3,7 +3,7 @@
 
 use agentfleet_core::commit::{Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
-use agentfleet_core::provenance::completion_status;
+use agentfleet_core::provenance::{completion_status, is_partial};
 use agentfleet_core::{
     Commit, FactsQuery, FleetLimits, Input, ModelAsk, Outcome, Reply, Situation, Step, StreamAs,
     ToolOutcome, ToolUse, Turn,
@@ -467,6 +467,15 @@ impl Fleet {
                 Step::CallTool(call) => {
                     let outcome = tool(&call);
                     now += outcome.ms as Millis;
+                    calls.push(Call::Tool {
+                        name: call.tool.name.clone(),
+                        arguments: call.arguments.clone(),
+                        result: outcome.content.clone(),
+                        is_error: outcome.is_error,
+                        ms: outcome.ms,
+                        sources: outcome.sources.clone(),
+                        adopted: None,
+                    });
                     Input::ToolReturned(outcome)
                 }
                 Step::FindFacts(FactsQuery::SourcesOf(correlation)) => {
@@ -575,6 +584,7 @@ impl Fleet {
             let completion = Completion {
                 session: record.session.clone(),
                 status: completion_status(record),
+                partial: is_partial(record),
                 document: uris::answer_document(&record.session),
                 spent: record.total,
             };

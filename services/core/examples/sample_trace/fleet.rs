@@ -385,6 +385,7 @@ impl Fleet {
             .map(|node| Completion {
                 session: self.object(node, tg::SUBAGENT_SESSION_ID).into(),
                 status: CompletionStatus::from_literal(&self.object(node, tg::STATUS)),
+                partial: self.object(node, tg::PARTIAL) == "true",
                 document: self.object(node, tg::RESULT),
                 spent: Spent {
                     tokens: self.object(node, tg::TOKENS).parse().unwrap_or_default(),

@@ -195,9 +195,11 @@ fn nested() -> Trace {
     fleet.told()
 }
 
-/// The iteration limit ends a run in a partial answer.
+/// The iteration limit ends a run in a partial answer, and a budget the subagents of another.
 fn limits() -> Trace {
     let mut fleet = Fleet::new(|operation, request: &AgentRequest| match operation {
+        Operation::Decompose => Some(goals("Two sides.", &[MONEY, LAW])),
+        Operation::Synthesise => Some("As far as it goes: solid.".into()),
         Operation::React => Some(act(
             "once more",
             "search",
@@ -207,6 +209,9 @@ fn limits() -> Trace {
     });
     let mut request = asked("limits-1", "Read everything", "react");
     request.limits.max_iterations = Some(3);
+    fleet.ask(&request)?;
+    let mut request = asked("limits-2", QUESTION, "supervisor");
+    request.limits.max_model_calls = Some(6);
     fleet.ask(&request)?;
     fleet.told()
 }

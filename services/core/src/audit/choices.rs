@@ -153,7 +153,8 @@ impl Check<'_> {
         let set = self.set;
         let had: BTreeSet<&str> = decision.options.iter().map(String::as_str).collect();
         let configured: BTreeSet<&str> = set.patterns.keys().map(String::as_str).collect();
-        if decision.decided_by == DecidedBy::Caller {
+        let of_task_type = decision.narrowed_by.starts_with(routing::VALID);
+        if decision.decided_by == DecidedBy::Caller && !of_task_type {
             // A caller may name what no item is about, if workers know it.
             let open: BTreeSet<&str> = configured
                 .into_iter()
@@ -163,6 +164,12 @@ impl Check<'_> {
             self.same("pattern", "pattern", &had, &known);
             return;
         }
+        // A subagent has its parent's, which may have none.
+        let task_type = if task_type.is_empty() {
+            routing::GENERAL
+        } else {
+            task_type
+        };
         let listed = set.task_types.get(task_type).map(|t| &t.valid_patterns);
         let listed = listed.filter(|listed| !listed.is_empty());
         let valid: BTreeSet<&str> = match listed {
@@ -176,6 +183,10 @@ impl Check<'_> {
             .collect();
         if open.is_empty() && decision.decided_by == DecidedBy::Fallback {
             open.insert(decision.chosen.as_str());
+        }
+        if decision.decided_by == DecidedBy::Caller {
+            // A fan-out may always choose it for a subagent.
+            open.insert(routing::REACT);
         }
         self.same("pattern", "pattern", &had, &open);
     }
@@ -315,6 +326,40 @@ mod tests {
                 assert_eq!(found, Vec::<String>::new());
             } else {
                 assert!(found.iter().any(|one| one.contains(expected)), "{found:?}");
+            }
+        }
+        // What a fan-out chose for a subagent is held against the task type; what a caller names is not.
+        for (narrowed_by, patterns, expected) in [
+            (
+                "the patterns this worker implements",
+                "debate react supervisor unheard-of",
+                "",
+            ),
+            (
+                "the valid patterns of task type `risk`",
+                "supervisor react",
+                "",
+            ),
+            (
+                "the valid patterns of task type `risk`",
+                "supervisor react debate",
+                "has the option `debate`",
+            ),
+            (
+                "the valid patterns of task type `risk`",
+                "react",
+                "lacks the option `supervisor`",
+            ),
+        ] {
+            let chosen = patterns.split(' ').next().unwrap_or_default();
+            let mut named = routed("risk", patterns, narrowed_by, chosen);
+            if let Some(routed) = &mut named.routed {
+                routed.decisions[1].decided_by = DecidedBy::Caller;
+            }
+            let found = problems(&named, None);
+            match expected {
+                "" => assert_eq!(found, Vec::<String>::new(), "{patterns}"),
+                expected => assert!(found.iter().any(|one| one.contains(expected)), "{found:?}"),
             }
         }
         let mut taken = routed("risk", "supervisor", "", "supervisor");

@@ -2,7 +2,7 @@
 
 use super::{About, Finding};
 use crate::limits::allotted;
-use crate::provenance::completion_status;
+use crate::provenance::{completion_status, is_partial};
 use agentfleet_schema::records::{
     Activity, FanInRecord, FanInSummary, FanOutRecord, FannedOut, StepRecord,
 };
@@ -158,6 +158,15 @@ pub fn verdict(
             ));
             continue;
         };
+        if member.partial != is_partial(end) {
+            let how = |partial| if partial { "in part" } else { "whole" };
+            found(format!(
+                "says that the answer of `{}` is {}, and its last record says {}",
+                child.session,
+                how(member.partial),
+                how(is_partial(end))
+            ));
+        }
         let is = (
             completion_status(end),
             uris::answer_document(&child.session),
@@ -339,7 +348,7 @@ mod tests {
     fn what_agrees_is_no_finding_and_every_change_is_one() {
         assert_eq!(problems(&case()), Vec::<String>::new());
         type Change = fn(&mut Case);
-        let table: [(&str, Change); 11] = [
+        let table: [(&str, Change); 12] = [
             ("the deadline 9", |case| case.fan_out.join_deadline = 9),
             ("the correlation", |case| {
                 case.fan_out.correlation = "other".into();
@@ -358,6 +367,9 @@ mod tests {
             }),
             ("ended as `timeout`", |case| {
                 case.verdict.members[0].status = CompletionStatus::Timeout;
+            }),
+            ("`c0` is in part", |case| {
+                case.verdict.members[0].partial = true;
             }),
             ("no record ends it", |case| case.ends.clear()),
             ("names `c9`", |case| {

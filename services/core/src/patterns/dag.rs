@@ -9,7 +9,7 @@ pub(super) const PENDING: &str = "pending";
 pub(super) const COMPLETE: &str = "complete";
 pub(super) const FAILED: &str = "failed";
 /// A step that a revision replaced.
-pub(super) const REVISED: &str = "revised";
+pub(crate) const REVISED: &str = "revised";
 
 /// The newest plan of a session: it travels in the history.
 pub(super) fn current(request: &AgentRequest) -> Option<&Vec<PlanStep>> {

@@ -5,7 +5,7 @@
 //! config item. Between two rounds the session has no message in flight but theirs.
 
 use super::answer::{answered, name_missing};
-use super::fan_out::{self, Goal, Round, bounded, failure, lacked, missing, summary};
+use super::fan_out::{self, Goal, Round, bounded, failure, in_part, lacked, missing, summary};
 use crate::json;
 use crate::limits::Limits;
 use crate::say;
@@ -218,6 +218,11 @@ impl CloseRound {
         self.request.control.spent + self.verdict.spent()
     }
 
+    /// Judges without a comparison.
+    pub(crate) fn spare(&mut self, why: &str) -> Step {
+        self.stopped(why)
+    }
+
     pub(crate) fn broke(&mut self, why: &str) -> Step {
         self.termination = Termination::BudgetExhausted;
         self.unjudged(&format!("Before a judgement, {why}."))
@@ -240,9 +245,6 @@ impl CloseRound {
                 rationale: String::new(),
             });
             return self.judge();
-        }
-        if self.limits.budget.is_last_call(self.spent()) {
-            return self.stopped("the budget has one model call left");
         }
         let names: Vec<&str> = answers.iter().map(|(_, name, _)| name.as_str()).collect();
         Step::AskModel(Box::new(ModelAsk {
@@ -457,10 +459,16 @@ impl CloseRound {
 
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = lacked(&self.verdict, self.missing());
+        let reasoners = reasoners(&self.request, &self.situation);
+        let in_part = in_part(&self.verdict, |index, goal| {
+            let known = reasoners.get(index as usize);
+            known.map_or_else(|| goal.to_owned(), |r| r.name.clone())
+        });
         name_missing(&mut text, "No answer from", &missing);
+        name_missing(&mut text, "Only a partial answer from", &in_part);
         let end = Concluded {
             termination: self.termination,
-            partial: !missing.is_empty() || !streamed,
+            partial: !streamed || !missing.is_empty() || !in_part.is_empty(),
             fan_in: Some(summary(&self.verdict)),
             compared: self.compared.clone(),
             model_ms: self.used.ms,

@@ -134,6 +134,7 @@ fn closed(statuses: &[CompletionStatus], rounds: u32) -> Turn {
                     tokens: 10,
                     ..Spent::default()
                 },
+                ..Member::default()
             })
             .collect(),
         cause: JoinCause::Complete,

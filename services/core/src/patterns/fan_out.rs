@@ -11,7 +11,7 @@ use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::records::{
     Activity, Child, Compared, CompletionStatus, DecidedBy, Decision, FanInRecord, FanInSummary,
-    FannedOut,
+    FannedOut, Member,
 };
 use agentfleet_schema::{
     AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, SessionId, uris,
@@ -33,6 +33,10 @@ pub(super) struct Goal {
     /// The reasoner of a debate that it is.
     pub reasoner: String,
 }
+
+/// Name of the argument of the step that divided a task, for goals whose pattern was not open to them: a
+/// line each, the goal and behind a tab why.
+pub(super) const CLOSED: &str = "closed";
 
 /// One fan-out, whether the first of its session or a later one.
 pub(super) struct Round<'a> {
@@ -71,7 +75,22 @@ impl Round<'_> {
         let of_type = task_types.get(&request.task_type).map(|task| task.join);
         let policy = request.join.or(of_type).unwrap_or_default();
         let (patterns, narrowed_by) = child_patterns(request, self.situation, self.limits);
-        let closed = closed_patterns(&goals, &patterns, narrowed_by);
+        let closed = closed_patterns(&goals, &patterns);
+        let mut history = self.history;
+        if let Some(first) = history.first_mut().filter(|_| !closed.is_empty()) {
+            let lines: Vec<String> = closed
+                .iter()
+                .map(|goal| {
+                    let pattern = &goal.pattern;
+                    format!(
+                        "{}\t`{pattern}` was not open to it: {narrowed_by}",
+                        in_one_line(&goal.text)
+                    )
+                })
+                .collect();
+            first.arguments.insert(CLOSED.to_owned(), lines.join("\n"));
+        }
+        let closed = fallen_back(&closed, &patterns, narrowed_by);
         let mut ancestors = request.control.ancestors.clone();
         ancestors.push(Ancestor {
             session: request.session_id.clone(),
@@ -152,7 +171,7 @@ impl Round<'_> {
         synthesis.limits.max_sessions = Some(self.limits.sessions_kept(count));
         synthesis.control.fan_in_step = Some(request.step);
         synthesis.control.derives_from = uris::fan_out(&request.session_id, &correlation);
-        synthesis.history.extend(self.history);
+        synthesis.history.extend(history);
 
         let uri = uris::document_of(&uris::fan_out(&request.session_id, &correlation));
         let mut told = String::new();
@@ -254,19 +273,42 @@ pub(super) fn child_patterns(
     (options, narrowed_by)
 }
 
-/// Records that some goals name patterns which are not open to them, and get `react` instead.
-fn closed_patterns(goals: &[Goal], options: &[String], narrowed_by: String) -> Option<Decision> {
-    let closed: Vec<String> = goals
+/// A goal that names a pattern which is not open to it.
+struct Closed {
+    number: u32,
+    text: String,
+    pattern: String,
+}
+
+fn closed_patterns(goals: &[Goal], options: &[String]) -> Vec<Closed> {
+    let numbered = goals.iter().zip(1..);
+    let closed =
+        numbered.filter(|(goal, _)| !goal.pattern.is_empty() && !options.contains(&goal.pattern));
+    closed
+        .map(|(goal, number)| Closed {
+            number,
+            text: goal.text.clone(),
+            pattern: goal.pattern.clone(),
+        })
+        .collect()
+}
+
+/// A text without breaks, so that a list of such can have one a line.
+pub(super) fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Records that such goals get `react` instead.
+fn fallen_back(closed: &[Closed], options: &[String], narrowed_by: String) -> Option<Decision> {
+    let named: Vec<String> = closed
         .iter()
-        .zip(1..)
-        .filter(|(goal, _)| !goal.pattern.is_empty() && !options.contains(&goal.pattern))
-        .map(|(goal, number): (&Goal, u32)| format!("goal {number} names `{}`", goal.pattern))
+        .map(|goal| format!("goal {} names `{}`", goal.number, goal.pattern))
         .collect();
     (!closed.is_empty()).then(|| Decision {
         subject: "subagent-pattern".into(),
         options: options.to_vec(),
         narrowed_by,
-        signal: format!("{}, which is not open here", closed.join(", ")),
+        signal: format!("{}, which is not open here", named.join(", ")),
         chosen: Implemented::React.as_str().to_owned(),
         decided_by: DecidedBy::Fallback,
         rationale: String::new(),
@@ -317,6 +359,18 @@ pub(super) fn missing(
     let waiting = verdict.missing.iter();
     failed
         .chain(waiting.filter_map(|child| gap(child.index, &child.goal, None)))
+        .collect()
+}
+
+/// The children whose answers lack something, as [`missing`] has those without one.
+pub(super) fn in_part(verdict: &FanInRecord, name: impl Fn(u32, &str) -> String) -> Vec<Value> {
+    let answered = |m: &&Member| m.status == CompletionStatus::Answered && m.partial;
+    let members = verdict.members.iter().filter(answered);
+    members
+        .map(|m| {
+            json!({"goal": name(m.index, &m.goal),
+                   "reason": "it ended before it was done, and its own answer says why"})
+        })
         .collect()
 }
 

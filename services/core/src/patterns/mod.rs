@@ -13,7 +13,7 @@ mod router;
 mod supervisor;
 
 pub(crate) use answer::unanswered;
-pub(crate) use dag::results_of_plan;
+pub(crate) use dag::{REVISED, results_of_plan};
 pub use debate::{CloseRound, OpenDebate};
 pub use plan::Plan;
 pub use react::React;

@@ -121,6 +121,25 @@ impl Plan {
         Conclude::new(request.clone(), limits, plan.clone(), cut).broke(why)
     }
 
+    /// Goes on without the model call that was ordered last, because what is left is for the answer. As
+    /// long as there is no result to answer with, there is nothing better than that call.
+    pub(crate) fn spare(&mut self, why: &str) -> Option<Step> {
+        let (request, limits, plan, model_ms) = match self {
+            Self::Execute(turn) if turn.has_called() => return Some(turn.unassessed(why)),
+            Self::Execute(turn) => (&turn.request, &turn.limits, &turn.plan, turn.model_ms),
+            Self::Make(turn) => (&turn.request, &turn.limits, &turn.plan, turn.model_ms),
+            Self::TakeIn(_) | Self::Conclude(_) => return None,
+        };
+        if !plan.iter().any(|step| step.status == COMPLETE) {
+            return None;
+        }
+        let cut = Some(Termination::BudgetExhausted);
+        let mut answer = Conclude::new(request.clone(), limits, plan.clone(), cut);
+        answer.model_ms = model_ms;
+        *self = Self::Conclude(answer);
+        Some(self.resume(Input::Begin))
+    }
+
     pub(crate) fn resume(&mut self, input: Input) -> Step {
         match self {
             Self::Make(turn) => turn.resume(input),
@@ -449,6 +468,8 @@ impl TakeIn {
             step.result = preview(&result, self.limits.max_observation_bytes, &document);
             if let Some(reason) = failed {
                 trouble = Some(format!("step {at} failed: {reason}"));
+            } else if member.is_some_and(|(m, _)| m.partial) {
+                trouble = Some(format!("step {at} was a surprise: its result is not whole"));
             }
             done.push(AgentStep {
                 thought: format!("Executing plan step {at}: {}", step.goal),

@@ -74,7 +74,7 @@ pub struct Execute {
     called: Option<Called>,
     /// The call that a person was asked about: it comes first.
     held: Option<HeldCall>,
-    model_ms: u64,
+    pub(super) model_ms: u64,
 }
 
 /// A call that was made for the step.

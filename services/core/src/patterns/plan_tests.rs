@@ -114,6 +114,58 @@ fn statuses(request: &AgentRequest) -> Vec<String> {
     plan.iter().map(|step| step.status.clone()).collect()
 }
 
+#[test]
+fn the_last_call_of_a_budget_writes_the_answer() {
+    let with = |steps: &[(&str, &[u32])], calls| {
+        let mut request = with_plan(steps);
+        request.limits.max_model_calls = Some(calls);
+        request.control.spent.model_calls = 2;
+        turn(request, false)
+    };
+    // As long as there is nothing to answer with, a step may bring something.
+    let mut none = with(&[("pending", &[]), ("pending", &[])], 3);
+    assert_eq!(
+        asked(none.resume(Input::Begin)).operation,
+        Operation::PlanStep
+    );
+
+    let one: &[(&str, &[u32])] = &[("complete", &[]), ("pending", &[])];
+    let mut last = with(one, 3);
+    let ask = asked(last.resume(Input::Begin));
+    assert_eq!(ask.operation, Operation::PlanSynthesise);
+    let missing = &ask.variables["missing"][0];
+    assert_eq!(missing["reason"], "not begun: the budget was used up");
+    let Outcome::Answer(answer) = finished(last.resume(said("Ada."))).outcome else {
+        panic!("no answer")
+    };
+    assert_eq!(answer.termination, Termination::BudgetExhausted);
+    assert!(
+        answer.partial && answer.text.starts_with("Ada."),
+        "{}",
+        answer.text
+    );
+
+    // What a call came to is told without the model then.
+    let mut two = with(one, 4);
+    assert_eq!(
+        asked(two.resume(Input::Begin)).operation,
+        Operation::PlanStep
+    );
+    let step = two.resume(said("Thought: t\nAction: search\nArgs: {}"));
+    assert!(matches!(step, Step::CallTool(_)), "{step:?}");
+    let found = ToolOutcome {
+        content: "a deed".into(),
+        ..ToolOutcome::default()
+    };
+    let finish = finished(two.resume(Input::ToolReturned(found)));
+    let decided = &finish.decisions[0];
+    assert_eq!(decided.signal, "the budget of 4 model calls has one left");
+    let Outcome::Continue(next) = finish.outcome else {
+        panic!("it ended")
+    };
+    assert_eq!(statuses(&next), ["complete", "complete"]);
+}
+
 const TWO: &str = r#"{"thought": "t", "steps": [{"goal": "a"}, {"goal": "b", "depends_on": [0]}]}"#;
 const CYCLE: &str = r#"[{"goal": "a", "depends_on": [1]}, {"goal": "b", "depends_on": [0]}]"#;
 
@@ -416,13 +468,19 @@ fn the_answer_is_written_when_nothing_is_ready_and_says_what_is_missing() {
         ),
         (
             vec![("complete", &[][..]), ("pending", &[][..])],
-            100,
+            10_000,
             Some((Termination::BudgetExhausted, true)),
         ),
-        (vec![("complete", &[][..]), ("pending", &[][..])], 99, None),
+        // What is left is for the answer.
+        (
+            vec![("complete", &[][..]), ("pending", &[][..])],
+            9_990,
+            Some((Termination::BudgetExhausted, true)),
+        ),
+        (vec![("complete", &[][..]), ("pending", &[][..])], 100, None),
     ] {
         let mut request = with_plan(&steps);
-        request.limits.max_tokens = Some(100);
+        request.limits.max_tokens = Some(10_000);
         request.control.spent.tokens = spent;
         let mut turn = turn(request, false);
         let mut step = turn.resume(Input::Begin);

@@ -22,7 +22,9 @@ use crate::step::{
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{Activity, Concluded, Critique, Iterated, Termination};
+use agentfleet_schema::records::{
+    Activity, Concluded, Critique, DecidedBy, Decision, Iterated, Termination,
+};
 use agentfleet_schema::{AgentRequest, AgentStep, HeldCall, MessageType, Operation, uris};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -45,6 +47,8 @@ pub struct React {
     not_run: Vec<String>,
     /// The call that a person was asked about: it comes first.
     held: Option<HeldCall>,
+    /// Why it must answer although iterations are left: the budget pays for no more than that.
+    last_call: Option<String>,
     /// Whether what it does is criticised.
     reflects: bool,
     criticised: Option<Criticised>,
@@ -75,6 +79,16 @@ impl React {
     pub(crate) fn new(mut request: AgentRequest, situation: Situation, limits: Limits) -> Self {
         let held = request.control.held.take();
         let n = iterations(&request) + 1;
+        let last_call = if limits.budget.is_unbounded() || n >= limits.max_iterations {
+            None
+        } else {
+            let shown = request
+                .history
+                .iter()
+                .map(|step| step.observation.len() + step.thought.len());
+            let bytes = request.question.len() + shown.sum::<usize>();
+            limits.budget.last_call(request.control.spent, bytes)
+        };
         let tools = tools::visible(&request, &situation.snapshot)
             .into_iter()
             .cloned()
@@ -90,6 +104,7 @@ impl React {
             calling: None,
             not_run: Vec::new(),
             held,
+            last_call,
             reflects: false,
             criticised: None,
             model_ms: 0,
@@ -217,7 +232,7 @@ impl React {
 
     /// Whether this iteration must answer: none may follow it, or it could not call a tool.
     fn is_last(&self) -> bool {
-        self.n >= self.limits.max_iterations || self.is_without_tools()
+        self.n >= self.limits.max_iterations || self.is_without_tools() || self.last_call.is_some()
     }
 
     fn is_without_tools(&self) -> bool {
@@ -572,6 +587,12 @@ impl React {
         {
             return self.partial_because(Termination::BudgetExhausted, &why);
         }
+        if termination == Termination::MaxIterations
+            && let Some(why) = &self.last_call
+        {
+            let why = format!("the last call that the budget pays for brought no answer ({why})");
+            return self.partial_as(Termination::BudgetExhausted, &why);
+        }
         let why = match termination {
             Termination::Error => "the model's replies could not be used",
             _ => "the iteration limit was reached",
@@ -588,7 +609,11 @@ impl React {
     }
 
     fn partial_because(&self, termination: Termination, why: &str) -> Step {
-        let mut text = format!("**Partial answer:** {why}, before a final answer.\n");
+        self.partial_as(termination, &format!("{why}, before a final answer"))
+    }
+
+    fn partial_as(&self, termination: Termination, why: &str) -> Step {
+        let mut text = format!("**Partial answer:** {why}.\n");
         let found = so_far::observed(&self.request.history);
         if found.is_empty() {
             text.push_str("\nNo tool had returned anything useful.\n");
@@ -617,7 +642,17 @@ impl React {
             ..Concluded::default()
         };
         let session = &self.request.session_id;
-        answered(session, end, text, streamed, self.thoughts(), Vec::new())
+        let decisions = self.last_call.iter().map(|why| Decision {
+            subject: "answer-now".into(),
+            options: vec![ANSWER.to_owned()],
+            narrowed_by: "what is left of the budget".into(),
+            signal: why.clone(),
+            chosen: ANSWER.to_owned(),
+            decided_by: DecidedBy::OnlyOption,
+            rationale: String::new(),
+        });
+        let decisions = decisions.collect();
+        answered(session, end, text, streamed, self.thoughts(), decisions)
     }
 }
 
@@ -830,6 +865,32 @@ mod tests {
             answer.text
         );
         assert_eq!(answer.termination, Termination::MaxIterations);
+    }
+
+    #[test]
+    fn whoever_acts_with_the_last_call_of_a_budget_ends_with_what_was_found() {
+        let mut poor = request();
+        poor.limits.max_tokens = Some(1_000);
+        poor.control.spent.tokens = 800;
+        poor.control.spent.model_calls = 4;
+        let mut turn = turn_with(poor, false);
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+            panic!()
+        };
+        assert_eq!(ask.variables["last"], true);
+        let step = turn.resume(reply(
+            "Thought: t\nAction: search\nArgs: {\"query\": \"x\"}",
+        ));
+        let Outcome::Answer(answer) = finished(step).outcome else {
+            panic!()
+        };
+        assert_eq!(answer.termination, Termination::BudgetExhausted);
+        let why = "what is left of the budget of 1000 tokens (200) pays for one more model call";
+        assert!(
+            answer.partial && answer.text.contains(why),
+            "{}",
+            answer.text
+        );
     }
 
     #[test]

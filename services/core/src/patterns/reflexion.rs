@@ -164,12 +164,13 @@ pub(super) fn told(critique: &Critique) -> String {
         "" => String::new(),
         next => format!("\nTo try next: {next}"),
     };
+    // First, because whoever watches sees the beginning.
     let back = if critique.sent_back {
-        "\nGo back: do not build on this, take another way."
+        "Go back: do not build on this, take another way.\n"
     } else {
         ""
     };
-    format!("{wrong}{next}{back}")
+    format!("{back}{wrong}{next}")
 }
 
 /// Carries a critique forward. `draft` is the answer it was of, if it sent that back.

@@ -74,6 +74,39 @@ const ACTS: &str = "Thought: look\nAction: search\nArgs: {}";
 const BACK: &str = r#"{"decision": "go-back", "wrong": "no source", "next": "name it"}"#;
 const ON: &str = r#"{"decision": "go-on", "wrong": "", "next": "answer"}"#;
 
+#[test]
+fn the_last_call_of_a_budget_is_no_critique() {
+    let with = |calls| {
+        let mut request = request();
+        request.limits.max_model_calls = Some(calls);
+        let mut turn = Turn::parse(request, situation()).unwrap();
+        turn.resume(Input::Begin);
+        turn.resume(said(ACTS));
+        turn.resume(Input::ToolReturned(ToolOutcome::default()))
+    };
+    assert_eq!(asked(with(3)).operation, Operation::Critique);
+    let finish = finished(with(2));
+    let Activity::Iterated(it) = &finish.activity else {
+        panic!("{:?}", finish.activity)
+    };
+    assert_eq!((it.action.as_str(), &it.critique), ("search", &None));
+    // The one that is left is the answer's.
+    let mut next = next(&finish);
+    next.control.spent.model_calls = 1;
+    let mut turn = Turn::parse(next, situation()).unwrap();
+    let ask = asked(turn.resume(Input::Begin));
+    assert_eq!(ask.variables["last"], true);
+    let finish = finished(turn.resume(said(ANSWERS)));
+    let Outcome::Answer(answer) = &finish.outcome else {
+        panic!("{:?}", finish.outcome)
+    };
+    assert_eq!(
+        (answer.termination, answer.partial),
+        (Termination::FinalAnswer, false)
+    );
+    assert_eq!(finish.decisions[0].subject, "answer-now");
+}
+
 fn acted(request: AgentRequest, critique: &str) -> Finish {
     let mut turn = Turn::parse(request, situation()).unwrap();
     turn.resume(Input::Begin);

@@ -88,6 +88,11 @@ impl Dispatch {
         unanswered(&self.request.session_id, why, self.model_ms)
     }
 
+    /// Dispatches to the general specialist without the model.
+    pub(crate) fn spare(&self, why: &str) -> Step {
+        self.to_general(why, String::new())
+    }
+
     fn intents(&self) -> Vec<String> {
         intents(&self.situation.snapshot)
     }
@@ -182,29 +187,33 @@ impl Dispatch {
                 self.fault = fault;
                 self.begin()
             }
-            Err(fault) => {
-                let fallback = |decision: Decision| Decision {
-                    decided_by: DecidedBy::Fallback,
-                    rationale: super::fan_out::bounded(&reply.text, 2_000),
-                    ..decision
-                };
-                let intent = intents
-                    .iter()
-                    .find(|i| *i == GENERAL_CHAT)
-                    .or(intents.first());
-                let intent = intent.cloned().unwrap_or_default();
-                let decisions = vec![
-                    fallback(self.decision("intent", &intents, &intent, &fault)),
-                    fallback(self.decision("specialist", &specialists, GENERAL, &fault)),
-                ];
-                let nobody = Classified {
-                    intent,
-                    specialist: GENERAL.to_owned(),
-                    ..Classified::default()
-                };
-                self.dispatch(&nobody, decisions)
-            }
+            Err(fault) => self.to_general(&fault, super::fan_out::bounded(&reply.text, 2_000)),
         }
+    }
+
+    /// Dispatches to the general specialist, because nobody else could be chosen.
+    fn to_general(&self, signal: &str, rationale: String) -> Step {
+        let fallback = |decision: Decision| Decision {
+            decided_by: DecidedBy::Fallback,
+            rationale: rationale.clone(),
+            ..decision
+        };
+        let (intents, specialists) = (self.intents(), self.specialists());
+        let intent = intents
+            .iter()
+            .find(|i| *i == GENERAL_CHAT)
+            .or(intents.first());
+        let intent = intent.cloned().unwrap_or_default();
+        let decisions = vec![
+            fallback(self.decision("intent", &intents, &intent, signal)),
+            fallback(self.decision("specialist", &specialists, GENERAL, signal)),
+        ];
+        let nobody = Classified {
+            intent,
+            specialist: GENERAL.to_owned(),
+            ..Classified::default()
+        };
+        self.dispatch(&nobody, decisions)
     }
 
     fn decision(&self, subject: &str, options: &[String], chosen: &str, signal: &str) -> Decision {

@@ -62,6 +62,32 @@ fn request() -> AgentRequest {
     }
 }
 
+#[test]
+fn the_last_call_of_a_budget_is_not_spent_on_classifying() {
+    let mut request = request();
+    request.limits.max_model_calls = Some(1);
+    let mut turn = Turn::parse(request, situation(BOTH)).unwrap();
+    let Step::Finish(finish) = turn.resume(Input::Begin) else {
+        panic!("the model was asked")
+    };
+    let Outcome::Continue(next) = &finish.outcome else {
+        panic!("{:?}", finish.outcome)
+    };
+    assert_eq!(next.pattern, "react");
+    let [intent, specialist] = finish.decisions.as_slice() else {
+        panic!("{:?}", finish.decisions)
+    };
+    assert_eq!(
+        (intent.chosen.as_str(), specialist.chosen.as_str()),
+        (GENERAL_CHAT, GENERAL)
+    );
+    assert_eq!(specialist.decided_by, DecidedBy::Fallback);
+    assert_eq!(
+        specialist.signal,
+        "the budget of 1 model calls has one left"
+    );
+}
+
 const BOTH: &[&str] = &["analytics", "blog"];
 
 /// The decisions, and the request that goes on.

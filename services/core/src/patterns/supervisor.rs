@@ -4,7 +4,10 @@
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
 use super::answer::{answered, name_missing};
-use super::fan_out::{self, Goal, Round, bounded, child_patterns, lacked, missing, summary};
+use super::fan_out::{
+    self, CLOSED, Goal, Round, bounded, child_patterns, in_one_line, in_part, lacked, missing,
+    summary,
+};
 use crate::json;
 use crate::limits::Limits;
 use crate::routing::read_choice;
@@ -246,8 +249,7 @@ impl Synthesise {
         }
         let may_go_on = self.request.control.rounds < self.limits.max_rounds
             && self.limits.max_depth > 0
-            && self.limits.width() > 0
-            && !self.limits.budget.is_last_call(self.spent());
+            && self.limits.width() > 0;
         if may_go_on {
             return self.review();
         }
@@ -257,6 +259,33 @@ impl Synthesise {
     /// What was spent so far, the children's included; a missing child counts as fully spent.
     fn spent(&self) -> Spent {
         self.request.control.spent + self.verdict.spent()
+    }
+
+    /// Answers without a review.
+    pub(crate) fn spare(&mut self, why: &str) -> Step {
+        self.decisions.push(Decision {
+            options: vec!["answer".to_owned()],
+            signal: why.to_owned(),
+            decided_by: DecidedBy::OnlyOption,
+            ..self.unreviewed()
+        });
+        self.compose()
+    }
+
+    /// What follows where no model decides on it.
+    fn unreviewed(&self) -> Decision {
+        Decision {
+            subject: "next-round".into(),
+            options: vec!["answer".to_owned(), "investigate".to_owned()],
+            narrowed_by: format!(
+                "round {} of at most {}",
+                self.request.control.rounds, self.limits.max_rounds
+            ),
+            signal: "the model named neither option".into(),
+            chosen: "answer".into(),
+            decided_by: DecidedBy::Fallback,
+            rationale: String::new(),
+        }
     }
 
     pub(crate) fn broke(&mut self, why: &str) -> Step {
@@ -293,19 +322,8 @@ impl Synthesise {
     }
 
     fn reviewed(&mut self, reply: &Reply) -> Step {
-        let options = vec!["answer".to_owned(), "investigate".to_owned()];
-        let mut decision = Decision {
-            subject: "next-round".into(),
-            options: options.clone(),
-            narrowed_by: format!(
-                "round {} of at most {}",
-                self.request.control.rounds, self.limits.max_rounds
-            ),
-            signal: "the model named neither option".into(),
-            chosen: "answer".into(),
-            decided_by: DecidedBy::Fallback,
-            rationale: String::new(),
-        };
+        let mut decision = self.unreviewed();
+        let options = decision.options.clone();
         let object = json::extract(&reply.text);
         let named = object
             .as_ref()
@@ -400,10 +418,13 @@ impl Synthesise {
     /// Ends the session; what is missing is always named, whatever the model wrote.
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = lacked(&self.verdict, self.missing());
+        let in_part = in_part(&self.verdict, |_, goal| goal.to_owned());
         name_missing(&mut text, "No result for", &missing);
+        name_missing(&mut text, "Only a partial result for", &in_part);
+        let is_short = self.termination == Termination::BudgetExhausted;
         let end = Concluded {
             termination: self.termination,
-            partial: !missing.is_empty() || self.termination == Termination::BudgetExhausted,
+            partial: is_short || !missing.is_empty() || !in_part.is_empty(),
             fan_in: Some(summary(&self.verdict)),
             model_ms: self.used.ms,
             ..Concluded::default()
@@ -436,9 +457,17 @@ impl Synthesise {
                     .flatten()
                     .map(|s| json!({"uri": s.uri, "title": s.title}))
                     .collect();
+                let status = if member.partial {
+                    "answered in part"
+                } else {
+                    member.status.as_str()
+                };
                 json!({
                     "goal": member.goal,
-                    "status": member.status.as_str(),
+                    "status": match self.closed(&member.goal) {
+                        Some(why) => format!("{status}, as `react`: {why}"),
+                        None => status.to_owned(),
+                    },
                     "text": bounded(text, each),
                     "sources": sources,
                 })
@@ -446,14 +475,26 @@ impl Synthesise {
             .collect()
     }
 
+    /// What the step that divided the task says of some of its goals.
+    fn of_goals(&self, name: &str) -> impl Iterator<Item = &str> {
+        let mut steps = self.request.history.iter().rev();
+        let newest = steps.find(|step| step.action == DECOMPOSE);
+        let lines = newest.and_then(|step| step.arguments.get(name));
+        lines.into_iter().flat_map(|lines| lines.lines())
+    }
+
+    /// Why a subagent did not work by the pattern that was meant for it, if so.
+    fn closed(&self, goal: &str) -> Option<&str> {
+        let goal = in_one_line(goal);
+        let mut lines = self
+            .of_goals(CLOSED)
+            .filter_map(|line| line.split_once('\t'));
+        lines.find(|(of, _)| *of == goal).map(|(_, why)| why)
+    }
+
     /// What did not come back, with the reason.
     fn missing(&self) -> Vec<Value> {
-        let decomposed = self.request.history.iter().rev();
-        let mut decomposed = decomposed.filter(|step| step.action == DECOMPOSE);
-        let left_out = decomposed
-            .next()
-            .and_then(|step| step.arguments.get(LEFT_OUT));
-        let not_begun = left_out.into_iter().flat_map(|goals| goals.lines()).map(
+        let not_begun = self.of_goals(LEFT_OUT).map(
             |goal| json!({"goal": goal, "reason": "not begun: the limits left no room for it"}),
         );
         let gone = missing(&self.verdict, &self.texts, |_, goal| goal.to_owned());
@@ -630,8 +671,8 @@ fn merged(goals: Vec<Goal>, max: u32) -> (Vec<Goal>, Vec<String>) {
         kept.push(goal);
     }
     let others = kept.split_off(kept.len().min(max as usize));
-    let line = |goal: Goal| goal.text.split_whitespace().collect::<Vec<_>>().join(" ");
-    (kept, others.into_iter().map(line).collect())
+    let lines = others.iter().map(|goal| in_one_line(&goal.text));
+    (kept, lines.collect())
 }
 
 #[cfg(test)]

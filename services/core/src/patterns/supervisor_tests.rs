@@ -118,7 +118,10 @@ fn goals_without_room_and_patterns_that_are_not_open_are_told() {
     // The synthesis names what was not begun, whatever the model writes.
     let members = vec![
         member(0, CompletionStatus::Answered),
-        member(1, CompletionStatus::Answered),
+        Member {
+            goal: "two".into(),
+            ..member(1, CompletionStatus::Answered)
+        },
     ];
     let verdict = verdict(JoinCause::Complete, members, vec![]);
     let mut turn = Turn::parse(fan_out.synthesis, situation(Some(verdict))).unwrap();
@@ -128,7 +131,14 @@ fn goals_without_room_and_patterns_that_are_not_open_are_told() {
         Some("a".into()),
         Some("b".into()),
     ]));
-    turn.resume(reply(r#"{"decision":"answer"}"#));
+    let Step::AskModel(ask) = turn.resume(reply(r#"{"decision":"answer"}"#)) else {
+        panic!("no synthesis")
+    };
+    // It knows that one worked otherwise than was meant.
+    assert_eq!(ask.variables["results"][0]["status"], "answered");
+    let status = ask.variables["results"][1]["status"].as_str();
+    let told = "answered, as `react`: `debate` was not open to it: the valid patterns of task type";
+    assert!(status.unwrap_or_default().starts_with(told), "{status:?}");
     let finish = finished(turn.resume(reply("All is well.")));
     let Outcome::Answer(answer) = &finish.outcome else {
         panic!("no answer")
@@ -153,7 +163,45 @@ fn the_last_call_of_a_budget_is_the_synthesis() {
             panic!("{calls}: the model was not asked")
         };
         assert_eq!(ask.operation, expected, "{calls}");
+        if expected == Operation::Synthesise {
+            let Step::Finish(finish) = turn.resume(reply("the answer")) else {
+                panic!("it goes on")
+            };
+            let decided = &finish.decisions[0];
+            assert_eq!(decided.signal, "the budget of 3 model calls has one left");
+            assert_eq!(decided.options, ["answer"]);
+        }
     }
+}
+
+#[test]
+fn an_answer_from_partial_answers_is_partial() {
+    let members = vec![
+        member(0, CompletionStatus::Answered),
+        Member {
+            partial: true,
+            ..member(1, CompletionStatus::Answered)
+        },
+    ];
+    let verdict = verdict(JoinCause::Complete, members, vec![]);
+    let (mut turn, step) = synthesise(verdict, vec![Some("a".into()), Some("b".into())]);
+    let Step::AskModel(ask) = step else {
+        panic!("{step:?}")
+    };
+    assert_eq!(ask.variables["results"][0]["status"], "answered");
+    assert_eq!(ask.variables["results"][1]["status"], "answered in part");
+    turn.resume(reply(
+        r#"{"decision": "answer", "signal": "s", "rationale": "r"}"#,
+    ));
+    let Step::Finish(finish) = turn.resume(reply("the answer")) else {
+        panic!("it goes on")
+    };
+    let Outcome::Answer(answer) = &finish.outcome else {
+        panic!("{:?}", finish.outcome)
+    };
+    assert!(answer.partial);
+    let named = "Only a partial result for:\n\n- goal 1 (it ended before it was done";
+    assert!(answer.text.contains(named), "{}", answer.text);
 }
 
 #[test]
@@ -290,6 +338,7 @@ fn member(index: u32, status: CompletionStatus) -> Member {
             tokens: 10,
             ..Spent::default()
         },
+        ..Member::default()
     }
 }
 

@@ -396,7 +396,7 @@ impl Picture<'_> {
             leaf.say(reason, 2);
             // The first line says why; what was found stands below it.
             let why = said.as_deref().and_then(|said| said.trim().lines().next());
-            leaf.say(why.unwrap_or_default(), 4);
+            leaf.say(why.unwrap_or_default().replace("**", ""), 4);
         }
         for part in end.confidence.iter().take(4) {
             let value = part.value.map(|v| format!("{v:.2}")).unwrap_or_default();

@@ -47,10 +47,12 @@ pub fn said(command: &mut Command) -> Value {
 /// Runs a command to its end, and returns what it said.
 pub fn output(command: &mut Command) -> Vec<u8> {
     let output = command.output().unwrap();
+    // What `verify` and `replay` find stands in what they print.
     assert!(
         output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
+        "{command:?}: {}\n{}",
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout)
     );
     output.stdout
 }

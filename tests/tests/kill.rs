@@ -39,6 +39,9 @@ fn cli(data: &Path, arguments: &[&str]) -> Value {
     said(&mut command(data, arguments))
 }
 
+/// Looks at a run until it must have come to rest.
+const LOOKS: u32 = 1_000;
+
 /// What kills must interrupt, each at least once. Recording, publishing and acknowledging are one
 /// transaction here, so there is nothing between them to interrupt: that is checked after each kill.
 const WINDOWS: [&str; 5] = [
@@ -260,6 +263,13 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
     let mut fleet = start(&data, &script);
     for session in &sessions {
         ends_once(&mut command(&data, &["attach", "--json", session]));
+    }
+    // A subagent that nobody waited for may end after its root, and the graph hears of it later still.
+    for session in &sessions {
+        let trace = ["trace", session.as_str(), "--format", "json"];
+        let mut looks = (0..LOOKS).map(|_| cli(&data, &trace));
+        let is_settled = looks.any(|trace| trace["running"] == false);
+        assert!(is_settled, "{session} still runs");
     }
     fleet.kill();
     // Whatever was interrupted, every step comes out of its records again, and the graph has them all.

@@ -206,6 +206,13 @@ pub struct PlanStep {
         skip_serializing_if = "String::is_empty"
     )]
     pub specialist: String,
+    /// Whether something is missing from its result. Ours.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub partial: bool,
 }
 
 impl Default for PlanStep {
@@ -217,6 +224,7 @@ impl Default for PlanStep {
             status: pending(),
             result: String::new(),
             specialist: String::new(),
+            partial: false,
         }
     }
 }

@@ -120,11 +120,14 @@ fn runs_are_bounded_and_steered(command: impl Fn(&[&str]) -> Command) {
         command,
         &["--pattern", "react", "--max-model-calls", "3", "Bound one"],
     );
-    assert!(
-        text.contains("the budget of 3 model calls is used up"),
-        "{text}"
-    );
+    // The third is kept for the answer.
+    assert!(text.starts_with("what there is"), "{text}");
     holds(command, &session);
+    let explained = said(&mut command(&["explain", &session, "--json"]));
+    let last = explained["sessions"][0]["decisions"].as_array().unwrap();
+    let last = last.last().unwrap();
+    assert_eq!(last["subject"], "answer-now", "{last}");
+    assert_eq!(last["signal"], "the budget of 3 model calls has one left");
     let cost = said(&mut command(&["cost", "--session", &session, "--json"]));
     assert_eq!(cost["total"]["model_calls"], 3);
     let reason = "SELECT ?r FROM <urn:graph:retrieval> WHERE { ?e tg:terminationReason ?r ; prov:wasGeneratedBy ?s \
@@ -140,7 +143,7 @@ fn runs_are_bounded_and_steered(command: impl Fn(&[&str]) -> Command) {
             .trim()
             .to_owned()
     };
-    assert_eq!(reason(&session), "budget-exhausted");
+    assert_eq!(reason(&session), "final-answer");
     let (text, session) = asked(
         command,
         &["--pattern", "react", "--max-tool-calls", "1", "Bound two"],
@@ -166,8 +169,10 @@ fn runs_are_bounded_and_steered(command: impl Fn(&[&str]) -> Command) {
     let cost = said(&mut command(&["cost", "--session", &session, "--json"]));
     let spent = cost["total"]["tokens_in"].as_u64().unwrap()
         + cost["total"]["tokens_out"].as_u64().unwrap();
-    // A fifth of 56,625 stays, and 15,100 are for each: five calls of 3,000, and no sixth.
-    assert_eq!(spent, 3_000 + 3 * 15_000 + 6_000, "{cost}");
+    // A fifth of 56,625 stays, and 15,100 are for each: after three calls of 3,000 less than three are
+    // left, so the fourth is the answer.
+    assert_eq!(spent, 3_000 + 3 * 12_000 + 6_000, "{cost}");
+    assert_eq!(reason(&session), "subagents-complete");
     // Loops.
     let (text, session) = asked(command, &["--pattern", "react", "Go round in circles"]);
     assert!(text.contains("again, after it was told"), "{text}");

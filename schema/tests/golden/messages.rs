@@ -181,10 +181,18 @@ fn steps() -> Vec<Fixture> {
             },
         ),
         reads("messages/plan-step/before-patterns", plan_step()),
+        reads(
+            "messages/plan-step/before-partial",
+            PlanStep {
+                specialist: "blog".into(),
+                ..plan_step()
+            },
+        ),
         exact(
             "messages/plan-step/full",
             PlanStep {
                 specialist: "blog".into(),
+                partial: true,
                 ..plan_step()
             },
         ),

@@ -3,11 +3,11 @@
 //!
 //! What the step had before it stays: question, history, tool state, and the verdict of a synthesis.
 //! What belonged to the other session's place and time does not: its parent, its deadline, what it
-//! had spent, its config version. A plan belongs there, too, with the results of its steps: the new
-//! session makes its own.
+//! had spent, its config version. A plan comes along with what its steps came to, unless another question
+//! is asked or another pattern is to answer it: then the new session makes its own.
 
 use crate::history::{self, SUMMARY};
-use crate::patterns;
+use crate::patterns::{self, Implemented};
 use agentfleet_schema::records::{ForkedFrom, StepRecord};
 use agentfleet_schema::{
     AgentRequest, AgentStep, HeldCall, Lineage, RunControl, RunLimits, SessionId, uris,
@@ -50,12 +50,27 @@ pub fn fork(
     let of_plan = |step: &AgentStep| {
         is_planned && matches!(step.step_type.as_str(), "plan" | "execute" | SUMMARY)
     };
-    let history: Vec<AgentStep> = message
+    let mut history: Vec<AgentStep> = message
         .history
         .iter()
         .filter(|step| !of_plan(step))
         .cloned()
         .collect();
+    let plan = patterns::current_plan(message).filter(|_| {
+        let pattern = otherwise.pattern.as_ref().unwrap_or(&message.pattern);
+        let same_task = otherwise.question.is_none() && otherwise.task_type.is_none();
+        same_task
+            && *pattern == message.pattern
+            && Implemented::by_name(pattern).is_some_and(Implemented::has_plan)
+    });
+    let goes_by_plan = plan.is_some();
+    history.extend(plan.map(|plan| AgentStep {
+        action: "plan".to_owned(),
+        user: message.user.clone(),
+        step_type: "plan".to_owned(),
+        plan: Some(plan.clone()),
+        ..AgentStep::default()
+    }));
     // Whose iterations the history is of, so that what they observed is found.
     let mut lineage = before.lineage.clone();
     let iterations = patterns::iterations(message);
@@ -112,6 +127,13 @@ pub fn fork(
             fan_in_step,
             fan_in_session,
             rounds: before.rounds,
+            // What was wrong with the plan is to be put right here as well.
+            replan: if goes_by_plan {
+                before.replan.clone()
+            } else {
+                String::new()
+            },
+            replans: if goes_by_plan { before.replans } else { 0 },
             // What a person approved was approved for the other session: this one asks again.
             held: before.held.clone().map(|held| HeldCall {
                 approved: false,
@@ -211,6 +233,47 @@ mod tests {
             ..message()
         };
         assert_eq!(fork, expected);
+    }
+
+    #[test]
+    fn a_plan_comes_along_unless_something_else_is_to_be_done() {
+        let mut message = message();
+        message.pattern = "plan-then-execute".into();
+        message.control.replan = "step 1 failed".into();
+        message.control.replans = 1;
+        let plan = vec![agentfleet_schema::PlanStep {
+            goal: "pay".into(),
+            status: "complete".into(),
+            ..Default::default()
+        }];
+        for (action, kind) in [("plan", "plan"), ("pay", "execute")] {
+            message.history.push(AgentStep {
+                action: action.into(),
+                step_type: kind.into(),
+                plan: (kind == "execute").then(|| plan.clone()),
+                ..AgentStep::default()
+            });
+        }
+        let retried = fork(&record(3, "n"), &message, Otherwise::default()).unwrap();
+        let last = retried.history.last().unwrap();
+        assert_eq!((last.step_type.as_str(), &last.plan), ("plan", &Some(plan)));
+        assert_eq!(
+            retried.history.len(),
+            2,
+            "what made it is told of the other run"
+        );
+        assert_eq!(retried.control.replan, "step 1 failed");
+        assert_eq!(retried.control.replans, 1);
+        let otherwise = |question: &str, pattern: &str| Otherwise {
+            question: (!question.is_empty()).then(|| question.to_owned()),
+            pattern: (!pattern.is_empty()).then(|| pattern.to_owned()),
+            ..Otherwise::default()
+        };
+        for other in [otherwise("another", ""), otherwise("", "react")] {
+            let fork = fork(&record(3, "n"), &message, other).unwrap();
+            assert!(fork.history.iter().all(|step| step.plan.is_none()));
+            assert_eq!(fork.control.replan, "");
+        }
     }
 
     #[test]

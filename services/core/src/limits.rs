@@ -311,7 +311,7 @@ impl Budget {
     }
 
     /// What each of `children` may spend of what is left. A fifth stays for the synthesis, and at
-    /// least one model call. Who gets less than a call came to so far could do nothing with it.
+    /// least one model call, or what two came to so far. Who gets less than a call came to so far could do nothing with it.
     fn share(&self, children: u64, spent: Spent) -> Result<RunLimits, String> {
         let share = |max: Option<u64>,
                      spent: u64,
@@ -336,11 +336,13 @@ impl Budget {
         let in_money = |amount| format!("{} in money", Money::millionths(amount));
         let max_cost = self.cost.map(Money::as_millionths);
         let paid = spent.cost.as_millionths();
-        let cost = share(max_cost, paid, 0, a_call(paid), in_money)?;
+        // A synthesis reads what all of them found: it comes to more than calls did so far.
+        let of_synthesis = |spent_on_all| 2 * a_call(spent_on_all);
+        let cost = share(max_cost, paid, of_synthesis(paid), a_call(paid), in_money)?;
         let tokens = share(
             self.tokens,
             spent.tokens,
-            0,
+            of_synthesis(spent.tokens),
             a_call(spent.tokens),
             in_tokens,
         )?;
@@ -460,7 +462,8 @@ mod tests {
             tool_calls: 4,
         };
         let each = allotted(&limits.allot(4, spent(200)).unwrap());
-        assert_eq!((each.tokens, each.cost), (160, Money::of(0.16)));
+        // Two calls came to 200, which is more than a fifth: that much stays.
+        assert_eq!((each.tokens, each.cost), (150, Money::of(0.15)));
         // One of the seven that are left is the synthesis's.
         assert_eq!((each.model_calls, each.tool_calls), (1, 3));
         assert!(

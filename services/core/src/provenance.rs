@@ -4,7 +4,7 @@
 //! question is an entity that the session's activity used; derivation chains end there (PV-1).
 
 use crate::history::CONTEXT;
-use crate::patterns::REVISED;
+use crate::patterns::{COMPLETE, FAILED, REVISED};
 use crate::say;
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Child, Compared, CompletionStatus, Concluded, Critique,
@@ -129,6 +129,7 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
         Activity::Iterated(_) => {}
         Activity::Planned(planned) => {
             node = teller.plan(planned, &last);
+            teller.carried(planned, &node);
             last.clone_from(&node);
         }
         Activity::Executed(executed) => {
@@ -681,6 +682,24 @@ impl Teller<'_> {
         self.number(&uri, tg::LLM_DURATION_MS, planned.model_ms);
         self.attribution(&uri);
         uri
+    }
+
+    /// What steps of a plan had come to when a fork took it over. What brought that is told of the run
+    /// that it was forked from.
+    fn carried(&mut self, planned: &Planned, plan: &str) {
+        let session = self.record.session.clone();
+        let steps = planned.steps.iter().zip(0_u32..);
+        for (step, at) in steps.skip(planned.first as usize) {
+            if ![COMPLETE, FAILED].contains(&step.status.as_str()) {
+                continue;
+            }
+            let uri = uris::step_result(&session, at);
+            let label = format!("Step result: {}", step.goal);
+            self.node(&uri, &[tg::STEP_RESULT], &label, plan);
+            self.number(&uri, tg::PLAN_INDEX, u64::from(at));
+            self.text(&uri, tg::PLAN_STEP, &step.goal);
+            self.text(&uri, tg::PLAN_STATUS, &step.status);
+        }
     }
 
     /// A plan that a router made is told by its decisions; it has no text of its own.

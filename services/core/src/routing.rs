@@ -423,7 +423,9 @@ pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     } else {
         &request.pattern
     };
-    let (options, narrowed_by) = if request.is_subagent() && request.control.reasoner.is_empty() {
+    // Whoever ends a subagent from outside has no config at hand.
+    let of_type = request.is_subagent() && request.control.reasoner.is_empty();
+    let (options, narrowed_by) = if of_type && !snapshot.patterns.is_empty() {
         open_to_subagent(request, pattern, snapshot)
     } else {
         let known = Implemented::ALL.iter().map(|p| p.as_str().to_owned());
@@ -668,6 +670,24 @@ mod tests {
                 &format!("the budget of {calls} model calls has one left")
             );
         }
+    }
+
+    #[test]
+    fn a_subagent_is_routed_among_the_patterns_that_are_open_to_it() {
+        let mut request = ask();
+        request.pattern = "react".into();
+        request.task_type = "risk".into();
+        request.parent_session_id = "p".into();
+        request.correlation_id = "c".into();
+        assert!(request.is_subagent());
+        let of = |snapshot: &Snapshot| arrived(&request, snapshot).decisions.remove(0);
+        let told = of(&snapshot());
+        assert!(told.narrowed_by.starts_with(VALID), "{told:?}");
+        assert_eq!(told.decided_by, DecidedBy::Caller);
+        // Whoever ends it from outside knows no config, and claims nothing about it.
+        let told = of(&Snapshot::default());
+        assert_eq!(told.narrowed_by, "the patterns this worker implements");
+        assert_eq!(told.options, ["react"]);
     }
 
     #[test]

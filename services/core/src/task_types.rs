@@ -19,6 +19,17 @@ pub fn framing(item: Option<&AgentTaskType>, asked: &str) -> String {
     both.trim().to_owned()
 }
 
+/// Frames a run whose pattern was given with its task type: no router does.
+pub fn frame(request: &mut AgentRequest, snapshot: &Snapshot) {
+    let is_fork = request.control.forked_from.is_some();
+    if request.step > 0 || request.is_subagent() || is_fork || request.pattern.is_empty() {
+        return;
+    }
+    if let Some(item) = snapshot.task_types.get(&request.task_type) {
+        request.framing = framing(Some(item), &request.framing);
+    }
+}
+
 pub fn is_fixed(item: &AgentTaskType, what: &str) -> bool {
     item.fixed.iter().any(|fixed| fixed == what)
 }
@@ -89,6 +100,35 @@ pub fn check(request: &AgentRequest, snapshot: &Snapshot) -> Result<(), Rejectio
     }
 }
 
+/// Why a fork may not be made, if its task type does not allow what is to be otherwise: another `pattern`,
+/// or another `model`.
+pub fn check_fork(
+    request: &AgentRequest,
+    pattern: Option<&str>,
+    model: bool,
+    snapshot: &Snapshot,
+) -> Result<(), String> {
+    let named = &request.task_type;
+    let Some(item) = snapshot.task_types.get(named) else {
+        return Ok(());
+    };
+    if let Some(pattern) = pattern
+        && !item.valid_patterns.is_empty()
+        && !item.valid_patterns.iter().any(|valid| valid == pattern)
+    {
+        return Err(format!(
+            "task type `{named}` does not allow pattern `{pattern}`"
+        ));
+    }
+    if model && is_fixed(item, choice::MODEL) {
+        return Err(format!(
+            "task type `{named}` does not let callers choose `{}`",
+            choice::MODEL
+        ));
+    }
+    Ok(())
+}
+
 /// Id of the prompt of an operation: the task type's own, if it has one.
 pub fn prompt_of<'a>(
     request: &AgentRequest,
@@ -122,6 +162,48 @@ mod tests {
             },
             fixed: fixed.iter().map(|what| (*what).to_owned()).collect(),
             ..AgentTaskType::default()
+        }
+    }
+
+    #[test]
+    fn a_run_whose_pattern_is_given_is_framed_and_a_fork_is_held_to_what_is_fixed() {
+        let mut snapshot = Snapshot::default();
+        let mut item = item(&[choice::MODEL]);
+        item.valid_patterns = vec!["react".into()];
+        snapshot.task_types.insert("risk".into(), item);
+        let given = AgentRequest {
+            pattern: "react".into(),
+            task_type: "risk".into(),
+            ..AgentRequest::default()
+        };
+        let mut framed = given.clone();
+        frame(&mut framed, &snapshot);
+        assert!(
+            framed.framing.starts_with("By dimension."),
+            "{}",
+            framed.framing
+        );
+        let mut later = AgentRequest {
+            step: 1,
+            ..given.clone()
+        };
+        frame(&mut later, &snapshot);
+        assert_eq!(later.framing, "");
+        for (pattern, model, expected) in [
+            (None, false, None),
+            (Some("react"), false, None),
+            (
+                Some("debate"),
+                false,
+                Some("does not allow pattern `debate`"),
+            ),
+            (None, true, Some("does not let callers choose `model`")),
+        ] {
+            let refused = check_fork(&given, pattern, model, &snapshot).err();
+            match expected {
+                None => assert_eq!(refused, None),
+                Some(why) => assert!(refused.unwrap_or_default().contains(why)),
+            }
         }
     }
 

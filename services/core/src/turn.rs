@@ -59,6 +59,7 @@ impl Turn {
     pub fn parse(mut request: AgentRequest, situation: Situation) -> Result<Self, Rejection> {
         check(&request)?;
         task_types::check(&request, &situation.snapshot)?;
+        task_types::frame(&mut request, &situation.snapshot);
         history::settle(&mut request);
         match history::fitted(&request, &situation.snapshot, &situation.fleet) {
             None => Self::of(request, situation, None),
@@ -155,7 +156,7 @@ impl Turn {
 }
 
 /// Whether what is asked only serves an answer that is still to be written. What ReACT asks may be the
-/// answer itself; the first plan of a session is what there is to answer with.
+/// answer itself.
 fn is_before_an_answer(operation: Operation) -> bool {
     match operation {
         Operation::ClassifyTaskType
@@ -165,11 +166,11 @@ fn is_before_an_answer(operation: Operation) -> bool {
         | Operation::Review
         | Operation::Compare
         | Operation::Critique
+        | Operation::PlanCreate
         | Operation::PlanRevise
         | Operation::PlanStep
         | Operation::PlanAssess => true,
         Operation::React
-        | Operation::PlanCreate
         | Operation::PlanSynthesise
         | Operation::Synthesise
         | Operation::Judge

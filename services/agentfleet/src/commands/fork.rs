@@ -9,6 +9,8 @@ use crate::store::Store;
 use crate::ui::Ui;
 use agentfleet_console::text;
 use agentfleet_core::fork::{Otherwise, fork as forked};
+use agentfleet_core::provenance::is_partial;
+use agentfleet_core::task_types;
 use agentfleet_orchestrator::replay::{ReplayError, request_of, steps};
 use agentfleet_schema::records::{
     Activity, CompletionStatus, FanInRecord, Member, OutcomeKind, StepRecord,
@@ -71,6 +73,8 @@ pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<()
             .hint(hint.replace("SESSION", session.as_str())))
     };
     match last.outcome {
+        // Something is missing from it, which may be had this time.
+        OutcomeKind::Answer if is_partial(last) => {}
         OutcomeKind::Answer => {
             return refused(
                 "is answered",
@@ -230,10 +234,20 @@ impl Going<'_> {
         let record = self.record;
         let message = request(store, record).await?;
         let travels = self.otherwise.model.is_some();
+        let (pattern, version) = (
+            self.otherwise.pattern.clone(),
+            self.otherwise.config_version,
+        );
         let mut request = forked(record, &message, self.otherwise)
             .map_err(|error| Failure::usage(error.to_string()))?;
         request.streaming = true;
         // What is wrong is said first, and alone.
+        let snapshot = match version {
+            Some(version) => store.config.snapshot_at(version).await?,
+            None => store.config.snapshot().await?,
+        };
+        task_types::check_fork(&request, pattern.as_deref(), travels, &snapshot)
+            .map_err(|why| Failure::usage(why).hint("leave it out, or name another --task-type"))?;
         store.intake().check(&request).await?;
         if detach {
             let works = can_be_had(settings, travels).await?.is_some();

@@ -6,13 +6,13 @@ use agentfleet_schema::{AgentRequest, PlanStep};
 use serde_json::{Value, json};
 
 pub(super) const PENDING: &str = "pending";
-pub(super) const COMPLETE: &str = "complete";
-pub(super) const FAILED: &str = "failed";
+pub(crate) const COMPLETE: &str = "complete";
+pub(crate) const FAILED: &str = "failed";
 /// A step that a revision replaced.
 pub(crate) const REVISED: &str = "revised";
 
 /// The newest plan of a session: it travels in the history.
-pub(super) fn current(request: &AgentRequest) -> Option<&Vec<PlanStep>> {
+pub(crate) fn current(request: &AgentRequest) -> Option<&Vec<PlanStep>> {
     request.history.iter().rev().find_map(|s| s.plan.as_ref())
 }
 

@@ -362,6 +362,9 @@ pub(super) fn missing(
         .collect()
 }
 
+/// Why an answer is partial, as those say that are made from it.
+pub(super) const ENDED_EARLY: &str = "it ended before it was done, and its own answer says why";
+
 /// The children whose answers lack something, as [`missing`] has those without one.
 pub(super) fn in_part(verdict: &FanInRecord, name: impl Fn(u32, &str) -> String) -> Vec<Value> {
     let answered = |m: &&Member| m.status == CompletionStatus::Answered && m.partial;
@@ -369,7 +372,7 @@ pub(super) fn in_part(verdict: &FanInRecord, name: impl Fn(u32, &str) -> String)
     members
         .map(|m| {
             json!({"goal": name(m.index, &m.goal),
-                   "reason": "it ended before it was done, and its own answer says why"})
+                   "reason": ENDED_EARLY})
         })
         .collect()
 }

@@ -13,7 +13,7 @@ mod router;
 mod supervisor;
 
 pub(crate) use answer::unanswered;
-pub(crate) use dag::{REVISED, results_of_plan};
+pub(crate) use dag::{COMPLETE, FAILED, REVISED, current as current_plan, results_of_plan};
 pub use debate::{CloseRound, OpenDebate};
 pub use plan::Plan;
 pub use react::React;
@@ -60,6 +60,14 @@ impl Implemented {
         Self::ALL
             .into_iter()
             .find(|pattern| pattern.as_str() == name)
+    }
+
+    /// Whether it works by a plan, which travels in the history.
+    pub fn has_plan(self) -> bool {
+        match self {
+            Self::PlanThenExecute => true,
+            Self::React | Self::Reflexion | Self::Supervisor | Self::Debate | Self::Router => false,
+        }
     }
 
     /// Whether it needs subagents, and so room below it.

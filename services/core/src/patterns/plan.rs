@@ -6,9 +6,10 @@
 //! revised after a step that failed or surprised; and when nothing is ready any more, the answer is
 //! written from what there is.
 
+use super::Implemented;
 use super::answer::{answered, name_missing};
 use super::dag::{self, COMPLETE, FAILED, PENDING, REVISED};
-use super::fan_out::{failure, summary};
+use super::fan_out::{ENDED_EARLY, failure, summary};
 use super::plan_step::{self, Execute};
 use super::react::{iterations, preview};
 use crate::approval::Asker;
@@ -38,6 +39,10 @@ pub enum Plan {
     Execute(Box<Execute>),
     TakeIn(TakeIn),
     Conclude(Conclude),
+    /// A plan that came with a fork.
+    Carry(Carry),
+    /// There is no room for a plan.
+    Without(Without),
 }
 
 impl Plan {
@@ -58,8 +63,20 @@ impl Plan {
                 verdict,
             });
         }
+        if request.step == 0 && request.control.forked_from.is_some() {
+            return Self::Carry(Carry { request, plan });
+        }
         let ready = dag::ready(&plan);
-        let without_tools = limits.budget.is_without_tools(request.control.spent);
+        let spent = request.control.spent;
+        let without_tools = limits.budget.is_without_tools(spent);
+        if let Some(why) = limits.budget.refuses_tool(spent)
+            && without_tools
+            && !ready.is_empty()
+            && request.control.held.is_none()
+            && !has_result(&plan)
+        {
+            return Self::Without(Without { request, why });
+        }
         let cut = if without_tools && !ready.is_empty() {
             Some(Termination::BudgetExhausted)
         } else if iterations(&request) >= limits.max_iterations && !ready.is_empty() {
@@ -88,21 +105,33 @@ impl Plan {
     pub(crate) fn asker(&self) -> Option<Asker<'_>> {
         match self {
             Self::Execute(turn) => Some(turn.asker()),
-            Self::Make(_) | Self::TakeIn(_) | Self::Conclude(_) => None,
+            Self::Make(_)
+            | Self::TakeIn(_)
+            | Self::Conclude(_)
+            | Self::Carry(_)
+            | Self::Without(_) => None,
         }
     }
 
     pub(crate) fn ordered(&self) -> Option<(ToolItem, BTreeMap<String, String>)> {
         match self {
             Self::Execute(turn) => turn.ordered(),
-            Self::Make(_) | Self::TakeIn(_) | Self::Conclude(_) => None,
+            Self::Make(_)
+            | Self::TakeIn(_)
+            | Self::Conclude(_)
+            | Self::Carry(_)
+            | Self::Without(_) => None,
         }
     }
 
     pub(crate) fn tools(&self) -> &[ToolItem] {
         match self {
             Self::Execute(turn) => turn.tools(),
-            Self::Make(_) | Self::TakeIn(_) | Self::Conclude(_) => &[],
+            Self::Make(_)
+            | Self::TakeIn(_)
+            | Self::Conclude(_)
+            | Self::Carry(_)
+            | Self::Without(_) => &[],
         }
     }
 
@@ -116,22 +145,26 @@ impl Plan {
             // It asks for no call that costs.
             Self::TakeIn(turn) => (&turn.request, &turn.limits, &turn.plan),
             Self::Conclude(turn) => return turn.broke(why),
+            // Neither asks for any call.
+            Self::Carry(turn) => return turn.resume(),
+            Self::Without(turn) => return turn.resume(),
         };
         let cut = Some(Termination::BudgetExhausted);
         Conclude::new(request.clone(), limits, plan.clone(), cut).broke(why)
     }
 
-    /// Goes on without the model call that was ordered last, because what is left is for the answer. As
-    /// long as there is no result to answer with, there is nothing better than that call.
+    /// Goes on without the model call that was ordered last, because what is left is for the answer.
+    /// Where the plan has no result to answer from, it is answered without one.
     pub(crate) fn spare(&mut self, why: &str) -> Option<Step> {
         let (request, limits, plan, model_ms) = match self {
             Self::Execute(turn) if turn.has_called() => return Some(turn.unassessed(why)),
             Self::Execute(turn) => (&turn.request, &turn.limits, &turn.plan, turn.model_ms),
             Self::Make(turn) => (&turn.request, &turn.limits, &turn.plan, turn.model_ms),
-            Self::TakeIn(_) | Self::Conclude(_) => return None,
+            Self::TakeIn(_) | Self::Conclude(_) | Self::Carry(_) | Self::Without(_) => return None,
         };
-        if !plan.iter().any(|step| step.status == COMPLETE) {
-            return None;
+        if !has_result(plan) {
+            let (request, why) = (request.clone(), why.to_owned());
+            return Some(Without { request, why }.resume());
         }
         let cut = Some(Termination::BudgetExhausted);
         let mut answer = Conclude::new(request.clone(), limits, plan.clone(), cut);
@@ -146,8 +179,100 @@ impl Plan {
             Self::Execute(turn) => turn.resume(input),
             Self::TakeIn(turn) => turn.resume(input),
             Self::Conclude(turn) => turn.resume(input),
+            Self::Carry(turn) => turn.resume(),
+            Self::Without(turn) => turn.resume(),
         }
     }
+}
+
+fn has_result(plan: &[PlanStep]) -> bool {
+    plan.iter().any(|step| step.status == COMPLETE)
+}
+
+/// Takes over the plan of the run that this one was forked from, with what its steps came to.
+#[derive(Debug)]
+pub struct Carry {
+    request: AgentRequest,
+    plan: Vec<PlanStep>,
+}
+
+impl Carry {
+    fn resume(&self) -> Step {
+        let done = self.plan.iter().filter(|step| step.status == COMPLETE);
+        let done = done.count();
+        let thought = format!(
+            "Goes on by the plan it was forked with: {done} of {} steps are complete.",
+            self.plan.len()
+        );
+        let text = format!("{thought}\n\n{}", listed(&self.plan, 0));
+        let uri = uris::plan(&self.request.session_id, 0);
+        Step::Finish(Box::new(Finish {
+            outcome: Outcome::Continue(Box::new(self.request.clone())),
+            activity: Activity::Planned(Planned {
+                thought: thought.clone(),
+                steps: self.plan.clone(),
+                ..Planned::default()
+            }),
+            routed: None,
+            decisions: Vec::new(),
+            said: vec![
+                say::message(
+                    MessageType::Thought,
+                    text.trim_end(),
+                    uris::document_of(&uri),
+                ),
+                say::status(thought),
+            ],
+        }))
+    }
+}
+
+/// Goes on by ReACT, because there is no room for a plan.
+#[derive(Debug)]
+pub struct Without {
+    request: AgentRequest,
+    why: String,
+}
+
+impl Without {
+    fn resume(&self) -> Step {
+        let mut next = self.request.clone();
+        let react = Implemented::React.as_str();
+        react.clone_into(&mut next.pattern);
+        next.control.replan.clear();
+        Step::Finish(Box::new(Finish {
+            outcome: Outcome::Continue(Box::new(next)),
+            activity: Activity::None,
+            routed: None,
+            decisions: vec![Decision {
+                subject: "plan".into(),
+                options: vec![react.to_owned()],
+                narrowed_by: "what is left of the budget".into(),
+                signal: self.why.clone(),
+                chosen: react.to_owned(),
+                decided_by: DecidedBy::OnlyOption,
+                rationale: String::new(),
+            }],
+            said: vec![say::status(format!("Goes on without a plan: {}", self.why))],
+        }))
+    }
+}
+
+/// Steps of a plan from `first` on, a line each.
+fn listed(plan: &[PlanStep], first: usize) -> String {
+    let mut text = String::new();
+    for (step, at) in plan.iter().zip(0..).skip(first) {
+        text.push_str(&format!("{at}. {}", step.goal));
+        if !step.depends_on.is_empty() {
+            let needed: Vec<_> = step.depends_on.iter().map(u32::to_string).collect();
+            text.push_str(&format!(" (after {})", needed.join(", ")));
+        }
+        if step.status != PENDING {
+            text.push_str(&format!(": {}", step.status));
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// What a session goes on with after steps of its plan came to an end: the next steps, or, where one
@@ -334,14 +459,7 @@ impl Make {
         } else {
             format!("{thought}\n\n")
         };
-        for (step, at) in plan.iter().zip(0..).skip(first) {
-            text.push_str(&format!("{at}. {}", step.goal));
-            if !step.depends_on.is_empty() {
-                let needed: Vec<_> = step.depends_on.iter().map(u32::to_string).collect();
-                text.push_str(&format!(" (after {})", needed.join(", ")));
-            }
-            text.push('\n');
-        }
+        text.push_str(&listed(&plan, first));
         // One that was decided on may have been dropped: what counts are the plans there are.
         let revision = if self.is_revision() {
             plan_step::revision(&self.request) + 1
@@ -459,6 +577,7 @@ impl TakeIn {
             let failed = failure(&self.verdict, index, text);
             let status = if failed.is_some() { FAILED } else { COMPLETE };
             status.clone_into(&mut step.status);
+            step.partial = failed.is_none() && member.is_some_and(|(m, _)| m.partial);
             let result = failed
                 .clone()
                 .or(text.map(str::to_owned))
@@ -629,10 +748,16 @@ impl Conclude {
 
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = self.missing();
+        let in_part: Vec<Value> = self
+            .results()
+            .filter(|(_, step)| step.partial)
+            .map(|(_, step)| json!({"goal": step.goal, "reason": ENDED_EARLY}))
+            .collect();
         name_missing(&mut text, "No result for", &missing);
+        name_missing(&mut text, "Only a partial result for", &in_part);
         let end = Concluded {
             termination: self.cut.unwrap_or(Termination::PlanComplete),
-            partial: !missing.is_empty() || !streamed,
+            partial: !streamed || !missing.is_empty() || !in_part.is_empty(),
             model_ms: self.model_ms,
             ..Concluded::default()
         };

@@ -5,7 +5,7 @@ use crate::step::{ModelFailure, ToolOutcome};
 use crate::turn::Turn;
 use agentfleet_schema::Spent;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::records::{Child, CompletionStatus, JoinCause, Member};
+use agentfleet_schema::records::{Child, CompletionStatus, ForkedFrom, JoinCause, Member};
 use std::sync::Arc;
 
 fn snapshot(parallel: bool) -> Snapshot {
@@ -122,12 +122,18 @@ fn the_last_call_of_a_budget_writes_the_answer() {
         request.control.spent.model_calls = 2;
         turn(request, false)
     };
-    // As long as there is nothing to answer with, a step may bring something.
+    // With nothing to answer from, it is answered without the plan; and none is made to no use.
     let mut none = with(&[("pending", &[]), ("pending", &[])], 3);
-    assert_eq!(
-        asked(none.resume(Input::Begin)).operation,
-        Operation::PlanStep
-    );
+    let finish = finished(none.resume(Input::Begin));
+    assert_eq!(finish.decisions[0].subject, "plan");
+    let Outcome::Continue(next) = finish.outcome else {
+        panic!("it ended")
+    };
+    assert_eq!(next.pattern, "react");
+    let mut first = request();
+    first.limits.max_model_calls = Some(1);
+    let next = continued(turn(first, false).resume(Input::Begin));
+    assert_eq!(next.pattern, "react");
 
     let one: &[(&str, &[u32])] = &[("complete", &[]), ("pending", &[])];
     let mut last = with(one, 3);
@@ -164,6 +170,68 @@ fn the_last_call_of_a_budget_writes_the_answer() {
         panic!("it ended")
     };
     assert_eq!(statuses(&next), ["complete", "complete"]);
+}
+
+#[test]
+fn an_answer_from_a_partial_result_is_partial() {
+    let mut request = with_plan(&[("complete", &[]), ("complete", &[])]);
+    let plan = request.history[0].plan.as_mut().unwrap();
+    plan[1].partial = true;
+    let mut turn = turn(request, false);
+    turn.resume(Input::Begin);
+    let Outcome::Answer(answer) = finished(turn.resume(said("Ada."))).outcome else {
+        panic!("no answer")
+    };
+    assert_eq!(answer.termination, Termination::PlanComplete);
+    let named = "Only a partial result for:\n\n- goal 1 (";
+    assert!(
+        answer.partial && answer.text.contains(named),
+        "{}",
+        answer.text
+    );
+}
+
+#[test]
+fn without_tools_a_plan_that_has_no_result_is_answered_without_it() {
+    let with = |steps: &[(&str, &[u32])]| {
+        let mut request = with_plan(steps);
+        request.limits.max_tool_calls = Some(0);
+        turn(request, false).resume(Input::Begin)
+    };
+    let next = continued(with(&[("pending", &[]), ("pending", &[])]));
+    assert_eq!(next.pattern, "react");
+    let ask = asked(with(&[("complete", &[]), ("pending", &[])]));
+    assert_eq!(ask.operation, Operation::PlanSynthesise);
+}
+
+#[test]
+fn a_fork_takes_the_plan_over_before_it_goes_on() {
+    let mut request = with_plan(&[("complete", &[]), ("failed", &[]), ("pending", &[])]);
+    request.control.forked_from = Some(ForkedFrom::default());
+    let finish = finished(turn(request, false).resume(Input::Begin));
+    let Activity::Planned(planned) = &finish.activity else {
+        panic!("{:?}", finish.activity)
+    };
+    assert_eq!(
+        (planned.revision, planned.first, planned.steps.len()),
+        (0, 0, 3)
+    );
+    let text = &finish.said[0].text;
+    assert!(text.contains("1 of 3 steps are complete"), "{text}");
+    assert!(
+        text.contains("0. goal 0: complete\n1. goal 1: failed\n2. goal 2"),
+        "{text}"
+    );
+    let Outcome::Continue(mut next) = finish.outcome else {
+        panic!("it ended")
+    };
+    next.step = 1;
+    next.control.forked_from = None;
+    let ask = asked(turn(*next, false).resume(Input::Begin));
+    assert_eq!(
+        (ask.operation, &ask.variables["index"]),
+        (Operation::PlanStep, &json!(2))
+    );
 }
 
 const TWO: &str = r#"{"thought": "t", "steps": [{"goal": "a"}, {"goal": "b", "depends_on": [0]}]}"#;
@@ -572,6 +640,7 @@ fn what_subagents_bring_becomes_the_results_of_their_steps() {
     let member = |index: u32, status| Member {
         index,
         session: fan_out.children[index as usize].0.session.clone(),
+        partial: index == 0,
         status,
         document: format!("urn:d{index}"),
         spent: Spent {
@@ -610,7 +679,9 @@ fn what_subagents_bring_becomes_the_results_of_their_steps() {
         panic!("it ended")
     };
     assert_eq!(statuses(&next), ["complete", "failed", "failed", "pending"]);
-    assert_eq!(dag::current(&next).unwrap()[0].result, "Ada.");
+    let plan = dag::current(&next).unwrap();
+    assert_eq!((plan[0].result.as_str(), plan[0].partial), ("Ada.", true));
+    assert!(plan[1..].iter().all(|step| !step.partial));
     assert_eq!((next.control.fan_in_step, iterations(&next)), (None, 3));
     assert!(
         next.control.replan.contains("step 2 failed: not finished"),

@@ -235,6 +235,11 @@ impl React {
         self.n >= self.limits.max_iterations || self.is_without_tools() || self.last_call.is_some()
     }
 
+    /// Whether there are tools, and none of them was ever called.
+    fn is_unread(&self) -> bool {
+        self.n == 1 && !self.tools.is_empty()
+    }
+
     fn is_without_tools(&self) -> bool {
         let spent = self.request.control.spent;
         self.limits.budget.is_without_tools(spent)
@@ -571,6 +576,11 @@ impl React {
             let text = format!("{text}\n\n---\n\n**Incomplete:** {why}.");
             return self.conclude(text, Termination::BudgetExhausted, true, streamed);
         }
+        if let Some(why) = self.last_call.as_ref().filter(|_| self.is_unread()) {
+            let text =
+                format!("{text}\n\n---\n\n**Incomplete:** {why}, so no tool could be called.");
+            return self.conclude(text, Termination::BudgetExhausted, true, streamed);
+        }
         if !self.may_be_sent_back() {
             return self.conclude(text, Termination::FinalAnswer, false, streamed);
         }
@@ -885,6 +895,16 @@ mod tests {
             panic!()
         };
         assert_eq!(answer.termination, Termination::BudgetExhausted);
+        let mut hasty = request();
+        hasty.limits.max_model_calls = Some(1);
+        let mut unread = turn_with(hasty, false);
+        unread.resume(Input::Begin);
+        let Outcome::Answer(told) = finished(unread.resume(reply("Final Answer: 4"))).outcome
+        else {
+            panic!()
+        };
+        let cause = "**Incomplete:** the budget of 1 model calls has one left, so no tool";
+        assert!(told.partial && told.text.contains(cause), "{}", told.text);
         let why = "what is left of the budget of 1000 tokens (200) pays for one more model call";
         assert!(
             answer.partial && answer.text.contains(why),

@@ -386,17 +386,23 @@ fn duplicates_do_not_multiply() {
     }
 }
 
+/// A worker that died after a call of its first step had its result; whoever comes next wants another one.
+fn crashed_after_its_call(engine: Engine) -> Stage {
+    let scenario = Scenario::new()
+        .react("r0", &[Use::Write])
+        .with(|s| s.fickle = true);
+    let mut stage = Stage::asked(scenario, engine);
+    let first = stage.give(Orchestrator, 0, "r0 0");
+    stage.run_to(first, After, Create, "result");
+    stage.crash(first);
+    stage
+}
+
 // 11
 #[test]
 fn a_call_that_was_made_is_adopted_with_its_result() {
     for engine in ENGINES {
-        let scenario = Scenario::new()
-            .react("r0", &[Use::Write])
-            .with(|s| s.fickle = true);
-        let mut stage = Stage::asked(scenario, engine);
-        let first = stage.give(Orchestrator, 0, "r0 0");
-        stage.run_to(first, After, Create, "result");
-        stage.crash(first);
+        let mut stage = crashed_after_its_call(engine);
         stage.end();
         // The second attempt would have written something else.
         let record = stage.record("r0", 0).unwrap();
@@ -449,13 +455,7 @@ fn what_is_unknown_is_the_call_that_was_made_and_not_the_one_that_was_dropped() 
 #[test]
 fn a_call_is_adopted_under_the_config_that_it_was_chosen_under() {
     for engine in ENGINES {
-        let scenario = Scenario::new()
-            .react("r0", &[Use::Write])
-            .with(|s| s.fickle = true);
-        let mut stage = Stage::asked(scenario, engine);
-        let first = stage.give(Orchestrator, 0, "r0 0");
-        stage.run_to(first, After, Create, "result");
-        stage.crash(first);
+        let mut stage = crashed_after_its_call(engine);
         // Nothing of the run is recorded, so nothing else pins it.
         stage.change_config();
         stage.end();

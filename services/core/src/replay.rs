@@ -114,7 +114,7 @@ impl Replayed {
 
 /// A text on one line, cut where it is long.
 pub fn short(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = say::in_one_line(text);
     match line.char_indices().nth(SHORT) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line,

@@ -395,25 +395,27 @@ pub fn pattern_options(
     (options, narrowed_by)
 }
 
-/// The patterns that a fan-out chose from for a subagent.
-fn open_to_subagent(
-    request: &AgentRequest,
-    pattern: &str,
+/// The patterns a subagent may have that may itself go `depth` deeper: those of the task type it has from
+/// its parent, and ReACT always.
+pub(crate) fn subagent_patterns(
     snapshot: &Snapshot,
+    task_type: &str,
+    depth: u32,
 ) -> (Vec<String>, String) {
-    let task_type = if request.task_type.is_empty() {
-        GENERAL
-    } else {
-        &request.task_type
-    };
-    let depth = request.limits.max_depth.unwrap_or_default();
-    let (mut options, narrowed_by) = pattern_options(snapshot, task_type, depth);
-    for always in [REACT, pattern] {
-        if !options.iter().any(|option| option == always) {
-            options.push(always.to_owned());
-        }
+    let (mut options, narrowed_by) = pattern_options(snapshot, or_general(task_type), depth);
+    if !options.iter().any(|option| option == REACT) {
+        options.push(REACT.to_owned());
     }
     (options, narrowed_by)
+}
+
+/// The task type that counts: a subagent has its parent's, which may have none.
+pub(crate) fn or_general(task_type: &str) -> &str {
+    if task_type.is_empty() {
+        GENERAL
+    } else {
+        task_type
+    }
 }
 
 /// Records a run that came with its pattern set.
@@ -426,7 +428,12 @@ pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     // Whoever ends a subagent from outside has no config at hand.
     let of_type = request.is_subagent() && request.control.reasoner.is_empty();
     let (options, narrowed_by) = if of_type && !snapshot.patterns.is_empty() {
-        open_to_subagent(request, pattern, snapshot)
+        let depth = request.limits.max_depth.unwrap_or_default();
+        let (mut open, narrowed_by) = subagent_patterns(snapshot, &request.task_type, depth);
+        if !open.iter().any(|option| option == pattern) {
+            open.push(pattern.to_owned());
+        }
+        (open, narrowed_by)
     } else {
         let known = Implemented::ALL.iter().map(|p| p.as_str().to_owned());
         let options = known

@@ -9,6 +9,11 @@ use agentfleet_schema::records::{
 use agentfleet_schema::{ErrorBody, MessageType};
 use std::collections::BTreeMap;
 
+/// A text without breaks, so that a list of such can have one a line.
+pub(crate) fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// A message whose text is collated into a document.
 pub fn message(kind: MessageType, text: impl Into<String>, document: String) -> Said {
     Said {

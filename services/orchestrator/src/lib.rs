@@ -67,7 +67,7 @@ pub struct Options {
     /// How long a message is held without a sign of life.
     pub lease: Duration,
     /// How often a step at work looks whether somebody still waits for it; at the latest when its lease
-    /// is kept, three times within it. In seconds: each look reads the store.
+    /// is kept, three times within it, and no oftener than every second. Each look reads the store.
     pub look: Duration,
     /// The topics that callers may name for their responses.
     pub reply_topics: ReplyTopics,

@@ -11,7 +11,7 @@ use agentfleet_schema::records::{
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, SessionId, keys};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Keys read in one round trip.
@@ -166,27 +166,30 @@ async fn one(
 ) -> Result<Session, Failure> {
     // Listed, not counted up: what stands behind a gap is to be found too.
     let folder = format!("sessions/{id}/steps/");
-    let listed = documents.list(&folder).await?;
-    let mut steps: Vec<u32> = Vec::new();
-    for key in &listed {
+    let (mut steps, mut committed, mut published) =
+        (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for key in documents.list(&folder).await? {
         let rest = key.strip_prefix(&folder).unwrap_or_default();
         let Some((step, _)) = rest.split_once('/') else {
             continue;
         };
-        steps.extend(step.parse::<u32>());
+        let Ok(step) = step.parse::<u32>() else {
+            continue;
+        };
+        steps.insert(step);
+        if key == keys::outcome(&id, step) {
+            committed.insert(step);
+        } else if key == keys::published(&id, step) {
+            published.insert(step);
+        }
     }
-    steps.sort_unstable();
-    steps.dedup();
     // After the last record there is no gap that would tell that one is gone, but what it published went out.
-    let is_gone = |step: &&u32| {
-        !listed.contains(&keys::outcome(&id, **step))
-            && listed.contains(&keys::published(&id, **step))
-    };
-    for step in steps.iter().filter(is_gone) {
+    for step in published.difference(&committed) {
         let problem = "is missing, and what it published was sent";
         let key = keys::outcome(&id, *step);
         findings.push(Finding::new(About::Record, key, problem));
     }
+    let steps: Vec<u32> = steps.into_iter().collect();
     let mut session = Session {
         id,
         links: Vec::new(),

@@ -38,13 +38,6 @@ pub(crate) async fn fork(args: Fork, settings: &Settings, ui: Ui) -> Result<(), 
         config_version: args.config_version,
         limits: settings.limits(),
     };
-    if let Some(version) = otherwise.config_version {
-        // Whether there is one is said now, not by a worker that cannot go on.
-        store.config.snapshot_at(version).await.map_err(|error| {
-            Failure::usage(format!("--config-version {version}: {error}"))
-                .hint("`agentfleet config history` lists versions")
-        })?;
-    }
     let going = Going {
         record,
         otherwise,
@@ -243,7 +236,11 @@ impl Going<'_> {
         request.streaming = true;
         // What is wrong is said first, and alone.
         let snapshot = match version {
-            Some(version) => store.config.snapshot_at(version).await?,
+            // Whether there is one is said now, not by a worker that cannot go on.
+            Some(version) => store.config.snapshot_at(version).await.map_err(|error| {
+                Failure::usage(format!("--config-version {version}: {error}"))
+                    .hint("`agentfleet config history` lists versions")
+            })?,
             None => store.config.snapshot().await?,
         };
         task_types::check_fork(&request, pattern.as_deref(), travels, &snapshot)

@@ -164,13 +164,10 @@ impl Check<'_> {
             self.same("pattern", "pattern", &had, &known);
             return;
         }
-        // A subagent has its parent's, which may have none.
-        let task_type = if task_type.is_empty() {
-            routing::GENERAL
-        } else {
-            task_type
-        };
-        let listed = set.task_types.get(task_type).map(|t| &t.valid_patterns);
+        let listed = set
+            .task_types
+            .get(routing::or_general(task_type))
+            .map(|t| &t.valid_patterns);
         let listed = listed.filter(|listed| !listed.is_empty());
         let valid: BTreeSet<&str> = match listed {
             Some(listed) => listed.iter().map(String::as_str).collect(),

@@ -48,7 +48,7 @@ pub(super) fn head(text: &str, max_bytes: usize) -> &str {
 
 /// A text on one line, of at most so many bytes.
 pub(super) fn line(text: &str, max_bytes: usize) -> String {
-    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let joined = crate::say::in_one_line(text);
     if joined.len() <= max_bytes {
         return joined;
     }

@@ -180,19 +180,14 @@ impl CloseRound {
 
     /// The answers there are: place among the reasoners, name, text.
     fn answers(&self) -> Vec<(u32, String, &str)> {
-        let reasoners = reasoners(&self.request, &self.situation);
+        let name = self.names();
         let members = self.verdict.members.iter().zip(&self.texts);
         let answered = members.filter_map(|(member, text)| {
             let text = text.as_deref()?;
             if failure(&self.verdict, member.index, Some(text)).is_some() {
                 return None;
             }
-            let name = reasoners.get(member.index as usize).map(|r| r.name.clone());
-            Some((
-                member.index,
-                name.unwrap_or_else(|| member.goal.clone()),
-                text,
-            ))
+            Some((member.index, name(member.index, &member.goal), text))
         });
         answered.collect()
     }
@@ -207,11 +202,16 @@ impl CloseRound {
     }
 
     fn missing(&self) -> Vec<Value> {
+        missing(&self.verdict, &self.texts, self.names())
+    }
+
+    /// Names reasoners by their place; who is none of them has its goal for a name.
+    fn names(&self) -> impl Fn(u32, &str) -> String {
         let reasoners = reasoners(&self.request, &self.situation);
-        missing(&self.verdict, &self.texts, |index, goal| {
+        move |index, goal| {
             let known = reasoners.get(index as usize);
             known.map_or_else(|| goal.to_owned(), |r| r.name.clone())
-        })
+        }
     }
 
     fn spent(&self) -> Spent {
@@ -459,11 +459,7 @@ impl CloseRound {
 
     fn conclude(&self, mut text: String, streamed: bool) -> Step {
         let missing = lacked(&self.verdict, self.missing());
-        let reasoners = reasoners(&self.request, &self.situation);
-        let in_part = in_part(&self.verdict, |index, goal| {
-            let known = reasoners.get(index as usize);
-            known.map_or_else(|| goal.to_owned(), |r| r.name.clone())
-        });
+        let in_part = in_part(&self.verdict, self.names());
         name_missing(&mut text, "No answer from", &missing);
         name_missing(&mut text, "Only a partial answer from", &in_part);
         let end = Concluded {

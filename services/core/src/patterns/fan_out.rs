@@ -3,7 +3,7 @@
 
 use super::Implemented;
 use crate::limits::Limits;
-use crate::routing::{GENERAL, pattern_options};
+use crate::routing::subagent_patterns;
 use crate::say;
 use crate::specialists;
 use crate::step::{FanOut, Finish, Outcome, Step, Used};
@@ -84,7 +84,7 @@ impl Round<'_> {
                     let pattern = &goal.pattern;
                     format!(
                         "{}\t`{pattern}` was not open to it: {narrowed_by}",
-                        in_one_line(&goal.text)
+                        say::in_one_line(&goal.text)
                     )
                 })
                 .collect();
@@ -260,17 +260,8 @@ pub(super) fn child_patterns(
     situation: &Situation,
     limits: &Limits,
 ) -> (Vec<String>, String) {
-    let task_type = if request.task_type.is_empty() {
-        GENERAL
-    } else {
-        &request.task_type
-    };
     let depth = limits.max_depth.saturating_sub(1);
-    let (mut options, narrowed_by) = pattern_options(&situation.snapshot, task_type, depth);
-    if !options.iter().any(|name| name == "react") {
-        options.push("react".to_owned());
-    }
-    (options, narrowed_by)
+    subagent_patterns(&situation.snapshot, &request.task_type, depth)
 }
 
 /// A goal that names a pattern which is not open to it.
@@ -291,11 +282,6 @@ fn closed_patterns(goals: &[Goal], options: &[String]) -> Vec<Closed> {
             pattern: goal.pattern.clone(),
         })
         .collect()
-}
-
-/// A text without breaks, so that a list of such can have one a line.
-pub(super) fn in_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Records that such goals get `react` instead.

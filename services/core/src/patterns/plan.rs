@@ -205,26 +205,28 @@ impl Carry {
             self.plan.len()
         );
         let text = format!("{thought}\n\n{}", listed(&self.plan, 0));
-        let uri = uris::plan(&self.request.session_id, 0);
-        Step::Finish(Box::new(Finish {
-            outcome: Outcome::Continue(Box::new(self.request.clone())),
-            activity: Activity::Planned(Planned {
-                thought: thought.clone(),
-                steps: self.plan.clone(),
-                ..Planned::default()
-            }),
-            routed: None,
-            decisions: Vec::new(),
-            said: vec![
-                say::message(
-                    MessageType::Thought,
-                    text.trim_end(),
-                    uris::document_of(&uri),
-                ),
-                say::status(thought),
-            ],
-        }))
+        let planned = Planned {
+            thought: thought.clone(),
+            steps: self.plan.clone(),
+            ..Planned::default()
+        };
+        goes_on_by(self.request.clone(), planned, &text, thought)
     }
+}
+
+/// Ends the step with a plan that the session goes on by: told as `text`, and in short as `did`.
+fn goes_on_by(next: AgentRequest, planned: Planned, text: &str, did: String) -> Step {
+    let uri = uris::document_of(&uris::plan(&next.session_id, planned.revision));
+    Step::Finish(Box::new(Finish {
+        outcome: Outcome::Continue(Box::new(next)),
+        activity: Activity::Planned(planned),
+        routed: None,
+        decisions: Vec::new(),
+        said: vec![
+            say::message(MessageType::Thought, text.trim_end(), uri),
+            say::status(did),
+        ],
+    }))
 }
 
 /// Goes on by ReACT, because there is no room for a plan.
@@ -488,28 +490,15 @@ impl Make {
                 ..AgentStep::default()
             },
         );
-        let uri = uris::plan(&self.request.session_id, revision);
-        Step::Finish(Box::new(Finish {
-            outcome: Outcome::Continue(Box::new(next)),
-            activity: Activity::Planned(Planned {
-                revision,
-                thought,
-                reason,
-                steps: plan,
-                first: first as u32,
-                model_ms: self.model_ms,
-            }),
-            routed: None,
-            decisions: Vec::new(),
-            said: vec![
-                say::message(
-                    MessageType::Thought,
-                    text.trim_end(),
-                    uris::document_of(&uri),
-                ),
-                say::status(did),
-            ],
-        }))
+        let planned = Planned {
+            revision,
+            thought,
+            reason,
+            steps: plan,
+            first: first as u32,
+            model_ms: self.model_ms,
+        };
+        goes_on_by(next, planned, &text, did)
     }
 
     /// Goes on with the plan as it is.

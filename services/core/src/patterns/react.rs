@@ -79,16 +79,11 @@ impl React {
     pub(crate) fn new(mut request: AgentRequest, situation: Situation, limits: Limits) -> Self {
         let held = request.control.held.take();
         let n = iterations(&request) + 1;
-        let last_call = if limits.budget.is_unbounded() || n >= limits.max_iterations {
-            None
-        } else {
-            let shown = request
-                .history
-                .iter()
-                .map(|step| step.observation.len() + step.thought.len());
-            let bytes = request.question.len() + shown.sum::<usize>();
-            limits.budget.last_call(request.control.spent, bytes)
-        };
+        let shown = request.history.iter();
+        let shown = shown.map(|step| step.observation.len() + step.thought.len());
+        let bytes = request.question.len() + shown.sum::<usize>();
+        let last_call = limits.budget.last_call(request.control.spent, bytes);
+        let last_call = last_call.filter(|_| n < limits.max_iterations);
         let tools = tools::visible(&request, &situation.snapshot)
             .into_iter()
             .cloned()
@@ -571,14 +566,11 @@ impl React {
     }
 
     fn answer(&mut self, text: String, streamed: bool) -> Step {
-        if let Some(why) = self.out_of_tools() {
+        let unread = self.last_call.as_ref().filter(|_| self.is_unread());
+        let unread = unread.map(|why| format!("{why}, so no tool could be called"));
+        if let Some(why) = self.out_of_tools().or(unread) {
             // The text may have been streamed: what is said behind it still follows.
             let text = format!("{text}\n\n---\n\n**Incomplete:** {why}.");
-            return self.conclude(text, Termination::BudgetExhausted, true, streamed);
-        }
-        if let Some(why) = self.last_call.as_ref().filter(|_| self.is_unread()) {
-            let text =
-                format!("{text}\n\n---\n\n**Incomplete:** {why}, so no tool could be called.");
             return self.conclude(text, Termination::BudgetExhausted, true, streamed);
         }
         if !self.may_be_sent_back() {
@@ -592,22 +584,17 @@ impl React {
 
     /// The best that can be said from what is known so far.
     fn partial(&self, termination: Termination) -> Step {
-        if termination == Termination::MaxIterations
-            && let Some(why) = self.out_of_tools()
-        {
+        if termination == Termination::Error {
+            return self.partial_because(termination, "the model's replies could not be used");
+        }
+        if let Some(why) = self.out_of_tools() {
             return self.partial_because(Termination::BudgetExhausted, &why);
         }
-        if termination == Termination::MaxIterations
-            && let Some(why) = &self.last_call
-        {
+        if let Some(why) = &self.last_call {
             let why = format!("the last call that the budget pays for brought no answer ({why})");
             return self.partial_as(Termination::BudgetExhausted, &why);
         }
-        let why = match termination {
-            Termination::Error => "the model's replies could not be used",
-            _ => "the iteration limit was reached",
-        };
-        self.partial_because(termination, why)
+        self.partial_because(termination, "the iteration limit was reached")
     }
 
     /// Why it must answer although iterations are left, if so.

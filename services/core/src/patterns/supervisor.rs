@@ -5,8 +5,7 @@
 
 use super::answer::{answered, name_missing};
 use super::fan_out::{
-    self, CLOSED, Goal, Round, bounded, child_patterns, in_one_line, in_part, lacked, missing,
-    summary,
+    self, CLOSED, Goal, Round, bounded, child_patterns, in_part, lacked, missing, summary,
 };
 use crate::json;
 use crate::limits::Limits;
@@ -485,7 +484,7 @@ impl Synthesise {
 
     /// Why a subagent did not work by the pattern that was meant for it, if so.
     fn closed(&self, goal: &str) -> Option<&str> {
-        let goal = in_one_line(goal);
+        let goal = say::in_one_line(goal);
         let mut lines = self
             .of_goals(CLOSED)
             .filter_map(|line| line.split_once('\t'));
@@ -671,7 +670,7 @@ fn merged(goals: Vec<Goal>, max: u32) -> (Vec<Goal>, Vec<String>) {
         kept.push(goal);
     }
     let others = kept.split_off(kept.len().min(max as usize));
-    let lines = others.iter().map(|goal| in_one_line(&goal.text));
+    let lines = others.iter().map(|goal| say::in_one_line(&goal.text));
     (kept, lines.collect())
 }
 

@@ -114,6 +114,26 @@ pub fn result(session: &SessionId, step_number: u32, call: u32) -> String {
     format!("{}{call}/result", calls(session, step_number))
 }
 
+/// Which of the two records of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallPart {
+    /// [`intent`]
+    Intent,
+    /// [`result`]
+    Result,
+}
+
+/// Number and part of the call that a key made by [`intent`] or [`result`] is of.
+pub fn call_part(key: &str) -> Option<(u32, CallPart)> {
+    let (number, part) = key.rsplit_once("/calls/")?.1.split_once('/')?;
+    let part = match part {
+        "intent" => CallPart::Intent,
+        "result" => CallPart::Result,
+        _ => return None,
+    };
+    Some((number.parse().ok()?, part))
+}
+
 /// The fan-out committed at a step, as the aggregator reads it.
 pub fn fan_out(session: &SessionId, step_number: u32) -> String {
     format!("{}fanout", step(session, step_number))

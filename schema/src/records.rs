@@ -9,6 +9,7 @@ use crate::config::{DefaultAnswer, JoinPolicy};
 use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 use crate::request::{AgentRequest, PlanStep, RunLimits};
 use crate::spent::{Money, Spent};
+use crate::topics::{AGENT_REQUEST, EXPLAINABILITY, property};
 pub use crate::worked::{
     Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, StreamedPart, StreamedParts,
     Worked,
@@ -27,6 +28,21 @@ impl StepRecord {
         };
         // A record is plain data: writing it as JSON cannot fail.
         Digest::of(&serde_json::to_vec(&bare).unwrap_or_default())
+    }
+
+    /// The message of what the step tells the graph.
+    pub fn provenance(&self) -> Option<&Publication> {
+        let mut published = self.publications.iter();
+        published.find(|publication| publication.topic == EXPLAINABILITY.as_str())
+    }
+
+    /// The request that the record published for a session, its own or a subagent's.
+    pub fn request_for(&self, session: &SessionId) -> Option<&Publication> {
+        self.publications.iter().find(|publication| {
+            let of = publication.properties.get(property::SESSION);
+            publication.topic == AGENT_REQUEST.as_str()
+                && of.map(String::as_str) == Some(session.as_str())
+        })
     }
 }
 
@@ -600,6 +616,9 @@ pub enum Call {
 }
 
 impl Call {
+    /// The result of a call that had not come to its end, as far as anybody knew.
+    pub const STARTED: &str = "started; its end is unknown";
+
     /// What the call used up.
     pub fn spent(&self) -> Spent {
         match self {
@@ -612,26 +631,6 @@ impl Call {
                 ..Spent::default()
             },
             Self::Facts { .. } | Self::Document { .. } => Spent::default(),
-        }
-    }
-
-    /// Whether both are the same tool with the same arguments.
-    pub fn is_same_call(&self, other: &Self) -> bool {
-        match (self, other) {
-            (
-                Self::Tool {
-                    name, arguments, ..
-                },
-                Self::Tool {
-                    name: other_name,
-                    arguments: other_arguments,
-                    ..
-                },
-            ) => (name, arguments) == (other_name, other_arguments),
-            (
-                Self::Model { .. } | Self::Tool { .. } | Self::Facts { .. } | Self::Document { .. },
-                _,
-            ) => false,
         }
     }
 }
@@ -851,6 +850,25 @@ pub struct IntentRecord {
     /// adopts the call works under the same, or the call would be none of its options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u64>,
+}
+
+impl IntentRecord {
+    /// The call as a record tells it that did not make it; `result` is what is known of its end.
+    pub fn told(self, result: Option<ResultRecord>) -> Call {
+        let result = result.unwrap_or_default();
+        Call::Tool {
+            name: self.tool,
+            arguments: self.arguments,
+            is_error: result.status != CallStatus::Ok,
+            result: match result.status {
+                CallStatus::Ok | CallStatus::Error => result.content,
+                CallStatus::Unknown => Call::STARTED.to_owned(),
+            },
+            ms: 0,
+            sources: result.sources,
+            adopted: None,
+        }
+    }
 }
 
 /// What became of it: `.../calls/{k}/result`.

@@ -118,6 +118,7 @@ impl World {
             Self::late_results_are_marked,
             Self::provenance_is_complete,
             Self::steps_come_out_again,
+            Self::what_is_stored_agrees,
         ];
         for check in checks {
             if let Err(what) = check(self) {

@@ -1,9 +1,13 @@
-//! Replay as an oracle: what a world committed comes out of its records again.
+//! Replay and verification as oracles: what a world committed comes out of its records again, and they
+//! agree with everything that was stored beside them.
 
 use crate::world::World;
+use agentfleet::error::Failure;
+use agentfleet::evidence;
 use agentfleet_config::{
     ConfigStore, Error as ConfigError, Item, ItemVersion, Release, SeedReport,
 };
+use agentfleet_core::audit::Finding;
 use agentfleet_core::replay::Replayed;
 use agentfleet_documents::{Created, Documents, Entry, Error as DocumentsError};
 use agentfleet_orchestrator::replay::{ReplayError, Replayer};
@@ -12,7 +16,7 @@ use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::{SessionId, keys};
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a world stored, after the event: read, and never written.
@@ -48,6 +52,17 @@ impl Archive {
         self.documents.insert(key, body.into());
     }
 
+    /// What `verify` finds in the records of a tree.
+    pub fn verify(&self, root: &SessionId) -> Vec<Finding> {
+        let checked = async {
+            let (sessions, mut findings) = evidence::gather(self, root).await?;
+            evidence::check(self, self, &sessions, &mut findings).await?;
+            Ok::<_, Failure>(findings)
+        };
+        let checked = checked.now_or_never().expect("nothing here waits");
+        checked.unwrap_or_else(|failure| panic!("{}", failure.message))
+    }
+
     pub fn replay(&self, record: &StepRecord) -> Result<Replayed, ReplayError> {
         let replayer = Replayer {
             documents: self,
@@ -73,6 +88,19 @@ impl World {
             }
             if let Some(unchecked) = replayed.unchecked.first() {
                 return Err(format!("{place} cannot be checked: {unchecked}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing that is stored of a run speaks against it.
+    pub(crate) fn what_is_stored_agrees(&self) -> Result<(), String> {
+        let archive = Archive::of(self);
+        let roots: BTreeSet<SessionId> = archive.records().map(|record| record.root).collect();
+        for root in &roots {
+            if let Some(found) = archive.verify(root).first() {
+                let (about, what) = (found.about.as_str(), &found.what);
+                return Err(format!("{about} {what}: {}", found.problem));
             }
         }
         Ok(())

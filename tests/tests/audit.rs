@@ -96,6 +96,8 @@ impl Fleet {
                 "plant",
                 "--conversation",
                 conversation,
+                "--max-model-calls",
+                "200",
                 "--json",
             ]);
             let told = output(&mut ask);
@@ -818,6 +820,50 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
     let one = copied(&fleet);
     one.edit(&fan_out, "read about pumps", "read about pipes");
     one.is_found("fan-out", &fan_out, "other subagents");
+    let one = copied(&fleet);
+    one.edit(
+        &fan_out,
+        "\"topic\":\"agent-request\"",
+        "\"topic\":\"elsewhere\"",
+    );
+    one.is_found("fan-out", &fan_out, "topic `elsewhere`");
+    let one = copied(&fleet);
+    one.edit(&fan_out, "\"step\":\"2\"", "\"step\":\"1\"");
+    one.is_found(
+        "fan-out",
+        &fan_out,
+        "other properties than the step had: `step`",
+    );
+    let one = copied(&fleet);
+    one.edit(&fan_out, "\"max_depth\":", "\"max_depth\":1");
+    one.is_found("fan-out", &fan_out, "allots");
+
+    // What lies beside the chain: what was taken in, and what the attempts at a step paid.
+    let accepted = keys::accepted(&session);
+    let one = copied(&fleet);
+    one.edit(&accepted, "\"user\":\"", "\"user\":\"eve");
+    one.is_found("record", &accepted, "has the user `eve`");
+    let one = copied(&fleet);
+    one.edit(&accepted, "\"root\":\"", "\"root\":\"x");
+    one.is_found("record", &accepted, "has the root in its message");
+    let debit = keys::debit(&session, 1, 1);
+    let one = copied(&fleet);
+    one.edit(
+        &debit,
+        "\"reserved\"",
+        "\"settled\":{\"tokens\":9},\"reserved\"",
+    );
+    one.is_found("record", &debit, "says that the calls before it came to 9");
+    let busy = SessionId::from(fleet.asked["the busy line"].as_str());
+    let gone = keys::debit(&busy, 0, 1);
+    let one = copied(&fleet);
+    one.run(&format!("DELETE FROM objects WHERE key = '{gone}'"));
+    let report = one
+        .fleet
+        .command_on(&one.data, &["verify", busy.as_str(), "--json"])
+        .output();
+    let report: Value = serde_json::from_slice(&report.unwrap().stdout).unwrap();
+    assert!(report.to_string().contains(&gone), "{report:#}");
 
     // The config as it was then.
     let one = copied(&fleet);

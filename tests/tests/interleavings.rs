@@ -8,13 +8,13 @@
 use agentfleet_aggregator::PATIENCE;
 use agentfleet_core::deadline::HOP;
 use agentfleet_schema::config::JoinPolicy;
-use agentfleet_schema::records::{CompletionStatus, JoinCause, OutcomeKind};
+use agentfleet_schema::records::{Call as Told, CompletionStatus, JoinCause, OutcomeKind};
 use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{keys, uris};
 use agentfleet_tests::directed::Stage;
-use agentfleet_tests::effect::Fault;
 use agentfleet_tests::effect::Verb::{Call, Chat, Create, Insert, Publish, Query};
 use agentfleet_tests::effect::When::{After, Before, During};
+use agentfleet_tests::effect::{Fault, Verb, When};
 use agentfleet_tests::queues::Role::{Deadlines, FanIn, Orchestrator, Undertaker, Writer};
 use agentfleet_tests::scenario::{Identity, Kind, Scenario, Trouble, Use};
 use agentfleet_tests::sim::Engine;
@@ -531,6 +531,40 @@ fn a_call_that_the_next_attempt_does_not_want_is_told_all_the_same() {
     }
 }
 
+// 11
+#[test]
+fn a_fence_of_a_step_that_was_committed_is_not_that_of_a_dead_attempt() {
+    for engine in ENGINES {
+        let scenario = Scenario::new()
+            .react("r0", &[Use::Write])
+            .with(|s| s.fickle = true);
+        let mut stage = Stage::asked(scenario, engine);
+        let next_try = |stage: &mut Stage, n| {
+            let asked = "r0 agent-react 0 0".to_owned();
+            stage.sim.with(|world| world.asked.insert(asked, n));
+        };
+        let slow = stage.give(Orchestrator, 0, "r0 0");
+        stage.run_to(slow, Before, Chat, "");
+        stage.pass(Duration::from_secs(60));
+        // It answers at once, and nothing is to be called beside that.
+        next_try(&mut stage, 2);
+        let second = stage.give_again(Orchestrator, 1, "r0 0");
+        stage.finish(second);
+        assert_eq!(
+            stage.record("r0", 0).unwrap().outcome,
+            OutcomeKind::Answer,
+            "{}",
+            stage.story()
+        );
+        // The slow one wants to call something, when the time of that fence is over.
+        stage.pass(Duration::from_secs(60));
+        next_try(&mut stage, 0);
+        stage.finish(slow);
+        stage.end();
+        assert_eq!(stage.starts(), 0, "{}", stage.story());
+    }
+}
+
 // 12
 #[test]
 fn an_ambiguous_create_is_settled_by_reading() {
@@ -676,6 +710,91 @@ fn a_call_that_was_made_before_a_cancel_is_told_in_the_graph() {
             "it came to its end"
         );
         assert_eq!(stage.count("calls cut off"), 1);
+    }
+}
+
+/// A run whose second step is worked, up to some point of its side-effecting call.
+fn about_to_write(engine: Engine, when: When, verb: Verb, what: &str) -> (Stage, u64) {
+    let scenario = Scenario::new().react("r0", &[Use::Read, Use::Write]);
+    let mut stage = Stage::asked(scenario, engine);
+    stage.work(Orchestrator, "r0 0");
+    let worker = stage.give(Orchestrator, 0, "r0 1");
+    stage.run_to(worker, when, verb, what);
+    (stage, worker)
+}
+
+/// What the step of [`about_to_write`] tells of calls.
+fn calls_told(stage: &Stage) -> Vec<String> {
+    let record = stage.record("r0", 1).unwrap();
+    assert_eq!(record.outcome, OutcomeKind::Cancelled);
+    let told = record.calls.iter().filter_map(|call| match call {
+        Told::Tool { result, .. } => Some(result.clone()),
+        _ => None,
+    });
+    told.collect()
+}
+
+// 14
+#[test]
+fn a_call_that_comes_to_its_end_after_a_cancel_is_told_as_open() {
+    for engine in ENGINES {
+        let (mut stage, worker) = about_to_write(engine, During, Call, "write");
+        let cancel = stage.cancel(&stage.session("r0"));
+        stage.finish(cancel);
+        stage.finish(worker);
+        // That its result is there now is nothing that speaks against the record.
+        stage.end();
+        assert_eq!(calls_told(&stage), [Told::STARTED]);
+        assert_eq!(stage.starts(), 1);
+    }
+}
+
+// 14
+#[test]
+fn no_call_starts_once_a_cancel_has_looked_for_it() {
+    for engine in ENGINES {
+        let (mut stage, worker) = about_to_write(engine, Before, Create, "intent");
+        let cancel = stage.cancel(&stage.session("r0"));
+        stage.run_to(cancel, After, Create, "intent");
+        stage.finish(worker);
+        stage.finish(cancel);
+        stage.end();
+        assert_eq!(calls_told(&stage), [""; 0]);
+        assert_eq!(stage.starts(), 0, "{}", stage.story());
+    }
+}
+
+// 14
+#[test]
+fn a_call_that_starts_before_a_cancel_can_keep_it_is_told() {
+    for engine in ENGINES {
+        let (mut stage, worker) = about_to_write(engine, Before, Create, "intent");
+        let cancel = stage.cancel(&stage.session("r0"));
+        // It has looked, and found nothing.
+        stage.run_to(cancel, Before, Create, "intent");
+        stage.run_to(worker, After, Create, "intent");
+        stage.finish(cancel);
+        stage.finish(worker);
+        stage.end();
+        assert_eq!(calls_told(&stage), [Told::STARTED]);
+        assert_eq!(stage.starts(), 1);
+    }
+}
+
+// 14
+#[test]
+fn a_cancel_that_dies_behind_its_fence_keeps_no_call_from_being_made() {
+    for engine in ENGINES {
+        let (mut stage, worker) = about_to_write(engine, Before, Create, "intent");
+        let session = stage.session("r0");
+        let cancel = stage.cancel(&session);
+        stage.run_to(cancel, After, Create, "intent");
+        stage.crash(cancel);
+        stage.crash(worker);
+        stage.end();
+        // The tree was closed before, so the next worker ends it.
+        assert_eq!(calls_told(&stage), [""; 0]);
+        assert_eq!(stage.starts(), 0);
     }
 }
 

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 pub mod engine;
 pub mod error;
+pub mod evidence;
 pub mod fleet;
 mod keeper;
 pub mod lock;

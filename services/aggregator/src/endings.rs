@@ -9,6 +9,7 @@ use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
 use agentfleet_core::{Finish, Outcome, error, fan_in, say, so_far};
+use agentfleet_runtime::effects::Started;
 use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, telemetry, texts};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
@@ -311,6 +312,11 @@ impl Endings {
         let responses = responses.unwrap_or(topics::AGENT_RESPONSE);
         let snapshot = Arc::new(Snapshot::default());
         let nonce = self.parts.host.nonce();
+        let started = if finish.outcome.is_terminal() {
+            self.started((session, step), &nonce).await?
+        } else {
+            Started::default()
+        };
         let now = self.parts.host.now();
         let assembled = assemble(&Commit {
             config_version: request.control.config_version.unwrap_or_default(),
@@ -323,7 +329,7 @@ impl Endings {
             now,
             finish,
             wasted: wasted.spent,
-            calls: effects::started(&*self.parts.documents, session, step).await?,
+            calls: started.calls,
             streamed: Streamed::default(),
             worked: Some(Box::new(Worked {
                 responses: if responses == topics::AGENT_RESPONSE {
@@ -362,6 +368,20 @@ impl Endings {
         Ok(committed == Committed::Won)
     }
 
+    /// The calls that attempts at a step started; from now on there are no others.
+    async fn started(&self, step: (&SessionId, u32), nonce: &str) -> Result<Started, Error> {
+        let Parts {
+            documents, host, ..
+        } = &self.parts;
+        loop {
+            let started = effects::close(&**documents, step, nonce, host.now()).await?;
+            // Whoever was held up here for long may find that another attempt went on.
+            if effects::still_holds(started.fenced, host.now()) {
+                return Ok(started);
+            }
+        }
+    }
+
     pub(crate) async fn publish_if_unpublished(&self, record: StepRecord) -> Result<(), Error> {
         let marker = keys::published(&record.session, record.step);
         if self.parts.documents.get(&marker).await?.is_none() {
@@ -397,11 +417,7 @@ impl Endings {
 
 /// The request that a record published for a session.
 fn asked(record: &StepRecord, session: &SessionId) -> Result<Option<Asked>, Error> {
-    let of_it = |p: &&Publication| {
-        p.topic == topics::AGENT_REQUEST.as_str()
-            && p.properties.get(property::SESSION).map(String::as_str) == Some(session.as_str())
-    };
-    let found = record.publications.iter().find(of_it);
+    let found = record.request_for(session);
     found.map(|found| of_publication(record, found)).transpose()
 }
 

@@ -4,16 +4,18 @@
 //!
 //! A step that ends without a call puts a fence where its intent would be. An attempt that is still
 //! about to make that call finds it and stops; and whoever cannot put it finds a call that was made
-//! already, and tells it. So no call is made that no record tells.
+//! already, and tells it. So no call is made that no record tells. Whoever puts a fence commits before
+//! its time is over, or not at all; after it, and without a record, it is that of a dead attempt.
 
 use crate::error::Stop;
 use crate::{Options, Parts};
 use agentfleet_core::ToolUse;
 use agentfleet_documents::{Created, Documents};
-use agentfleet_runtime::CLOCK_SKEW;
+use agentfleet_runtime::{CLOCK_SKEW, effects};
 use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
-use agentfleet_schema::{AgentRequest, Digest, keys};
+use agentfleet_schema::{AgentRequest, Digest, Millis};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,8 +36,14 @@ pub(crate) struct Caller<'a> {
     pub request: &'a AgentRequest,
     pub snapshot: &'a Arc<Snapshot>,
     pub nonce: &'a str,
-    /// Numbers that attempts before this one left fenced, and died.
-    pub fenced: &'a [u32],
+}
+
+/// What comes of ending a step without a call.
+pub(crate) enum Fenced {
+    /// Nobody makes one until then.
+    Until(Millis),
+    /// One was made already.
+    Called(Called),
 }
 
 /// What stands where a call of this attempt would.
@@ -55,17 +63,15 @@ impl Caller<'_> {
     }
 
     /// Keeps every other attempt from making the next call, because this one ends the step without
-    /// it. Answers with the call if one was made already.
-    pub(crate) async fn fence(&self, number: &mut u32) -> Result<Option<Called>, Stop> {
+    /// it.
+    pub(crate) async fn fence(&self, number: &mut u32) -> Result<Fenced, Stop> {
         let fence = IntentRecord {
-            nonce: self.nonce.to_owned(),
-            fence: true,
             config_version: self.request.control.config_version,
-            ..IntentRecord::default()
+            ..effects::fence(self.nonce, self.parts.host.now())
         };
         match self.claim(&fence, number).await? {
-            Claim::Own => Ok(None),
-            Claim::Foreign(intent) => self.adopt(intent, *number).await.map(Some),
+            Claim::Own => Ok(Fenced::Until(fence.lease_until)),
+            Claim::Foreign(intent) => self.adopt(intent, *number).await.map(Fenced::Called),
         }
     }
 
@@ -86,15 +92,12 @@ impl Caller<'_> {
         Ok(self.parts.tools.call(call).await?)
     }
 
-    /// Creates an intent under the next number that is free of fences of the dead, and moves
+    /// Creates an intent under the next number that is free of the fences of the dead, and moves
     /// `number` there.
     async fn claim(&self, own: &IntentRecord, number: &mut u32) -> Result<Claim, Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&self.request.session_id, self.request.step);
         loop {
-            while self.fenced.contains(number) {
-                *number += 1;
-            }
             let key = keys::intent(session, step, *number);
             if documents.create(&key, bytes(own)).await? == Created::New {
                 return Ok(Claim::Own);
@@ -107,10 +110,12 @@ impl Caller<'_> {
                 return Ok(Claim::Own);
             }
             if there.fence {
-                return Err(Stop::Retry {
-                    reason: "another attempt is about to end this step".into(),
-                    after: CLOCK_SKEW,
-                });
+                // Of two that end the step, the record decides; only a call waits.
+                if !own.fence {
+                    self.pass(&there).await?;
+                }
+                *number += 1;
+                continue;
             }
             // The config changed before the run had its first record, and the other one works under what
             // was there before: whoever comes next is pinned to that.
@@ -124,6 +129,23 @@ impl Caller<'_> {
             }
             return Ok(Claim::Foreign(there));
         }
+    }
+
+    /// Goes past the fence of a dead attempt; one that lives is about to end the step, or has.
+    async fn pass(&self, fence: &IntentRecord) -> Result<(), Stop> {
+        let left = fence.lease_until - self.parts.host.now();
+        let outcome = keys::outcome(&self.request.session_id, self.request.step);
+        let after = if self.parts.documents.get(&outcome).await?.is_some() {
+            Duration::ZERO
+        } else if left > 0 {
+            Duration::from_millis(left.unsigned_abs())
+        } else {
+            return Ok(());
+        };
+        Err(Stop::Postpone {
+            reason: "another attempt ends this step".into(),
+            after,
+        })
     }
 
     /// Whether nobody knows what became of an equal call in this tree.
@@ -288,37 +310,19 @@ async fn settle<T: Serialize + DeserializeOwned>(
     }
 }
 
-/// What attempts before this one left of calls.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Earlier {
-    /// Numbers of calls that are made no more.
-    pub fences: Vec<u32>,
-    /// What the last call was chosen under.
-    pub config_version: Option<u64>,
-}
-
-/// Reads what attempts before this one left of calls.
-pub(crate) async fn earlier(
+/// The config that the call of an earlier attempt was chosen under, if there is one.
+pub(crate) async fn chosen_under(
     documents: &dyn Documents,
     request: &AgentRequest,
-) -> Result<Earlier, Stop> {
+) -> Result<Option<u64>, Stop> {
     let folder = keys::calls(&request.session_id, request.step);
-    let mut earlier = Earlier::default();
-    let mut last = None;
     for key in documents.list(&folder).await? {
-        let number: Option<u32> = key
-            .strip_prefix(&folder)
-            .and_then(|rest| rest.strip_suffix("/intent"))
-            .and_then(|number| number.parse().ok());
-        let Some(number) = number else { continue };
-        match read::<IntentRecord>(documents, &key).await? {
-            Some(intent) if intent.fence => earlier.fences.push(number),
-            Some(intent) if last <= Some(number) => {
-                last = Some(number);
-                earlier.config_version = intent.config_version;
-            }
-            Some(_) | None => {}
+        if let Some((_, CallPart::Intent)) = keys::call_part(&key)
+            && let Some(intent) = read::<IntentRecord>(documents, &key).await?
+            && !intent.fence
+        {
+            return Ok(intent.config_version);
         }
     }
-    Ok(earlier)
+    Ok(None)
 }

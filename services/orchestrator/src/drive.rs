@@ -1,6 +1,6 @@
 //! The only driver: carries out each order of a turn and feeds the result back, until it ends.
 
-use crate::calls::{Called, Caller};
+use crate::calls::{Called, Caller, Fenced};
 use crate::debits::Debits;
 use crate::error::Stop;
 use crate::stream::{Attempt, Stream};
@@ -19,7 +19,7 @@ use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Adopted, Call, FailedCall, Source, Usage};
 use agentfleet_schema::topics::Topic;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
+use agentfleet_schema::{AgentRequest, Digest, Millis, Spent, Term, uris};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ pub(crate) struct Driver<'a> {
     pub watched: &'a Watched,
     /// Number of the next side-effecting call.
     pub side_effects: u32,
-    /// Numbers that attempts before this one left fenced.
-    pub fenced: Vec<u32>,
+    /// Until when no attempt makes a call, where this one ends the step without any.
+    pub fenced: Option<Millis>,
 }
 
 impl Driver<'_> {
@@ -228,7 +228,6 @@ impl Driver<'_> {
             request: self.request,
             snapshot: self.snapshot,
             nonce: self.nonce,
-            fenced: &self.fenced,
         }
     }
 
@@ -253,10 +252,14 @@ impl Driver<'_> {
             return Ok(None);
         }
         let mut number = self.side_effects;
-        let called = self.caller().fence(&mut number).await?;
+        let fenced = self.caller().fence(&mut number).await?;
         self.side_effects = number + 1;
-        let Some(called) = called else {
-            return Ok(None);
+        let called = match fenced {
+            Fenced::Called(called) => called,
+            Fenced::Until(until) => {
+                self.fenced = Some(until);
+                return Ok(None);
+            }
         };
         // What was said so far was said without knowing.
         self.streamed = Streamed::default();

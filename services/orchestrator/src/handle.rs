@@ -1,7 +1,7 @@
 //! The step protocol: look up, check, work, commit, publish, acknowledge.
 
 use crate::attempts::{Attempts, Begun};
-use crate::calls::{self, Earlier};
+use crate::calls;
 use crate::debits::Debits;
 use crate::drive::Driver;
 use crate::error::Stop;
@@ -244,15 +244,10 @@ impl Orchestrator {
             return self.adopt(&request, record, delivery).await;
         }
         let now = self.parts.host.now().max(request.control.after);
-        let documents = &*self.parts.documents;
-        let earlier = if found.called {
-            calls::earlier(documents, &request).await?
-        } else {
-            Earlier::default()
-        };
         // Nothing is recorded of the run yet, but what may be adopted was chosen under that.
-        if request.control.config_version.is_none() {
-            request.control.config_version = earlier.config_version;
+        if request.control.config_version.is_none() && found.called {
+            request.control.config_version =
+                calls::chosen_under(&*self.parts.documents, &request).await?;
         }
         let snapshot = match request.control.config_version {
             Some(version) => self.parts.config.snapshot_at(version).await?,
@@ -315,11 +310,7 @@ impl Orchestrator {
             },
             watched: &watched,
             side_effects: 0,
-            fenced: if found.called || attempt <= 1 {
-                earlier.fences
-            } else {
-                calls::earlier(documents, &request).await?.fences
-            },
+            fenced: None,
         };
         let native_tools = self.parts.model.capabilities().native_tools;
         let answers = found.fan_in.as_ref().map(so_far::answers_of);
@@ -391,7 +382,9 @@ impl Orchestrator {
             let ended = say::from_outside(by, &finish);
             (finish, ended)
         };
+        let spent = driver.spent();
         let (mut calls, streamed) = (driver.calls, driver.streamed);
+        let (side_effects, mut fenced) = (driver.side_effects, driver.fenced);
         // A call that was dropped may have cost what was reserved for it.
         let wasted = debited.spent + driver.debits.open.unwrap_or_default();
         let worked = Worked {
@@ -411,14 +404,29 @@ impl Orchestrator {
             streamed: streamed.noted(),
             ended,
         };
-        if found.called && finish.outcome.is_terminal() {
-            // Ended over the head of an attempt that had begun to call something.
-            let (session, step) = (&request.session_id, request.step);
-            for call in effects::started(&*self.parts.documents, session, step).await? {
-                if !calls.iter().any(|known| known.is_same_call(&call)) {
-                    calls.push(call);
-                }
+        let is_alone = attempt <= 1 && by.is_empty() && !found.called;
+        if finish.outcome.is_terminal() && side_effects == 0 && !is_alone {
+            // Ended over the head of an attempt that may have begun to call something, or be about to.
+            let step = (&request.session_id, request.step);
+            let now = self.parts.host.now();
+            let started = effects::close(&*self.parts.documents, step, &nonce, now).await?;
+            if by.is_empty() && !found.called && !started.calls.is_empty() {
+                // It was not there when this attempt began: the next one begins with it.
+                driver.debits.settle(spent).await;
+                return Err(Stop::Postpone {
+                    reason: "another attempt called a tool".into(),
+                    after: Duration::ZERO,
+                });
             }
+            calls.extend(started.calls);
+            fenced = started.fenced;
+        }
+        if !effects::still_holds(fenced, self.parts.host.now()) {
+            driver.debits.settle(spent).await;
+            return Err(Stop::Retry {
+                reason: "the step was not recorded in time, and another attempt may go on".into(),
+                after: Duration::ZERO,
+            });
         }
         let mut commit = Commit {
             snapshot: Arc::clone(&snapshot),

@@ -8,10 +8,8 @@ use agentfleet_core::{ModelAsk, fan_in};
 use agentfleet_documents::Documents;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    AcceptedRecord, Call, FanInRecord, FanOutRecord, OutcomeKind, PauseRecord, Publication,
-    StepRecord,
+    AcceptedRecord, Call, FanInRecord, FanOutRecord, OutcomeKind, PauseRecord, StepRecord,
 };
-use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,16 +138,8 @@ pub async fn request_of(
             needed(documents, &key, "it holds the request that was answered").await?;
         return Ok(pause.resume.body);
     }
-    let own = |publication: &&Publication| {
-        publication.topic == AGENT_REQUEST.as_str()
-            && publication
-                .properties
-                .get(property::SESSION)
-                .map(String::as_str)
-                == Some(session.as_str())
-    };
-    let found = before.publications.iter().find(own);
-    found
+    before
+        .request_for(session)
         .map(|publication| publication.body.clone())
         .ok_or(ReplayError::Unreadable {
             key,

@@ -4,45 +4,90 @@
 //! started stands in the history of the run.
 
 use crate::Error;
-use agentfleet_documents::Documents;
-use agentfleet_schema::records::{Call, CallStatus, IntentRecord, ResultRecord};
-use agentfleet_schema::{SessionId, keys};
+use agentfleet_documents::{Created, Documents};
+use agentfleet_schema::keys::{self, CallPart};
+use agentfleet_schema::records::{Call, IntentRecord, ResultRecord};
+use agentfleet_schema::{Millis, SessionId};
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 
-/// The calls of a step that were started, in order.
-pub async fn started(
-    documents: &dyn Documents,
-    session: &SessionId,
-    step: u32,
-) -> Result<Vec<Call>, Error> {
-    let folder = keys::calls(session, step);
-    let mut calls = Vec::new();
-    for key in documents.list(&folder).await? {
-        let Some(call) = key.strip_suffix("/intent") else {
-            continue;
-        };
-        let Some(intent) = read::<IntentRecord>(documents, &key).await? else {
-            continue;
-        };
-        if intent.fence {
-            continue;
-        }
-        let result = read::<ResultRecord>(documents, &format!("{call}/result")).await?;
-        let result = result.unwrap_or_default();
-        calls.push(Call::Tool {
-            name: intent.tool,
-            arguments: intent.arguments,
-            is_error: result.status != CallStatus::Ok,
-            result: match result.status {
-                CallStatus::Ok | CallStatus::Error => result.content,
-                CallStatus::Unknown => "started; its end is unknown".to_owned(),
-            },
-            ms: 0,
-            sources: result.sources,
-            adopted: None,
-        });
+/// How long a fence keeps others from making a call. Whoever put it begins to commit the step in the
+/// first half of that, or not at all: the other half is for a store that is slow, and for clocks that
+/// differ. Only a call waits for it, and only for a fence whose owner died at that very moment.
+const FENCE: Duration = Duration::from_secs(90);
+
+/// A fence of an attempt that is about to end a step without a call of its own.
+pub fn fence(nonce: &str, now: Millis) -> IntentRecord {
+    IntentRecord {
+        nonce: nonce.to_owned(),
+        fence: true,
+        lease_until: now + FENCE.as_millis() as Millis,
+        ..IntentRecord::default()
     }
-    Ok(calls)
+}
+
+/// Whether who put a fence up to `until` may still commit the step.
+pub fn still_holds(until: Option<Millis>, now: Millis) -> bool {
+    until.is_none_or(|until| now < until - FENCE.as_millis() as Millis / 2)
+}
+
+/// What there is of calls when a step is ended over the heads of those who work it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Started {
+    pub calls: Vec<Call>,
+    /// Until when none starts, where none was.
+    pub fenced: Option<Millis>,
+}
+
+/// The calls of a step that were started. Where there is none, a fence is put in the way of whoever is
+/// still about to make one: no record would tell of it. `nonce` is of who ends the step.
+pub async fn close(
+    documents: &dyn Documents,
+    (session, step): (&SessionId, u32),
+    nonce: &str,
+    now: Millis,
+) -> Result<Started, Error> {
+    let folder = keys::calls(session, step);
+    let own = fence(nonce, now);
+    // Plain data: writing it as JSON cannot fail.
+    let body = serde_json::to_vec(&own).unwrap_or_default();
+    let fenced = Started {
+        fenced: Some(own.lease_until),
+        ..Started::default()
+    };
+    loop {
+        let mut calls = Vec::new();
+        let mut free = 0;
+        for key in documents.list(&folder).await? {
+            let Some((number, CallPart::Intent)) = keys::call_part(&key) else {
+                continue;
+            };
+            free = free.max(number + 1);
+            let Some(intent) = read::<IntentRecord>(documents, &key).await? else {
+                continue;
+            };
+            if !intent.fence {
+                let key = keys::result(session, step, number);
+                let result = read::<ResultRecord>(documents, &key).await?;
+                calls.push(intent.told(result));
+            }
+        }
+        if !calls.is_empty() {
+            // A step makes one call: whoever comes to it adopts the one that is there.
+            return Ok(Started {
+                calls,
+                ..Started::default()
+            });
+        }
+        let key = keys::intent(session, step, free);
+        if documents.create(&key, body.clone()).await? == Created::New {
+            return Ok(fenced);
+        }
+        // The store's reply may have been wrong; what is there decides, and may be a call.
+        if read::<IntentRecord>(documents, &key).await? == Some(own.clone()) {
+            return Ok(fenced);
+        }
+    }
 }
 
 async fn read<T: DeserializeOwned>(

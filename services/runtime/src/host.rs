@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Clocks of recorder, broker and handler may differ by this much. It is added to leases, and to
 /// whatever is put off to an instant: a handler whose clock is behind would else find it early again
-/// at once, and for ever. Nothing's safety rests on it.
+/// at once, and for ever. No safety rests on it.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(2);
 
 /// The clock and the source of nonces of a worker.

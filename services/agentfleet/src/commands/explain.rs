@@ -3,10 +3,10 @@
 //! It reads the records, which are there before any triple is, and the config as it was at the
 //! version of the run: an option is described in the words that it had then.
 
-use super::evidence;
 use super::records::{self, Run};
 use crate::cli::Explain;
 use crate::error::Failure;
+use crate::evidence;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};

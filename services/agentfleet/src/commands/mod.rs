@@ -8,7 +8,6 @@ pub(crate) mod diff;
 pub(crate) mod discover;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
-mod evidence;
 pub(crate) mod explain;
 pub(crate) mod fork;
 mod gather;

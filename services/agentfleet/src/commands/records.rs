@@ -1,7 +1,7 @@
 //! Reading runs from their records, which are there before any triple is.
 
-use super::evidence::AT_ONCE;
 use crate::error::Failure;
+use crate::evidence::AT_ONCE;
 use crate::store::Store;
 use agentfleet_console::trace::Trace;
 use agentfleet_documents::Documents;

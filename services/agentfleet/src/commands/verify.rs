@@ -1,31 +1,23 @@
 //! `verify`: whether what is stored of a run is what was committed, and where it is not.
 
-use super::evidence::{self, AT_ONCE, Session};
 use crate::cli::Verify;
 use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
+use crate::evidence::{self, Session};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui;
-use agentfleet_config::ConfigStore;
 use agentfleet_console::text;
 use agentfleet_core::audit::{self, About, Finding};
 use agentfleet_core::provenance::{date_time, tell_as};
-use agentfleet_documents::Documents;
 use agentfleet_graph::{Graph, QueryOptions};
-use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{
-    Activity, Call, CallStatus, Executed, IntentRecord, ResultRecord, StepRecord,
-};
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
 use agentfleet_schema::{Digest, SessionId, Term, Triple, keys, uris};
 use agentfleet_shapes::Shapes;
 use serde::{Deserialize, Serialize};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Sessions whose nodes are asked for in one query.
@@ -180,32 +172,21 @@ async fn report(
 ) -> Result<Report, Failure> {
     let documents = &*store.documents;
     let (sessions, mut findings) = evidence::gather(documents, top).await?;
-    let mut checked = Checked {
-        sessions: sessions.len() as u64,
-        records: sessions.iter().map(|one| one.links.len() as u64).sum(),
-        ..Checked::default()
-    };
-    for session in &sessions {
-        findings.extend(audit::chain(
-            &session.id,
-            &session.links,
-            session.asked.as_deref(),
-        ));
-    }
-    findings.extend(joins(&sessions));
-    checked.documents = texts(documents, &sessions, &mut findings).await?;
-    for session in &sessions {
-        calls(documents, session, &mut findings).await?;
-    }
-    checked.choices = choices(&*store.config, &sessions, &mut findings).await?;
+    let counts = evidence::check(documents, &*store.config, &sessions, &mut findings).await?;
     let told: Vec<Triple> = sessions
         .iter()
         .flat_map(|session| &session.links)
         .flat_map(|link| tell_as(&link.record, &link.identity).triples)
         .collect();
     let held = statements(store, graph, settings, &sessions, &told, &mut findings).await?;
-    checked.triples = told.iter().collect::<HashSet<_>>().len() as u64;
-    checked.shapes = shapes(&sessions, &told, held, &mut findings).await?;
+    let checked = Checked {
+        sessions: sessions.len() as u64,
+        records: counts.records,
+        documents: counts.documents,
+        choices: counts.choices,
+        triples: told.iter().collect::<HashSet<_>>().len() as u64,
+        shapes: shapes(&sessions, &told, held, &mut findings).await?,
+    };
     if let Some(head) = against {
         for head in [head].into_iter().chain(&head.subagents) {
             findings.extend(held_against(head, &sessions));
@@ -255,192 +236,6 @@ fn held_against(head: &Head, sessions: &[Session]) -> Option<Finding> {
             ),
         )
     })
-}
-
-fn joins(sessions: &[Session]) -> Vec<Finding> {
-    let ends: BTreeMap<SessionId, &StepRecord> = sessions
-        .iter()
-        .filter_map(|session| Some((session.id.clone(), session.end()?)))
-        .collect();
-    let mut findings = Vec::new();
-    for session in sessions {
-        for (record, fanned_out) in session.fanned_out() {
-            let next = session.step(record.step + 1);
-            let fan_out = session.fan_outs.get(&record.step);
-            findings.extend(audit::fan_out(record, fanned_out, fan_out, next));
-            let verdict = session.verdicts.get(&record.step);
-            findings.extend(audit::verdict(record, fanned_out, verdict, &ends, next));
-        }
-        let told: BTreeSet<u32> = session
-            .fanned_out()
-            .map(|(record, _)| record.step)
-            .collect();
-        let added = |about, step: &u32, key: String| {
-            let problem = "is there, and the record of its step tells of no fan-out";
-            (!told.contains(step)).then(|| Finding::new(about, key, problem))
-        };
-        let fan_outs = session.fan_outs.keys();
-        findings.extend(
-            fan_outs
-                .filter_map(|step| added(About::FanOut, step, keys::fan_out(&session.id, *step))),
-        );
-        let verdicts = session.verdicts.keys();
-        findings.extend(
-            verdicts
-                .filter_map(|step| added(About::Verdict, step, keys::fan_in(&session.id, *step))),
-        );
-    }
-    findings
-}
-
-/// Every text that a record refers to by its digest, as written or as read.
-async fn texts(
-    documents: &dyn Documents,
-    sessions: &[Session],
-    findings: &mut Vec<Finding>,
-) -> Result<u64, Failure> {
-    let mut wanted: BTreeMap<&str, BTreeSet<(&str, &str)>> = BTreeMap::new();
-    let empty = Digest::of(b"");
-    for record in sessions.iter().flat_map(|one| &one.links) {
-        let record = &record.record;
-        for written in &record.documents {
-            let of_it = wanted.entry(&written.uri).or_default();
-            of_it.insert((written.digest.as_str(), "was written"));
-        }
-        for call in &record.calls {
-            // What was not there yet was read as nothing.
-            if let Call::Document { uri, digest, .. } = call
-                && *digest != empty
-            {
-                let of_it = wanted.entry(uri).or_default();
-                of_it.insert((digest.as_str(), "was read"));
-            }
-        }
-    }
-    let uris: Vec<&str> = wanted.keys().copied().collect();
-    for some in uris.chunks(AT_ONCE) {
-        let keys: Vec<String> = some.iter().map(|uri| keys::document(uri)).collect();
-        let mut damaged = Vec::new();
-        let bodies = evidence::bodies(documents, &keys, &mut damaged).await?;
-        for ((uri, key), body) in some.iter().zip(&keys).zip(bodies) {
-            let Some(body) = body else {
-                if let Some(found) = damaged.iter().find(|found| found.what == *key) {
-                    findings.push(Finding::new(About::Document, *uri, found.problem.clone()));
-                    continue;
-                }
-                let problem = "is missing, and a record refers to it";
-                findings.push(Finding::new(About::Document, *uri, problem));
-                continue;
-            };
-            let now = Digest::of(&body);
-            for (digest, how) in wanted.get(*uri).into_iter().flatten() {
-                if *digest != now.as_str() {
-                    let problem = format!("{how} with the digest {digest}, and has {now} now");
-                    findings.push(Finding::new(About::Document, *uri, problem));
-                }
-            }
-        }
-    }
-    Ok(wanted.len() as u64)
-}
-
-/// Calls with effects lie in records of their own, written before and after; what the step tells of
-/// them must be the same.
-async fn calls(
-    documents: &dyn Documents,
-    session: &Session,
-    findings: &mut Vec<Finding>,
-) -> Result<(), Failure> {
-    for link in &session.links {
-        let folder = keys::calls(&session.id, link.step);
-        for key in documents.list(&folder).await? {
-            let Some(call) = key.strip_suffix("/intent") else {
-                continue;
-            };
-            let wanted = [key.clone(), format!("{call}/result")];
-            let found = evidence::bodies(documents, &wanted, findings).await?;
-            let [intent, result] = found.as_slice() else {
-                continue;
-            };
-            let intent = intent.as_ref();
-            let intent =
-                intent.and_then(|it| evidence::read::<IntentRecord>(&wanted[0], it, findings));
-            let result = result.as_ref();
-            let result =
-                result.and_then(|it| evidence::read::<ResultRecord>(&wanted[1], it, findings));
-            let Some(intent) = intent.filter(|intent| !intent.fence) else {
-                continue;
-            };
-            let told = link.record.calls.iter().find_map(|call| match call {
-                Call::Tool {
-                    name,
-                    arguments,
-                    result,
-                    ..
-                } if (name, arguments) == (&intent.tool, &intent.arguments) => Some(result),
-                _ => None,
-            });
-            let problem = match (told, result) {
-                (None, _) => "was started, and the record of its step does not tell of it",
-                (Some(told), Some(result))
-                    if result.status != CallStatus::Unknown && *told != result.content =>
-                {
-                    "came to another result than the record of its step tells"
-                }
-                (Some(_), _) => continue,
-            };
-            findings.push(Finding::new(About::Record, call, problem));
-        }
-    }
-    Ok(())
-}
-
-/// Every choice against its options, and those against the config that the run was pinned to.
-async fn choices(
-    config: &dyn ConfigStore,
-    sessions: &[Session],
-    findings: &mut Vec<Finding>,
-) -> Result<u64, Failure> {
-    let mut sets: BTreeMap<u64, Option<Arc<Snapshot>>> = BTreeMap::new();
-    let mut count = 0;
-    for session in sessions {
-        for link in &session.links {
-            let record = &link.record;
-            let routed = record.routed.iter().flat_map(|routed| &routed.decisions);
-            let tool = matches!(
-                record.activity,
-                Activity::Iterated(_) | Activity::Executed(Executed { call: Some(_), .. })
-            );
-            let made = routed.count() + record.decisions.len() + usize::from(tool);
-            if made == 0 {
-                continue;
-            }
-            count += made as u64;
-            let version = record.config_version;
-            if let Entry::Vacant(unread) = sets.entry(version) {
-                let set = match config.snapshot_at(version).await {
-                    // An end from outside may name none.
-                    _ if version == 0 => Some(Arc::default()),
-                    Ok(set) => Some(set),
-                    Err(
-                        error @ (agentfleet_config::Error::UnknownVersion { .. }
-                        | agentfleet_config::Error::Damaged { .. }),
-                    ) => {
-                        let what = format!("config version {version}");
-                        findings.push(Finding::new(About::Config, what, error.to_string()));
-                        None
-                    }
-                    Err(error) => return Err(error.into()),
-                };
-                unread.insert(set);
-            }
-            if let Some(Some(set)) = sets.get(&version) {
-                let asked = session.request(link.step);
-                findings.extend(audit::choices(record, asked.as_ref(), set));
-            }
-        }
-    }
-    Ok(count)
 }
 
 /// Every triple derived again, against those that the graph holds, which are returned.

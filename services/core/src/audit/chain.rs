@@ -2,8 +2,9 @@
 //! the request that it answered, which the one before had published.
 
 use super::{About, Finding};
-use agentfleet_schema::records::{OutcomeKind, StepRecord};
-use agentfleet_schema::topics::{AGENT_REQUEST, EXPLAINABILITY, property};
+use crate::commit::carried;
+use agentfleet_schema::records::{AcceptedRecord, OutcomeKind, StepRecord};
+use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{Digest, SessionId, Triples, keys};
 
 /// A record as it is stored.
@@ -144,16 +145,59 @@ pub fn chain(session: &SessionId, links: &[Link], asked: Option<&str>) -> Vec<Fi
     findings
 }
 
+/// What is wrong with the record of what a door took in. That its request is the one that the first step
+/// answered is found in the chain.
+pub fn accepted(
+    session: &SessionId,
+    stored: &AcceptedRecord,
+    first: Option<&StepRecord>,
+) -> Vec<Finding> {
+    let key = keys::accepted(session);
+    let mut findings = Vec::new();
+    let mut differs = |what: &str, stored: &str, expected: &str| {
+        if stored != expected {
+            let problem = format!("has the {what} `{stored}`, and not `{expected}`");
+            findings.push(Finding::new(About::Record, &key, problem));
+        }
+    };
+    let publication = &stored.publication;
+    let property = |name: &str| publication.properties.get(name).map_or("", String::as_str);
+    let request = stored.asked().unwrap_or_default();
+    differs("session", stored.session.as_str(), session.as_str());
+    differs(
+        "session in its request",
+        request.session_id.as_str(),
+        session.as_str(),
+    );
+    differs("user", &stored.user, &request.user);
+    differs("topic", &publication.topic, AGENT_REQUEST.as_str());
+    differs(
+        "session in its message",
+        property(property::SESSION),
+        session.as_str(),
+    );
+    differs(
+        "root in its message",
+        property(property::ROOT),
+        session.as_str(),
+    );
+    differs("step in its message", property(property::STEP), "0");
+    differs("id in its message", property(property::ID), &stored.id);
+    // Who ends a run from outside has no message at hand.
+    let first = first.filter(|first| !first.request.is_empty());
+    if let Some(told) = first.and_then(StepRecord::provenance)
+        && (carried(&told.properties) != carried(&publication.properties)
+            || publication.deliver_at.is_some())
+    {
+        let problem = "has a message with other properties than those that the run carries on";
+        findings.push(Finding::new(About::Record, &key, problem));
+    }
+    findings
+}
+
 /// The request of the same session that a record published; a fan-out's lies elsewhere.
 fn next_request(record: &StepRecord) -> Option<String> {
-    let own = record.publications.iter().find(|publication| {
-        publication.topic == AGENT_REQUEST.as_str()
-            && publication
-                .properties
-                .get(property::SESSION)
-                .map(String::as_str)
-                == Some(record.session.as_str())
-    });
+    let own = record.request_for(&record.session);
     match record.outcome {
         OutcomeKind::Continue => own.map(|publication| publication.body.clone()),
         OutcomeKind::FanOut
@@ -166,12 +210,7 @@ fn next_request(record: &StepRecord) -> Option<String> {
 
 /// What a record published of itself must be what it tells.
 fn told(key: &str, link: &Link) -> Option<Finding> {
-    let published = link
-        .record
-        .publications
-        .iter()
-        .find(|publication| publication.topic == EXPLAINABILITY.as_str());
-    let problem = match published {
+    let problem = match link.record.provenance() {
         None => "publishes no triples",
         Some(published) => {
             let derived = crate::provenance::tell_as(&link.record, &link.identity);
@@ -192,6 +231,7 @@ mod tests {
     use super::*;
     use agentfleet_schema::Metadata;
     use agentfleet_schema::records::{Activity, Decision, Iterated, Publication, Usage};
+    use agentfleet_schema::topics::EXPLAINABILITY;
 
     fn record(step: u32, previous: Option<&Link>) -> StepRecord {
         let last = step == 2;

@@ -1,18 +1,21 @@
 //! Checking afterwards that what is stored of a run is what was committed: pure functions over
 //! records, documents, triples and config. Whoever reads those from the stores is elsewhere.
 //!
-//! What each part can find: `chain` a changed, missing or added record; `joins` a fan-out or verdict
-//! that is not what the records say; `triples` a statement that the records do not make, or one that
-//! the graph lost; `choices` a choice that was not open at the config of the run.
+//! What each part can find: `chain` a changed, missing or added record; `joins` a fan-out, verdict or
+//! wait that is not what the records say; `calls` a call or an account that is not; `triples` a
+//! statement that the records do not make, or one that the graph lost; `choices` a choice that was not
+//! open at the config of the run.
 
+mod calls;
 mod chain;
 mod choices;
 mod joins;
 mod triples;
 
-pub use chain::{Link, chain, identity};
+pub use calls::{StoredCalls, account, calls};
+pub use chain::{Link, accepted, chain, identity};
 pub use choices::choices;
-pub use joins::{fan_out, verdict};
+pub use joins::{fan_out, pause, verdict};
 pub use triples::{canonical, compare};
 
 use serde::Serialize;
@@ -26,6 +29,7 @@ pub enum About {
     Record,
     FanOut,
     Verdict,
+    Wait,
     Document,
     Triple,
     Choice,
@@ -40,6 +44,7 @@ impl About {
             Self::Record => "record",
             Self::FanOut => "fan-out",
             Self::Verdict => "verdict",
+            Self::Wait => "wait",
             Self::Document => "document",
             Self::Triple => "triple",
             Self::Choice => "choice",

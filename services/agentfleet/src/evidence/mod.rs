@@ -1,15 +1,19 @@
-//! Everything the stores hold of a run, as it is stored: what `verify` checks.
+//! Everything the stores hold of a run, as it is stored, and whether it agrees: what `verify` checks.
 
-use super::records;
+mod check;
+
+pub use check::{Counts, check};
+
+use crate::commands::records;
 use crate::error::Failure;
-use agentfleet_core::audit::{About, Finding, Link, identity};
+use agentfleet_core::audit::{About, Finding, Link, StoredCalls, accepted, identity};
 use agentfleet_documents::{Documents, Error};
+use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{
-    AcceptedRecord, Activity, FanInRecord, FanOutRecord, FannedOut, OutcomeKind, PauseRecord,
-    StepRecord,
+    AcceptedRecord, Activity, Asked, DebitRecord, FanInRecord, FanOutRecord, FannedOut,
+    OutcomeKind, PauseRecord, StepRecord,
 };
-use agentfleet_schema::topics::{AGENT_REQUEST, property};
-use agentfleet_schema::{AgentRequest, SessionId, keys};
+use agentfleet_schema::{AgentRequest, SessionId};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -19,7 +23,7 @@ pub(crate) const AT_ONCE: usize = 200;
 
 /// What is stored of one session.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     pub id: SessionId,
     /// Its records, in order.
     pub links: Vec<Link>,
@@ -27,6 +31,10 @@ pub(crate) struct Session {
     pub fan_outs: BTreeMap<u32, FanOutRecord>,
     pub verdicts: BTreeMap<u32, FanInRecord>,
     pub pauses: BTreeMap<u32, PauseRecord>,
+    /// Calls with effects, by the step they were made at.
+    pub calls: BTreeMap<u32, StoredCalls>,
+    /// What attempts at a step debited, by its number and then by place.
+    pub debits: BTreeMap<u32, BTreeMap<u32, DebitRecord>>,
     /// The body of the message it began with, where somebody recorded it.
     pub asked: Option<String>,
     /// Whether its parent's verdict says that it was not waited for.
@@ -34,19 +42,19 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn end(&self) -> Option<&StepRecord> {
+    pub fn end(&self) -> Option<&StepRecord> {
         let last = self.links.last().map(|link| &link.record);
         last.filter(|record| record.outcome.is_terminal())
     }
 
     /// The record of a step, if there is one.
-    pub(crate) fn step(&self, step: u32) -> Option<&StepRecord> {
+    pub fn step(&self, step: u32) -> Option<&StepRecord> {
         let link = self.links.iter().find(|link| link.step == step);
         link.map(|link| &link.record)
     }
 
     /// The request that a step answered, where it can be known.
-    pub(crate) fn request(&self, step: u32) -> Option<AgentRequest> {
+    pub fn request(&self, step: u32) -> Option<AgentRequest> {
         let body = match step.checked_sub(1) {
             None => self.asked.as_deref(),
             Some(before) => match self.step(before)?.outcome {
@@ -58,42 +66,36 @@ impl Session {
                     let pause = self.pauses.get(&before);
                     pause.map(|pause| pause.resume.body.as_str())
                 }
-                _ => published(self.step(before)?, &self.id),
+                _ => {
+                    let published = self.step(before)?.request_for(&self.id);
+                    published.map(|publication| publication.body.as_str())
+                }
             },
         };
         serde_json::from_str(body?).ok()
     }
 
     /// The fan-outs its records tell of, by step.
-    pub(crate) fn fanned_out(&self) -> impl Iterator<Item = (&StepRecord, &FannedOut)> {
-        self.links.iter().filter_map(|link| {
-            fanned_out(&link.record).map(|fanned_out| (&link.record, fanned_out))
+    pub fn fanned_out(&self) -> impl Iterator<Item = (&Link, &FannedOut)> {
+        let links = self.links.iter();
+        links.filter_map(|link| match &link.record.activity {
+            Activity::FannedOut(fanned_out) => Some((link, fanned_out)),
+            _ => None,
+        })
+    }
+
+    /// The waits for people its records tell of, by step.
+    pub fn asked(&self) -> impl Iterator<Item = (&Link, &Asked)> {
+        let links = self.links.iter();
+        links.filter_map(|link| match &link.record.activity {
+            Activity::Asked(asked) => Some((link, asked)),
+            _ => None,
         })
     }
 }
 
-fn fanned_out(record: &StepRecord) -> Option<&FannedOut> {
-    match &record.activity {
-        Activity::FannedOut(fanned_out) => Some(fanned_out),
-        _ => None,
-    }
-}
-
-/// The request a record published for a session.
-fn published<'a>(record: &'a StepRecord, session: &SessionId) -> Option<&'a str> {
-    let of_it = record.publications.iter().find(|publication| {
-        publication.topic == AGENT_REQUEST.as_str()
-            && publication
-                .properties
-                .get(property::SESSION)
-                .map(String::as_str)
-                == Some(session.as_str())
-    });
-    of_it.map(|publication| publication.body.as_str())
-}
-
 /// A session and every subagent below it, each after its parent. What cannot be read is a finding.
-pub(crate) async fn gather(
+pub async fn gather(
     documents: &dyn Documents,
     top: &SessionId,
 ) -> Result<(Vec<Session>, Vec<Finding>), Failure> {
@@ -109,11 +111,11 @@ pub(crate) async fn gather(
             session.asked = asked;
             session.late = late.unwrap_or_default();
         }
-        for (record, fanned_out) in session.fanned_out() {
+        for (Link { record, .. }, fanned_out) in session.fanned_out() {
             let verdict = session.verdicts.get(&record.step);
             for child in &fanned_out.children {
                 if seen.insert(child.session.clone()) {
-                    let asked = published(record, &child.session).map(str::to_owned);
+                    let asked = asked_of(record, &child.session);
                     let late = verdict.map(|verdict| is_missing(verdict, &child.session));
                     open.push_back((child.session.clone(), asked, late));
                 }
@@ -122,6 +124,12 @@ pub(crate) async fn gather(
         sessions.push(session);
     }
     Ok((sessions, findings))
+}
+
+/// What a record asked of a subagent.
+fn asked_of(record: &StepRecord, session: &SessionId) -> Option<String> {
+    let published = record.request_for(session);
+    published.map(|publication| publication.body.clone())
 }
 
 fn is_missing(verdict: &FanInRecord, session: &SessionId) -> bool {
@@ -142,9 +150,12 @@ async fn above(
     let Some(parent) = first.and_then(|record| record.parent.as_ref()) else {
         let key = keys::accepted(&session.id);
         let keys = std::slice::from_ref(&key);
-        let accepted = bodies(documents, keys, findings).await?.pop().flatten();
-        let accepted = accepted.and_then(|body| read::<AcceptedRecord>(&key, &body, findings));
-        return Ok((accepted.map(|accepted| accepted.publication.body), false));
+        let taken_in = bodies(documents, keys, findings).await?.pop().flatten();
+        let taken_in = taken_in.and_then(|body| read::<AcceptedRecord>(&key, &body, findings));
+        if let Some(taken_in) = &taken_in {
+            findings.extend(accepted(&session.id, taken_in, first));
+        }
+        return Ok((taken_in.map(|taken_in| taken_in.publication.body), false));
     };
     let wanted = [
         keys::outcome(&parent.session, parent.step),
@@ -154,7 +165,7 @@ async fn above(
     let body = |at: usize| found.get(at).and_then(Option::as_ref);
     let record = body(0).and_then(|body| read::<StepRecord>(&wanted[0], body, findings));
     let verdict = body(1).and_then(|body| read::<FanInRecord>(&wanted[1], body, findings));
-    let asked = record.and_then(|record| published(&record, &session.id).map(str::to_owned));
+    let asked = record.and_then(|record| asked_of(&record, &session.id));
     let late = verdict.is_some_and(|verdict| is_missing(&verdict, &session.id));
     Ok((asked, late))
 }
@@ -196,6 +207,8 @@ async fn one(
         fan_outs: BTreeMap::new(),
         verdicts: BTreeMap::new(),
         pauses: BTreeMap::new(),
+        calls: BTreeMap::new(),
+        debits: BTreeMap::new(),
         asked: None,
         late: false,
     };
@@ -250,11 +263,56 @@ async fn one(
             }
         }
     }
+    beside(documents, &mut session, findings).await?;
     Ok(session)
 }
 
+/// What lies beside the records of steps: calls with effects, and debits. It is written before the record
+/// of its step, so it is looked for after those were read.
+async fn beside(
+    documents: &dyn Documents,
+    session: &mut Session,
+    findings: &mut Vec<Finding>,
+) -> Result<(), Failure> {
+    let folder = format!("sessions/{}/steps/", session.id);
+    let listed = documents.list(&folder).await?;
+    let step = |key: &String| {
+        key.strip_prefix(&folder)?
+            .split_once('/')?
+            .0
+            .parse::<u32>()
+            .ok()
+    };
+    let is_part =
+        |key: &&String| keys::debit_place(key).is_some() || keys::call_part(key).is_some();
+    let parts: Vec<(u32, String)> = listed
+        .iter()
+        .filter(is_part)
+        .filter_map(|key| Some((step(key)?, key.clone())))
+        .collect();
+    for some in parts.chunks(AT_ONCE) {
+        let wanted: Vec<String> = some.iter().map(|(_, key)| key.clone()).collect();
+        let found = bodies(documents, &wanted, findings).await?;
+        for ((step, key), body) in some.iter().zip(found) {
+            let Some(body) = body else { continue };
+            if let Some(place) = keys::debit_place(key) {
+                let debits = session.debits.entry(*step).or_default();
+                debits.extend(read(key, &body, findings).map(|debit| (place, debit)));
+            } else if let Some((number, part)) = keys::call_part(key) {
+                let calls = session.calls.entry(*step).or_default();
+                let call = calls.entry(number).or_default();
+                match part {
+                    CallPart::Intent => call.0 = read(key, &body, findings),
+                    CallPart::Result => call.1 = read(key, &body, findings),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The bodies stored under `keys`. One that is damaged is a finding, and counts as not there.
-pub(crate) async fn bodies(
+async fn bodies(
     documents: &dyn Documents,
     keys: &[String],
     findings: &mut Vec<Finding>,
@@ -282,16 +340,13 @@ fn about(key: &str) -> About {
     match key.rsplit_once('/') {
         Some((_, "fanout")) => About::FanOut,
         Some((_, "fanin")) => About::Verdict,
+        Some((_, "pause")) => About::Wait,
         _ => About::Record,
     }
 }
 
 /// What a body holds; one that cannot be read is a finding.
-pub(crate) fn read<T: DeserializeOwned>(
-    key: &str,
-    body: &[u8],
-    findings: &mut Vec<Finding>,
-) -> Option<T> {
+fn read<T: DeserializeOwned>(key: &str, body: &[u8], findings: &mut Vec<Finding>) -> Option<T> {
     match serde_json::from_slice(body) {
         Ok(record) => Some(record),
         Err(error) => {

@@ -816,44 +816,66 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
     one.edit(&verdict, "\"answered\"", "\"timeout\"");
     one.is_found("verdict", &verdict, "ended as `timeout`");
     one.is_found("verdict", &verdict, "not what the synthesis read");
-    let fan_out = keys::fan_out(&session, 1);
-    let one = copied(&fleet);
-    one.edit(&fan_out, "read about pumps", "read about pipes");
-    one.is_found("fan-out", &fan_out, "other subagents");
-    let one = copied(&fleet);
-    one.edit(
-        &fan_out,
-        "\"topic\":\"agent-request\"",
-        "\"topic\":\"elsewhere\"",
-    );
-    one.is_found("fan-out", &fan_out, "topic `elsewhere`");
-    let one = copied(&fleet);
-    one.edit(&fan_out, "\"step\":\"2\"", "\"step\":\"1\"");
-    one.is_found(
-        "fan-out",
-        &fan_out,
-        "other properties than the step had: `step`",
-    );
-    let one = copied(&fleet);
-    one.edit(&fan_out, "\"max_depth\":", "\"max_depth\":1");
-    one.is_found("fan-out", &fan_out, "allots");
 
-    // What lies beside the chain: what was taken in, and what the attempts at a step paid.
+    // What lies beside the chain, too: fan-outs, what was taken in, what the attempts at a step paid.
+    let fan_out = keys::fan_out(&session, 1);
     let accepted = keys::accepted(&session);
-    let one = copied(&fleet);
-    one.edit(&accepted, "\"user\":\"", "\"user\":\"eve");
-    one.is_found("record", &accepted, "has the user `eve`");
-    let one = copied(&fleet);
-    one.edit(&accepted, "\"root\":\"", "\"root\":\"x");
-    one.is_found("record", &accepted, "has the root in its message");
     let debit = keys::debit(&session, 1, 1);
-    let one = copied(&fleet);
-    one.edit(
-        &debit,
-        "\"reserved\"",
-        "\"settled\":{\"tokens\":9},\"reserved\"",
-    );
-    one.is_found("record", &debit, "says that the calls before it came to 9");
+    for (about, key, from, to, problem) in [
+        (
+            "fan-out",
+            &fan_out,
+            "read about pumps",
+            "read about pipes",
+            "other subagents",
+        ),
+        (
+            "fan-out",
+            &fan_out,
+            r#""topic":"agent-request""#,
+            r#""topic":"elsewhere""#,
+            "topic `elsewhere`",
+        ),
+        (
+            "fan-out",
+            &fan_out,
+            r#""step":"2""#,
+            r#""step":"1""#,
+            "other properties than the step had: `step`",
+        ),
+        (
+            "fan-out",
+            &fan_out,
+            r#""max_depth":"#,
+            r#""max_depth":1"#,
+            "allots",
+        ),
+        (
+            "record",
+            &accepted,
+            r#""user":""#,
+            r#""user":"eve"#,
+            "has the user `eve`",
+        ),
+        (
+            "record",
+            &accepted,
+            r#""root":""#,
+            r#""root":"x"#,
+            "has the root in its message",
+        ),
+        (
+            "record",
+            &debit,
+            r#""reserved""#,
+            r#""settled":{"tokens":9},"reserved""#,
+            "says that the calls before it came to 9",
+        ),
+    ] {
+        let one = copied(&fleet);
+        one.edit(key, from, to);
+        one.is_found(about, key, problem);
+    }
     let busy = SessionId::from(fleet.asked["the busy line"].as_str());
     let gone = keys::debit(&busy, 0, 1);
     let one = copied(&fleet);

@@ -16,6 +16,7 @@ use agentfleet_tests::effect::Verb::{Call, Chat, Create, Insert, Publish, Query}
 use agentfleet_tests::effect::When::{After, Before, During};
 use agentfleet_tests::effect::{Fault, Verb, When};
 use agentfleet_tests::queues::Role::{Deadlines, FanIn, Orchestrator, Undertaker, Writer};
+use agentfleet_tests::queues::TaskId;
 use agentfleet_tests::scenario::{Identity, Kind, Scenario, Trouble, Use};
 use agentfleet_tests::sim::Engine;
 use std::time::Duration;
@@ -680,16 +681,23 @@ fn a_cancelled_run_is_not_answered() {
     }
 }
 
+/// A run whose second step is worked, up to some point of its side-effecting call; with its worker, and
+/// with somebody who cancels it and has not begun.
+fn beside_a_cancel(engine: Engine, when: When, verb: Verb, what: &str) -> (Stage, TaskId, TaskId) {
+    let scenario = Scenario::new().react("r0", &[Use::Read, Use::Write]);
+    let mut stage = Stage::asked(scenario, engine);
+    stage.work(Orchestrator, "r0 0");
+    let worker = stage.give(Orchestrator, 0, "r0 1");
+    stage.run_to(worker, when, verb, what);
+    let cancel = stage.cancel(&stage.session("r0"));
+    (stage, worker, cancel)
+}
+
 // 14
 #[test]
 fn a_call_that_was_made_before_a_cancel_is_told_in_the_graph() {
     for engine in ENGINES {
-        let scenario = Scenario::new().react("r0", &[Use::Read, Use::Write]);
-        let mut stage = Stage::asked(scenario, engine);
-        stage.work(Orchestrator, "r0 0");
-        let worker = stage.give(Orchestrator, 0, "r0 1");
-        stage.run_to(worker, After, Create, "result");
-        let cancel = stage.cancel(&stage.session("r0"));
+        let (mut stage, worker, cancel) = beside_a_cancel(engine, After, Create, "result");
         stage.finish(cancel);
         stage.crash(worker);
         stage.end();
@@ -713,17 +721,7 @@ fn a_call_that_was_made_before_a_cancel_is_told_in_the_graph() {
     }
 }
 
-/// A run whose second step is worked, up to some point of its side-effecting call.
-fn about_to_write(engine: Engine, when: When, verb: Verb, what: &str) -> (Stage, u64) {
-    let scenario = Scenario::new().react("r0", &[Use::Read, Use::Write]);
-    let mut stage = Stage::asked(scenario, engine);
-    stage.work(Orchestrator, "r0 0");
-    let worker = stage.give(Orchestrator, 0, "r0 1");
-    stage.run_to(worker, when, verb, what);
-    (stage, worker)
-}
-
-/// What the step of [`about_to_write`] tells of calls.
+/// What the step of [`beside_a_cancel`] tells of calls.
 fn calls_told(stage: &Stage) -> Vec<String> {
     let record = stage.record("r0", 1).unwrap();
     assert_eq!(record.outcome, OutcomeKind::Cancelled);
@@ -738,8 +736,7 @@ fn calls_told(stage: &Stage) -> Vec<String> {
 #[test]
 fn a_call_that_comes_to_its_end_after_a_cancel_is_told_as_open() {
     for engine in ENGINES {
-        let (mut stage, worker) = about_to_write(engine, During, Call, "write");
-        let cancel = stage.cancel(&stage.session("r0"));
+        let (mut stage, worker, cancel) = beside_a_cancel(engine, During, Call, "write");
         stage.finish(cancel);
         stage.finish(worker);
         // That its result is there now is nothing that speaks against the record.
@@ -753,8 +750,7 @@ fn a_call_that_comes_to_its_end_after_a_cancel_is_told_as_open() {
 #[test]
 fn no_call_starts_once_a_cancel_has_looked_for_it() {
     for engine in ENGINES {
-        let (mut stage, worker) = about_to_write(engine, Before, Create, "intent");
-        let cancel = stage.cancel(&stage.session("r0"));
+        let (mut stage, worker, cancel) = beside_a_cancel(engine, Before, Create, "intent");
         stage.run_to(cancel, After, Create, "intent");
         stage.finish(worker);
         stage.finish(cancel);
@@ -768,8 +764,7 @@ fn no_call_starts_once_a_cancel_has_looked_for_it() {
 #[test]
 fn a_call_that_starts_before_a_cancel_can_keep_it_is_told() {
     for engine in ENGINES {
-        let (mut stage, worker) = about_to_write(engine, Before, Create, "intent");
-        let cancel = stage.cancel(&stage.session("r0"));
+        let (mut stage, worker, cancel) = beside_a_cancel(engine, Before, Create, "intent");
         // It has looked, and found nothing.
         stage.run_to(cancel, Before, Create, "intent");
         stage.run_to(worker, After, Create, "intent");
@@ -785,9 +780,7 @@ fn a_call_that_starts_before_a_cancel_can_keep_it_is_told() {
 #[test]
 fn a_cancel_that_dies_behind_its_fence_keeps_no_call_from_being_made() {
     for engine in ENGINES {
-        let (mut stage, worker) = about_to_write(engine, Before, Create, "intent");
-        let session = stage.session("r0");
-        let cancel = stage.cancel(&session);
+        let (mut stage, worker, cancel) = beside_a_cancel(engine, Before, Create, "intent");
         stage.run_to(cancel, After, Create, "intent");
         stage.crash(cancel);
         stage.crash(worker);

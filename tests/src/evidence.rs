@@ -8,7 +8,6 @@ use agentfleet_graph::{Answer, Graph, QueryOptions};
 use agentfleet_schema::records::{
     CompletionStatus, FanInRecord, FanOutRecord, JoinCause, StepRecord,
 };
-use agentfleet_schema::topics::EXPLAINABILITY;
 use agentfleet_schema::{Term, Triple, Triples};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -161,8 +160,7 @@ impl Evidence {
             for (key, body) in some.iter().zip(bodies) {
                 let record: StepRecord = serde_json::from_slice(&body.unwrap()).unwrap();
                 self.worked_again += usize::from(record.attempt > 1);
-                let mut publications = record.publications.iter();
-                let provenance = publications.find(|one| one.topic == EXPLAINABILITY.as_str());
+                let provenance = record.provenance();
                 let provenance = provenance.unwrap_or_else(|| panic!("{key} tells nothing"));
                 let message: Triples = serde_json::from_str(&provenance.body).unwrap();
                 assert!(!message.triples.is_empty(), "{key} tells nothing");

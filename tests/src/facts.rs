@@ -246,10 +246,8 @@ impl World {
 
     fn check_identity(&mut self, record: &StepRecord) {
         let identity = record.identity();
-        let tells = record.publications.iter().any(|publication| {
-            publication.topic == agentfleet_schema::topics::EXPLAINABILITY.as_str()
-                && publication.body.contains(identity.as_str())
-        });
+        let told = record.provenance();
+        let tells = told.is_some_and(|message| message.body.contains(identity.as_str()));
         if !tells {
             let (session, step) = (&record.session, record.step);
             self.violate(format!(

@@ -6,7 +6,6 @@ use crate::store::Store;
 use agentfleet_console::trace::Trace;
 use agentfleet_documents::Documents;
 use agentfleet_schema::records::{Child, FanOutRecord, StepRecord};
-use agentfleet_schema::topics::EXPLAINABILITY;
 use agentfleet_schema::{SessionId, Triples, keys, uris};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -214,8 +213,7 @@ pub(crate) async fn trace(documents: &dyn Documents, root: &SessionId) -> Result
     let tree = tree(documents, root).await?;
     let steps = tree.iter().flat_map(|(_, run)| &run.steps);
     let triples: Vec<_> = steps
-        .flat_map(|record| &record.publications)
-        .filter(|publication| publication.topic == EXPLAINABILITY.as_str())
+        .filter_map(StepRecord::provenance)
         .filter_map(|publication| serde_json::from_str::<Triples>(&publication.body).ok())
         .flat_map(|message| message.triples)
         .collect();

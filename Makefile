@@ -63,15 +63,16 @@ soak: build ## Kill a fleet under load for five minutes and check that nothing i
 chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes; then a report
 	@AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test --workspace --test storm -- --nocapture
 
-bench: build ## Measure, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=pulsar)
+bench: setup ## Measure the release build, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=pulsar)
 ifneq (,$(filter pulsar,$(ONLY)))
 	@deploy/packages.sh $(SERVER_PACKAGES)
 	@deploy/pulsar.sh install
 	@deploy/fuseki.sh install
 	@deploy/s3.sh install
 endif
-	@cargo build --quiet --workspace --bin bench
-	@target/debug/bench $(ONLY)
+	@echo "Building what is deployed, with --release; the first time that takes long."
+	@cargo build --release --workspace --bin agentfleet --bin bench
+	@target/release/bench $(ONLY)
 
 scale: setup ## Simulate fleets larger than this machine: throughput, replicas and queueing by load
 	@cargo build --quiet --workspace --bin scale

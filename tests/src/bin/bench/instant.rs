@@ -65,7 +65,8 @@ impl ChatModel for Instantly {
                 if done + 1 < number(question, "steps=").unwrap_or(1) {
                     let query = match number(question, "bytes=") {
                         Some(bytes) => format!("page {done} bytes={bytes}"),
-                        None => "x".to_owned(),
+                        // A call that is made again and again ends its run.
+                        None => format!("page {done}"),
                     };
                     let query = json!({"query": query});
                     format!("Thought: go on\nAction: noop\nArgs: {query}")

@@ -9,6 +9,7 @@ mod instant;
 mod long;
 mod roles;
 mod servers;
+mod work;
 
 use std::error::Error;
 use std::time::Duration;

@@ -25,6 +25,7 @@ pub(crate) struct Report {
 /// What a process used so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
+    pid: u32,
     pub(crate) resident_kib: u64,
     pub(crate) peak_kib: u64,
     /// Processor time, in milliseconds.
@@ -46,11 +47,17 @@ impl Usage {
             field
         };
         Ok(Self {
+            pid,
             resident_kib: field("VmRSS").unwrap_or(0),
             peak_kib: field("VmHWM").unwrap_or(0),
             // User and system, in hundredths of a second on Linux.
             cpu_ms: (ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 10,
         })
+    }
+
+    /// Processor time of the process since then, in milliseconds.
+    pub(crate) fn since(self) -> Result<u64> {
+        Ok(Self::of(self.pid)?.cpu_ms - self.cpu_ms)
     }
 }
 

@@ -5,9 +5,11 @@
 //! roles get their settings as they do in production: from the environment.
 
 use crate::counted::{Calls, Tally};
+use crate::embedded::{RUN, STEPS_A_RUN, WARM_UP, fan_in_of, load, supervised, warm_up};
 use crate::instant::{Noop, ask, make_instant};
 use crate::roles::{self, Report, Role, Shipped, Usage};
-use crate::{Result, parallel, quantile};
+use crate::work::{Done, until_idle};
+use crate::{Result, quantile};
 use agentfleet::engine::Engine;
 use agentfleet::settings::{Flags, Place, Settings};
 use agentfleet::store::Store;
@@ -101,11 +103,11 @@ pub(crate) async fn run(what: &str) -> Result<()> {
         start_and_idle(&engine).await?;
     }
     let mut crew = Crew::start()?;
-    parallel(4, |_| ask(&engine, "warm steps=5".into(), "react")).await?;
     iterations(&engine, &settings, &mut crew).await?;
     if what == "everything" {
         supervisors(&engine, &mut crew).await?;
-        fan_in(&engine).await?;
+        println!("\nFan-in: a supervisor with N subagents of 1 step");
+        fan_in_of(&engine, &[2, 8, 64, 1_000]).await?;
         late(&engine, &settings).await?;
         memory(&mut crew)?;
         drop(crew);
@@ -224,10 +226,6 @@ impl Ledger {
                 millis / iterations,
             );
         }
-        println!(
-            "  triples written meanwhile, for each iteration: {:.1}",
-            self.triples as f64 / iterations
-        );
         let mut line = String::from("  processor time for each iteration, ms:");
         let mut sum = 0.0;
         for (name, millis) in &self.used {
@@ -249,32 +247,36 @@ async fn iterations(engine: &Engine, settings: &Settings, crew: &mut Crew) -> Re
     println!(
         "A hop: a message is received, the next one published and confirmed, the first acknowledged."
     );
-    // Histories would grow without end; many short runs measure the iteration, not the history.
-    let of = 20;
-    for (sessions, runs) in [(1usize, 10), (16, 2), (64, 1)] {
+    warm_up(engine, WARM_UP).await?;
+    for sessions in [1, 16, 64] {
         let before_hops = hops(broker, sessions).await?;
+        let before_work = Done::count(engine).await?;
         let before = crew.ledger()?;
+        let (runs, took) = load(engine, sessions, Duration::from_secs(20)).await?;
         let began = Instant::now();
-        parallel(sessions, |_| async move {
-            for _ in 0..runs {
-                ask(engine, format!("steps={of}"), "react").await?;
-            }
-            Ok(())
-        })
-        .await?;
-        let took = began.elapsed().as_secs_f64();
         let did = crew.ledger()?.since(&before);
+        until_idle(engine).await?;
+        let settled = took + began.elapsed();
+        let whole = crew.ledger()?.since(&before);
+        let triples = Done::count(engine)
+            .await?
+            .check(before_work, RUN.times(runs))?;
         // Before and after, since others may use the machine meanwhile.
         let hops = f64::midpoint(before_hops, hops(broker, sessions).await?);
-        let count = (sessions * runs * of) as f64;
-        let rate = count / took;
+        let count = (runs * STEPS_A_RUN) as f64;
+        let rate = count / took.as_secs_f64();
         println!(
-            "{sessions:>4} sessions: {rate:>6.1} iterations/s ({:.1} ms each); {hops:.0} raw hops/s ({:.2} ms each): {:.1} hops an iteration",
+            "{sessions:>4} sessions, {count} iterations: {rate:>6.1} a second ({:.1} ms each), sustained {:.1}; {hops:.0} raw hops/s ({:.2} ms each): {:.1} hops an iteration",
             1_000.0 * sessions as f64 / rate,
+            count / settled.as_secs_f64(),
             1_000.0 * sessions as f64 / hops,
             hops / rate
         );
-        did.print(count);
+        println!(
+            "  triples of an iteration: {triples:.1}, of which {:.1} were written when the last answer came",
+            did.triples as f64 / count
+        );
+        whole.print(count);
     }
     Ok(())
 }
@@ -328,33 +330,25 @@ async fn hops(url: &str, sessions: usize) -> Result<f64> {
 
 async fn supervisors(engine: &Engine, crew: &mut Crew) -> Result<()> {
     println!("\nA supervisor with 4 subagents of 2 steps, request to answer");
+    let before_work = Done::count(engine).await?;
     let before = crew.ledger()?;
+    let runs = 30;
     let mut times = Vec::new();
-    for _ in 0..30 {
+    for _ in 0..runs {
         times.push(ask(engine, "children=4 of=2".into(), "supervisor").await?);
     }
     times.sort();
     println!(
-        "  median {:.0?}, p95 {:.0?}, slowest {:.0?}",
+        "  median {:.0?}, p95 {:.0?}, slowest of {runs} {:.0?}",
         quantile(&times, 0.5),
         quantile(&times, 0.95),
         quantile(&times, 1.0)
     );
-    // Fan-out, 4 times 2, synthesis.
-    crew.ledger()?.since(&before).print(30.0 * 10.0);
-    Ok(())
-}
-
-async fn fan_in(engine: &Engine) -> Result<()> {
-    println!("\nFan-in: a supervisor with N subagents of 1 step");
-    println!("{:>9} {:>12} {:>16}", "siblings", "total", "for each");
-    for siblings in [2usize, 8, 64, 1_000] {
-        let took = ask(engine, format!("children={siblings} of=1"), "supervisor").await?;
-        println!(
-            "{siblings:>9} {took:>12.1?} {:>16.1?}",
-            took / siblings as u32
-        );
-    }
+    until_idle(engine).await?;
+    let did = crew.ledger()?.since(&before);
+    let asked = supervised(4, 2).times(runs);
+    Done::count(engine).await?.check(before_work, asked)?;
+    did.print(asked.steps as f64);
     Ok(())
 }
 

@@ -14,8 +14,10 @@ fail() { echo "worked example: $*" >&2; exit 1; }
 for part in Financial Reputational Legal Operational; do
   grep -q "^## .*$part\|^$part\|$part" "$work/answer.txt" || fail "no part \`$part\` in the answer"
 done
-grep -q "Confidence" "$work/answer.txt" || fail "no confidence in the answer"
-grep -q "urn:agentfleet:document:" "$work/answer.txt" || fail "no source in the answer"
+for part in Financial Reputational Legal Operational; do
+  awk -v part="## $part" '/^## /{on = $0 == part} on' "$work/answer.txt" | grep -q "Source: .*(urn:agentfleet:document:" \
+    || fail "no source in part \`$part\` of the answer"
+done
 [ "$(grep -c '\] .*: answers: ' "$work/lanes.txt")" -eq 4 ] || fail "not four subagents"
 
 session=$("$bin" sessions list --json | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["session"])')

@@ -19,6 +19,7 @@ pub mod topics;
 pub mod triples;
 pub mod uris;
 pub mod vocabulary;
+pub mod words;
 pub mod worked;
 
 pub use id::{

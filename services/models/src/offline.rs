@@ -1,11 +1,12 @@
 //! The model used where there is none: no language model, and it says so.
 //!
-//! It ranks options by shared words, splits questions along the parts they enumerate, searches with
-//! the tools on offer and quotes what it finds, each quotation with its source. It reads
-//! [`ModelRequest::inputs`] and past tool calls; the rendered prompt is for models that read prose.
+//! It searches once with each tool that searches, and quotes the passages that the search ranked first,
+//! each with its source. It takes the simplest task type and pattern, and splits a task along the parts
+//! that are written down. It reads [`ModelRequest::inputs`]; the rendered prompt is for models that read
+//! prose.
 //!
-//! Invariants: the same request gives the same reply; every statement about the matter is a
-//! quotation; where nothing was found it says so; it never claims to have reasoned.
+//! Invariants: the same request gives the same reply; every statement about the matter is a quotation;
+//! where nothing was found it says so; it never claims to have reasoned.
 
 use crate::error::Error;
 use crate::{Capabilities, ChatModel, ModelReply, ModelRequest, TextSink};
@@ -13,28 +14,24 @@ use agentfleet_schema::Operation;
 use async_trait::async_trait;
 use serde_json::json;
 
-mod asking;
-mod candidates;
 mod decompose;
-mod dimensions;
-mod extract;
-mod facts;
 mod goal;
 mod inputs;
 mod judgement;
 mod observation;
+mod parts;
 mod plan;
 mod quotes;
-mod rank;
 mod react;
 mod route;
-mod sentences;
 mod synthesise;
-mod terms;
-mod toolbox;
 
 /// Words sent before others get a turn.
 const WORDS_AT_A_TIME: usize = 16;
+
+/// What there is to say where free text was asked for.
+const CANNOT_WRITE: &str = "No language model is configured, so nothing can be written here: the offline \
+     model only searches and quotes.";
 
 /// The offline model.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,19 +49,19 @@ impl Offline {
             Operation::ClassifyTaskType => route::task_type(inputs).to_string(),
             Operation::SelectPattern => route::pattern(inputs).to_string(),
             Operation::Decompose => decompose::goals(inputs).to_string(),
-            Operation::React => react::turn(request),
+            Operation::React => react::turn(inputs),
             Operation::Review => review(),
             Operation::Synthesise => synthesise::answer(inputs),
             Operation::PlanCreate => plan::steps(inputs).to_string(),
             Operation::PlanRevise => plan::revised().to_string(),
-            Operation::PlanStep => plan::step(request),
-            Operation::PlanAssess => plan::assessed(request).to_string(),
+            Operation::PlanStep => plan::step(inputs),
+            Operation::PlanAssess => plan::assessed(inputs).to_string(),
             Operation::PlanSynthesise => plan::answer(inputs),
             Operation::Critique => judgement::critique().to_string(),
             Operation::Compare => judgement::comparison(inputs).to_string(),
             Operation::Judge => judgement::verdict(inputs),
             Operation::ClassifyIntent => judgement::intent(inputs).to_string(),
-            Operation::Complete | Operation::Prompt => extract::reply(request),
+            Operation::Complete | Operation::Prompt => CANNOT_WRITE.to_owned(),
         }
     }
 }

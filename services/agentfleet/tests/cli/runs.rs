@@ -25,12 +25,7 @@ fn the_answer_goes_to_standard_output_and_progress_names_subagents_by_their_goal
             ran.err
         );
     }
-    for closing in [
-        "── confidence ",
-        "── sources ",
-        "5 sessions",
-        "--format svg",
-    ] {
+    for closing in ["── sources ", "5 sessions", "--format svg"] {
         assert!(ran.err.contains(closing), "{closing}: {}", ran.err);
     }
     let session = &place.sessions(&["--collection", "dossier"])[0];

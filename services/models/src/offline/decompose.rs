@@ -1,7 +1,7 @@
 //! Splits a question into goals along the parts that it, or its framing, enumerates.
 
-use super::dimensions::{self, Enumeration, Kind};
 use super::inputs::{number, options, text};
+use super::parts::{self, Parts};
 use serde_json::{Value, json};
 
 const DEFAULT_MOST: u64 = 8;
@@ -10,27 +10,33 @@ const PATTERN: &str = "react";
 
 /// One goal per part; the question itself where there are no parts.
 pub(super) fn goals(inputs: &Value) -> Value {
-    let question = text(inputs, "question");
-    let most = number(inputs, "max_subagents")
-        .unwrap_or(DEFAULT_MOST)
-        .max(1) as usize;
+    let question = text(inputs, "question").trim();
+    let most = number(inputs, "max_subagents").unwrap_or(DEFAULT_MOST);
+    let most = usize::try_from(most).unwrap_or(usize::MAX).max(1);
     let patterns = options(inputs, "patterns");
-    let pattern = patterns
-        .iter()
-        .find(|p| p.name == PATTERN)
-        .or(patterns.first())
-        .map_or(PATTERN, |p| p.name.as_str());
-    let (thought, goals) = match dimensions::find(question, text(inputs, "framing")) {
-        Some(parts) if most > 1 => (thought(&parts, most), worded(&parts, question, most)),
-        Some(_) => (
-            "Parts are named, but there is room for one goal only: the question itself.".to_owned(),
-            vec![question.trim().to_owned()],
-        ),
+    let react = patterns.iter().find(|p| p.name == PATTERN);
+    let pattern = react.or(patterns.first()).map_or(PATTERN, |p| &p.name);
+    let asked = parts::find(question).map(|parts| (parts, true));
+    let framed = || parts::find(text(inputs, "framing")).map(|parts| (parts, false));
+    let (thought, goals) = match asked.or_else(framed).filter(|_| most > 1) {
+        Some((parts, in_question)) => {
+            let named = parts.items.join(", ");
+            let origin = if in_question { "question" } else { "framing" };
+            let goals: Vec<String> = within(&parts.items, most)
+                .iter()
+                .map(|part| worded(part, question, in_question.then_some(&parts)))
+                .collect();
+            let count = goals.len();
+            (
+                format!("The {origin} names parts: {named}. I make {count} goals of them."),
+                goals,
+            )
+        }
         None => (
-            "Neither the question nor its framing enumerates parts, so the question is the one \
-             goal. Without a language model I split along what is written and nothing else."
+            "Without a language model I split along parts that are written down, and there are none, so \
+             the question is the one goal."
                 .to_owned(),
-            vec![question.trim().to_owned()],
+            vec![question.to_owned()],
         ),
     };
     let goals: Vec<Value> = goals
@@ -40,59 +46,33 @@ pub(super) fn goals(inputs: &Value) -> Value {
     json!({"thought": thought, "goals": goals})
 }
 
-fn thought(parts: &Enumeration, most: usize) -> String {
-    let count = parts.items.len();
-    let joined = if count > most {
-        format!(" There is room for {most} goals, so the last one holds the remaining parts.")
+/// The parts, the last one holding all that would be too many.
+fn within(items: &[String], most: usize) -> Vec<String> {
+    if items.len() <= most {
+        return items.to_vec();
+    }
+    let (own, rest) = items.split_at(most - 1);
+    let mut all = own.to_vec();
+    all.push(rest.join(" and "));
+    all
+}
+
+/// `Financial dimension: <question>`, or the question with one part in place of the row.
+fn worded(part: &str, question: &str, row: Option<&Parts>) -> String {
+    let mut chars = part.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    let title: String = first.chain(chars).collect();
+    match row {
+        Some(row) => format!("{title}: {}{part}{}", spaced(&row.before), row.after),
+        None => format!("{title} dimension: {question}"),
+    }
+}
+
+fn spaced(text: &str) -> String {
+    let gap = if text.is_empty() || text.ends_with(' ') {
+        ""
     } else {
-        String::new()
+        " "
     };
-    format!(
-        "The {} names {count} parts: \"{}\". One goal for each: {}.{joined}",
-        parts.origin.as_str(),
-        parts.fragment,
-        parts.items.join(", "),
-    )
-}
-
-fn worded(parts: &Enumeration, question: &str, most: usize) -> Vec<String> {
-    let count = parts.items.len();
-    // The last goal takes what would not fit.
-    let (own, rest) = parts
-        .items
-        .split_at(if count > most { most - 1 } else { count });
-    let mut goals: Vec<String> = own.iter().map(|item| goal(parts, item, question)).collect();
-    if !rest.is_empty() {
-        goals.push(goal(parts, &joined(rest), question));
-    }
-    goals
-}
-
-fn joined(items: &[String]) -> String {
-    match items {
-        [] => String::new(),
-        [only] => only.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
-/// `Financial dimension: <question>` or `Postgres: <question>`.
-fn goal(parts: &Enumeration, item: &str, question: &str) -> String {
-    let about = parts.question_about(item, question);
-    let head = capitalised(item);
-    if about.is_empty() || about == item {
-        return head;
-    }
-    match parts.kind {
-        Kind::Dimensions => format!("{head} dimension: {about}"),
-        Kind::Parts => format!("{head}: {about}"),
-    }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_uppercase().chain(chars).collect(),
-        None => String::new(),
-    }
+    format!("{text}{gap}")
 }

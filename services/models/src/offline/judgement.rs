@@ -2,7 +2,7 @@
 //! them. Each says that there was none.
 
 use super::inputs::{list, options, text};
-use super::rank;
+use super::route::said;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -50,18 +50,18 @@ pub(super) fn verdict(inputs: &Value) -> String {
     out
 }
 
-/// The intent and the specialist that share most words with the message, if any do.
+/// The intent and the specialist that the message names, if it names any.
 pub(super) fn intent(inputs: &Value) -> Value {
     let message = text(inputs, "message");
     let pick = |name: &str, fallback: &str| {
         let options = options(inputs, name);
-        let ranked = rank::score(message, &options);
-        let best = rank::best(&ranked).filter(|best| best.is_telling);
-        let found = best.and_then(|best| options.get(best.at));
+        let said = said(&options, message);
         let fallback = options.iter().find(|option| option.name == fallback);
-        let is_found = found.is_some();
-        let chosen = found.or(fallback).or(options.first());
-        (chosen.map(|o| o.name.clone()).unwrap_or_default(), is_found)
+        let chosen = said.or(fallback).or(options.first());
+        (
+            chosen.map(|o| o.name.clone()).unwrap_or_default(),
+            said.is_some(),
+        )
     };
     let (intent, known) = pick("intents", "general_chat");
     let (specialist, responsible) = pick("specialists", "general");

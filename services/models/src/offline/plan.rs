@@ -1,9 +1,8 @@
 //! Plans without reasoning: a step for each part that the task enumerates, each carried out by one
 //! search, and the results put together as those of subagents are.
 
-use super::inputs::{list, number, text};
+use super::inputs::{flag, list, number, text};
 use super::{decompose, react, synthesise};
-use crate::ModelRequest;
 use serde_json::{Value, json};
 
 /// A step for each goal that a fan-out would have; none needs another.
@@ -31,52 +30,34 @@ pub(super) fn revised() -> Value {
 }
 
 /// One search for the step, or what can be said without one.
-pub(super) fn step(request: &ModelRequest) -> String {
-    let inputs = &request.inputs;
-    let mut one = request.clone();
-    one.inputs = json!({
-        "question": text(inputs, "goal"),
+pub(super) fn step(inputs: &Value) -> String {
+    react::turn(&json!({
         "goal": text(inputs, "goal"),
         "tools": inputs.get("tools").cloned().unwrap_or_default(),
-        "history": [],
-        "iterations_left": 1,
-    });
-    react::turn(&one)
+    }))
 }
 
 /// The step's result is what can be quoted from the observation.
-pub(super) fn assessed(request: &ModelRequest) -> Value {
-    let inputs = &request.inputs;
-    let mut one = request.clone();
-    one.tools = Vec::new();
-    one.inputs = json!({
-        "question": text(inputs, "goal"),
+pub(super) fn assessed(inputs: &Value) -> Value {
+    let turn = react::turn(&json!({
         "goal": text(inputs, "goal"),
-        "tools": [{"name": text(inputs, "action"), "arguments": []}],
         "history": [{
             "action": text(inputs, "action"),
             "arguments": inputs.get("arguments").cloned().unwrap_or_default(),
             "observation": text(inputs, "observation"),
         }],
         "last": true,
-    });
-    let turn = react::turn(&one);
-    let result = turn
-        .split_once("Final Answer:")
-        .map_or(turn.as_str(), |(_, text)| text);
-    let failed = inputs
-        .get("is_error")
-        .and_then(Value::as_bool)
-        .unwrap_or_default();
-    json!({
-        "status": if failed { "failed" } else { "complete" },
-        "reason": if failed {
-            "the call ended in an error"
-        } else {
-            "the call returned; no language model is at work to judge what"
-        },
-        "result": result.trim(),
-    })
+    }));
+    let answer = turn.split_once("Final Answer:").map(|(_, text)| text);
+    let (status, reason) = if flag(inputs, "is_error") {
+        ("failed", "the call ended in an error")
+    } else {
+        (
+            "complete",
+            "the call returned; no language model is at work to judge what",
+        )
+    };
+    json!({"status": status, "reason": reason, "result": answer.unwrap_or(&turn).trim()})
 }
 
 /// The results, as an answer of a supervisor would be made of them.

@@ -33,9 +33,9 @@ pub use opened::Opened;
 pub use search::{Description, Entity, Hit};
 pub use shared::Standing;
 
+pub(crate) use agentfleet_schema::words::{covered, terms};
 pub(crate) use html::plain as html_text;
 pub(crate) use rdf::{label_quality, local_name, one_value};
-pub(crate) use terms::{covered, terms};
 pub(crate) use uri::{document_of_blank, is_blank};
 
 use crate::Error;

@@ -11,6 +11,7 @@
 
 use super::store::{self, Index};
 use super::{rdf, terms};
+use agentfleet_schema::words;
 use agentfleet_storage::Error as StorageError;
 use rusqlite::{Connection, OptionalExtension as _};
 use std::collections::{HashMap, HashSet};
@@ -117,15 +118,15 @@ fn named_first(question: &str, mut rows: Vec<Row>) -> Vec<Row> {
     };
     let least = best.score * BESIDE;
     let has = |term: &String, name: &str| {
-        terms::covered(std::slice::from_ref(term), &rdf::in_words(name)) > 0
+        words::covered(std::slice::from_ref(term), &rdf::in_words(name)) > 0
     };
-    let mut lacking = terms::terms(question);
+    let mut lacking = words::terms(question);
     lacking.retain(|term| !has(term, &best.heading));
     let mut front = 1;
     for at in 1..rows.len() {
         let name = rdf::in_words(&rows[at].heading);
-        let own = terms::terms(&name);
-        let is_named = !own.is_empty() && terms::covered(&own, question) == own.len();
+        let own = words::terms(&name);
+        let is_named = !own.is_empty() && words::covered(&own, question) == own.len();
         if !is_named || !lacking.iter().any(|term| has(term, &name)) {
             continue;
         }
@@ -229,7 +230,7 @@ fn ranked(
     limit: usize,
     index: Index,
 ) -> Result<Vec<Row>, StorageError> {
-    let terms = terms::terms(text);
+    let terms = words::terms(text);
     let Some(collection) = store::collection(connection, collection)? else {
         return Ok(Vec::new());
     };
@@ -255,7 +256,7 @@ fn ranked(
             let path = store::path_words(&row.path);
             let whole = format!("{} {path} {} {}", row.title, row.heading, row.text);
             // What matched in a way that is not seen here is at least one of the terms.
-            let covered = terms::covered(&terms, &whole).max(1);
+            let covered = words::covered(&terms, &whole).max(1);
             row.score = bm25 * (0.5 + 0.5 * covered as f64 / terms.len() as f64);
             row.score *= match index {
                 Index::Text => {

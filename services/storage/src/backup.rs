@@ -5,11 +5,16 @@ use crate::error::Error;
 use crate::instances;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::File;
+use std::fs::{DirBuilder, File, Permissions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Pages copied between two progress reports.
 const STEP: i32 = 1024;
+
+/// The settings of a fleet may be there before the fleet is.
+const SETTINGS: &str = "agentfleet.toml";
 
 /// How far a copy has come, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,17 +55,73 @@ pub(crate) fn restore(
     if !problems(&connection).map_err(found)?.is_empty() {
         return Err(Error::Corrupt(source.to_owned()));
     }
-    std::fs::create_dir_all(data_dir)
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_dir)
         .map_err(|error| Error::io("create the data directory", data_dir, error))?;
     if instances::any_alive(&data_dir.join(instances::RUN)) {
         return Err(Error::InUse(data_dir.to_owned()));
     }
     let mut entries = std::fs::read_dir(data_dir)
         .map_err(|error| Error::io("look into the data directory", data_dir, error))?;
-    if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != instances::RUN)) {
+    let dest = data_dir.join(FILE);
+    // What a restore left that was killed is no data.
+    let left = left_by(&dest);
+    let is_own = |path: PathBuf| {
+        path.ends_with(instances::RUN) || path.ends_with(SETTINGS) || left.contains(&path)
+    };
+    if entries.any(|entry| entry.is_ok_and(|entry| !is_own(entry.path()))) {
         return Err(Error::NotEmpty(data_dir.to_owned()));
     }
-    copy(&connection, source, &data_dir.join(FILE), progress)
+    copy(&connection, source, &dest, progress)
+}
+
+/// What is written until a copy is complete, the file itself first.
+fn left_by(dest: &Path) -> [PathBuf; 4] {
+    ["", "-journal", "-wal", "-shm"].map(|ending| {
+        let mut partial = dest.as_os_str().to_owned();
+        partial.push(".partial");
+        partial.push(ending);
+        PathBuf::from(partial)
+    })
+}
+
+/// Whether a restore into the place of this database has not come to its end.
+pub(crate) fn is_half_restored(file: &Path) -> bool {
+    let [partial, ..] = left_by(file);
+    partial.exists() && !file.exists()
+}
+
+/// The file that a copy is written to, empty, and locked for as long as it is held. One that a killed
+/// process left is taken over, one that another process writes is not.
+fn begin(partial: &[PathBuf; 4]) -> Result<File, Error> {
+    let [path, beside @ ..] = partial;
+    let failed = |error| Error::io("create the copy", path, error);
+    // Everything lies in it: it is for its owner only.
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(Error::InUse(path.clone())),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    for path in beside {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    // One that is taken over may have been made for all to read.
+    file.set_permissions(Permissions::from_mode(0o600))
+        .and_then(|()| file.set_len(0))
+        .map_err(failed)?;
+    Ok(file)
 }
 
 /// What an integrity check finds wrong; empty if all is well.
@@ -79,27 +140,20 @@ fn copy(
     dest: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Error> {
-    let mut partial = dest.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
     if dest.exists() {
         return Err(Error::Exists(dest.to_owned()));
     }
-    match File::create_new(&partial) {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(Error::Exists(partial));
-        }
-        Err(error) => return Err(Error::io("create the copy", &partial, error)),
-    }
-    let outcome = pages(source, source_file, &partial, progress).and_then(|()| {
+    let partial = left_by(dest);
+    let held = begin(&partial)?;
+    let outcome = pages(source, source_file, &partial[0], progress).and_then(|()| {
         // A link, unlike a rename, never replaces a file that appeared meanwhile.
-        std::fs::hard_link(&partial, dest).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Error::Exists(dest.to_owned()),
+        std::fs::hard_link(&partial[0], dest).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::Exists(dest.to_owned()),
             _ => Error::io("name the copy", dest, error),
         })
     });
-    drop(std::fs::remove_file(&partial));
+    drop(std::fs::remove_file(&partial[0]));
+    drop(held);
     outcome?;
     sync_directory(dest)
 }

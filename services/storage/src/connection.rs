@@ -1,6 +1,7 @@
 //! Opening connections to the one file of a data directory, and telling ours from others.
 
 use crate::error::Error;
+use crate::migrate;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
@@ -16,6 +17,9 @@ pub(crate) const LOG_LIMIT: u64 = 32 * 1024 * 1024;
 /// again is copied once.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
+/// In `parts`: since its beginning, what is deleted from the file is overwritten.
+const ERASES: &str = "erases";
+
 /// `AgFl`: marks the file as ours in its header.
 const APPLICATION: i32 = 0x4167_466c;
 
@@ -27,7 +31,10 @@ pub(crate) fn writer(file: &Path) -> Result<Connection, Error> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = open(file, flags)?;
     claim(&connection, file)?;
-    prepare(&connection, 32).map_err(|error| Error::from(error).at(file))?;
+    // What is deleted is overwritten: an erased text must not lie in a free page for years.
+    let prepared = prepare(&connection, 32)
+        .and_then(|()| connection.execute_batch("PRAGMA secure_delete = ON"));
+    prepared.map_err(|error| Error::from(error).at(file))?;
     Ok(connection)
 }
 
@@ -88,7 +95,8 @@ fn claim(connection: &Connection, file: &Path) -> Result<(), Error> {
         }
         connection.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION};
-             CREATE TABLE parts(name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;"
+             CREATE TABLE parts(name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
+             INSERT INTO parts VALUES ('{ERASES}', 1);"
         ))?;
         Ok(true)
     })();
@@ -122,6 +130,25 @@ pub(crate) fn shorten_log(connection: &mut Connection, file: &Path) -> Result<()
     let outcome = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
     connection.busy_handler(Some(wait_for_lock))?;
     Ok(outcome?)
+}
+
+/// Takes what was deleted out of the write-ahead log as well, and out of the free pages of a file that
+/// an older program began. `false` if somebody read or wrote all the time, so that the log stays.
+pub(crate) fn scrub(file: &Path) -> Result<bool, Error> {
+    let connection = writer(file)?;
+    let found = |error: rusqlite::Error| Error::from(error).at(file);
+    if migrate::version(&connection, ERASES).map_err(|error| error.at(file))? == 0 {
+        // Once in the life of a file. Not in memory: the copy is as large as the file.
+        connection
+            .execute_batch(&format!(
+                "PRAGMA temp_store = FILE; VACUUM; INSERT OR IGNORE INTO parts VALUES ('{ERASES}', 1);"
+            ))
+            .map_err(found)?;
+    }
+    let busy: bool = connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
+        .map_err(found)?;
+    Ok(!busy)
 }
 
 /// Waits for the write lock of another process: short steps at first, because commits take well

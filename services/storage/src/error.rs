@@ -33,6 +33,10 @@ pub enum Error {
     },
     #[error("`{0}` exists already: choose a path that does not")]
     Exists(PathBuf),
+    #[error(
+        "a restore into `{0}` is under way or was cut off: `restore` the backup again, or delete the directory"
+    )]
+    HalfRestored(PathBuf),
     #[error("`{0}` is in use by a running process: stop it first")]
     InUse(PathBuf),
     #[error("`{0}` is not empty: choose a new data directory, or move this one away")]
@@ -82,6 +86,7 @@ impl Error {
             | Self::Foreign(_)
             | Self::Newer { .. }
             | Self::Exists(_)
+            | Self::HalfRestored(_)
             | Self::InUse(_)
             | Self::NotEmpty(_)
             | Self::Unpackable

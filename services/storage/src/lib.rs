@@ -41,7 +41,7 @@ use queue::{Operation, Queue};
 use readers::Readers;
 use rusqlite::Connection;
 use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -108,6 +108,13 @@ impl Database {
             .map_err(|error| Error::io("lock", &gate, error))?;
 
         let file = data_dir.join(connection::FILE);
+        if backup::is_half_restored(&file) {
+            return Err(Error::HalfRestored(data_dir.to_owned()));
+        }
+        // SQLite gives its log the permissions of the file. Only a new one is opened here: closing a
+        // file lets go of the locks that this process has on it. What fails here, SQLite tells.
+        let mut new = File::options();
+        drop(new.write(true).create_new(true).mode(0o600).open(&file));
         let connection = connection::writer(&file)?;
         migrate::migrate(&connection, "storage", TABLES).map_err(|error| error.at(&file))?;
         let own = connection
@@ -255,6 +262,23 @@ impl Database {
             Ok(u64::from(pages) * u64::from(size))
         })
         .await
+    }
+
+    /// Takes what was deleted out of every byte of the files, those of the write-ahead log too. `false`
+    /// if the log was in use all the time: it is overwritten later. Blocks the calling thread.
+    pub fn scrub(&self) -> Result<bool, Error> {
+        connection::scrub(&self.inner.file)
+    }
+
+    /// The permissions of the data directory, if they let other users of this machine look into it.
+    pub fn open_to_others(&self) -> Option<u32> {
+        let open = |path: &Path| {
+            let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+            (mode & 0o077 != 0).then_some(mode)
+        };
+        // A closed file in an open directory is nothing to warn of.
+        let mode = open(&self.inner.data_dir)?;
+        open(&self.inner.file).map(|_| mode)
     }
 
     pub fn data_dir(&self) -> &Path {

@@ -4,6 +4,8 @@
 
 use agentfleet_storage::{Database, Durability, Error, Progress};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use tempfile::TempDir;
 
 async fn filled() -> (TempDir, Database) {
@@ -156,4 +158,122 @@ async fn the_size_is_that_of_the_file() {
     let copy = directory.path().join("copy.db");
     database.backup(&copy, |_| {}).unwrap();
     assert_eq!(size, fs::metadata(copy).unwrap().len());
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn what_a_killed_copy_left_blocks_nothing_and_is_no_fleet() {
+    let (directory, database) = filled().await;
+    let copy = directory.path().join("copy.db");
+    for ending in [".partial", ".partial-journal", ".partial-wal"] {
+        fs::write(format!("{}{ending}", copy.display()), "cut off").unwrap();
+    }
+    database.backup(&copy, |_| {}).unwrap();
+    assert_eq!(mode(&copy), 0o600);
+
+    let restored = directory.path().join("deep/restored");
+    Database::restore(&copy, &restored, |_| {}).unwrap();
+    assert_eq!(mode(&restored), 0o700);
+    let file = restored.join("agentfleet.db");
+    assert_eq!(mode(&file), 0o600);
+    fs::rename(&file, restored.join("agentfleet.db.partial")).unwrap();
+    let error = Database::open(&restored).unwrap_err();
+    assert!(matches!(error, Error::HalfRestored(_)), "{error}");
+    Database::restore(&copy, &restored, |_| {}).unwrap();
+    let restored = Database::open(&restored).unwrap();
+    assert_eq!(count(&restored).await, 20_000);
+}
+
+#[tokio::test]
+async fn a_copy_that_another_process_writes_is_left_alone() {
+    let (directory, database) = filled().await;
+    let copy = directory.path().join("copy.db");
+    let partial = fs::File::create(directory.path().join("copy.db.partial")).unwrap();
+    partial.lock().unwrap();
+    let error = database.backup(&copy, |_| {}).unwrap_err();
+    assert!(matches!(error, Error::InUse(_)), "{error}");
+    drop(partial);
+    database.backup(&copy, |_| {}).unwrap();
+}
+
+/// Whether a file of the directory holds the text.
+fn is_found(directory: &Path, text: &str) -> bool {
+    let holds = |path: &Path| {
+        let bytes = fs::read(path).unwrap_or_default();
+        bytes
+            .windows(text.len())
+            .any(|some| some == text.as_bytes())
+    };
+    let mut files = fs::read_dir(directory).unwrap();
+    files.any(|entry| holds(&entry.unwrap().path()))
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_in_no_file_any_more() {
+    let (directory, database) = filled().await;
+    let data = directory.path().join("data");
+    // In a page with others, and on pages of its own.
+    let texts = ["unmistakable-small ", "unmistakable-large "];
+    let bodies = [texts[0].to_owned(), texts[1].repeat(10_000)];
+    let write = |sql: &'static str, bodies: Vec<String>| {
+        let database = database.clone();
+        async move {
+            let written = database.write(Durability::Durable, move |unit| {
+                for body in bodies {
+                    unit.tx().execute(sql, [body])?;
+                }
+                Ok(())
+            });
+            written.await.unwrap();
+        }
+    };
+    write("INSERT INTO rows(body) VALUES (?1)", bodies.to_vec()).await;
+    add(&database, 10).await;
+    assert!(texts.iter().all(|text| is_found(&data, text)));
+    write("DELETE FROM rows WHERE body = ?1", bodies.to_vec()).await;
+    assert!(database.scrub().unwrap());
+    for text in texts {
+        assert!(!is_found(&data, text), "{text}");
+    }
+    assert_eq!(count(&database).await, 20_010);
+}
+
+#[tokio::test]
+async fn a_file_of_an_older_program_is_cleared_of_what_it_deleted() {
+    let (directory, database) = filled().await;
+    let data = directory.path().join("data");
+    drop(database);
+    let text = "unmistakable-old ";
+    let older = rusqlite::Connection::open(data.join("agentfleet.db")).unwrap();
+    let script = "DELETE FROM parts WHERE name = 'erases'; PRAGMA secure_delete = OFF;";
+    older.execute_batch(script).unwrap();
+    let body = [text.repeat(1_000)];
+    let insert = "INSERT INTO rows(body) VALUES (?1)";
+    older.execute(insert, body.clone()).unwrap();
+    older
+        .execute("DELETE FROM rows WHERE body = ?1", body)
+        .unwrap();
+    drop(older);
+    assert!(is_found(&data, text));
+    let database = Database::open(&data).unwrap();
+    assert!(database.scrub().unwrap());
+    assert!(!is_found(&data, text));
+    assert_eq!(count(&database).await, 20_000);
+}
+
+#[tokio::test]
+async fn a_data_directory_is_for_its_owner_or_is_told_to_be_open() {
+    let (directory, database) = filled().await;
+    let data = directory.path().join("data");
+    let file = data.join("agentfleet.db");
+    assert_eq!((mode(&data), mode(&file)), (0o700, 0o600));
+    let open = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode));
+    assert_eq!(database.open_to_others(), None);
+    open(&data, 0o755).unwrap();
+    assert_eq!(database.open_to_others(), None, "the file is closed");
+    open(&file, 0o644).unwrap();
+    assert_eq!(database.open_to_others(), Some(0o755));
 }

@@ -1,7 +1,7 @@
 //! What operators ask of the embedded broker, and what retention does to it.
 
 use crate::embedded::EmbeddedBroker;
-use crate::embedded::store::millis;
+use crate::embedded::store::{self, millis};
 use crate::embedded::tables::{MAX_SUBSCRIPTION, delivery_id};
 use crate::error::Error;
 use agentfleet_schema::Millis;
@@ -73,7 +73,8 @@ impl EmbeddedBroker {
         Ok(purged)
     }
 
-    /// Deletes what all topics retained under a key, and says how much. For erasure.
+    /// Deletes what all topics hold of a root: what they retained, and what still waits for somebody.
+    /// Says how much was retained. For erasure.
     pub async fn forget(&self, key: &str) -> Result<u64, Error> {
         let key = key.to_owned();
         let forgotten = self.database.write(Durability::Durable, move |unit| {
@@ -90,6 +91,7 @@ impl EmbeddedBroker {
             for id in &found {
                 release(unit, *id)?;
             }
+            store::drop_waiting(unit, &key)?;
             Ok(found.len() as u64)
         });
         Ok(forgotten.await?)

@@ -230,6 +230,25 @@ fn forget(unit: &Unit<'_>, message: i64) -> Result<(), storage::Error> {
     Ok(())
 }
 
+/// Deletes messages of a root that somebody would still get.
+pub(super) fn drop_waiting(unit: &Unit<'_>, root: &str) -> Result<(), storage::Error> {
+    let of_root = format!(
+        "SELECT id FROM messages WHERE key IS NULL AND json_extract(properties, '$.\"{}\"') = ?1",
+        property::ROOT
+    );
+    let tx = unit.tx();
+    let messages = tx
+        .prepare_cached(&of_root)?
+        .query_map([root], |row| row.get(0))?
+        .collect::<Result<Vec<i64>, _>>()?;
+    for message in messages {
+        tx.prepare_cached("DELETE FROM deliveries WHERE id BETWEEN ?1 AND ?2")?
+            .execute((delivery_id(message, 0), delivery_id(message + 1, 0) - 1))?;
+        forget(unit, message)?;
+    }
+    Ok(())
+}
+
 /// Hands a delivery back, to come again after `delay`.
 pub(super) fn nack(
     state: &State,

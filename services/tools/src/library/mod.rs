@@ -158,6 +158,19 @@ impl Library {
         }
     }
 
+    /// Takes what was removed out of every byte of the index: the words of its full-text parts, which
+    /// keep them until they are merged, and what the file has of it. `false` as
+    /// [`Database::scrub`] says.
+    pub async fn scrub(&self) -> Result<bool, Error> {
+        self.database
+            .write(Durability::Durable, store::merge)
+            .await?;
+        let database = self.database.clone();
+        let scrubbed = tokio::task::spawn_blocking(move || database.scrub());
+        let closed = |_| agentfleet_storage::Error::Closed;
+        Ok(scrubbed.await.map_err(closed)??)
+    }
+
     /// Puts the loaded documents of a data directory into this shared library, and says how many were
     /// not there. Their statements are moved with the graph.
     pub async fn take_over(

@@ -473,6 +473,21 @@ pub(crate) fn clear(
     Ok(done)
 }
 
+/// Merges the parts of every full-text index into one, without what was deleted.
+pub(crate) fn merge(unit: &mut Unit<'_>) -> Result<(), StorageError> {
+    let tx = unit.tx();
+    let ids: Vec<i64> = tx
+        .prepare("SELECT id FROM library_collections")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for id in ids {
+        for table in [Index::Text, Index::Entities].map(|index| index.table(id)) {
+            tx.execute_batch(&format!("INSERT INTO {table}({table}) VALUES ('optimize')"))?;
+        }
+    }
+    Ok(())
+}
+
 /// Drops a collection that has no document any more.
 pub(crate) fn drop_collection(unit: &mut Unit<'_>, collection: i64) -> Result<(), StorageError> {
     let tx = unit.tx();

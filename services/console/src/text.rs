@@ -1,7 +1,7 @@
 //! Text as a terminal shows it: cleaned, measured, shortened, counted.
 //!
 //! Texts come from models, tools and documents. None of them may move the cursor, ring, retitle the
-//! window or turn the reading direction: everything a terminal would act on is taken out here.
+//! window, turn the reading direction or hide a part of itself: all of that is made visible here.
 
 use std::borrow::Cow;
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -10,7 +10,23 @@ use unicode_width::UnicodeWidthStr as _;
 /// Marks what was left out.
 pub const ELLIPSIS: &str = "…";
 
-/// The text without anything a terminal acts on. Line feeds stay; a tab becomes spaces.
+/// The text with everything made visible that a terminal would act on, or that nobody would see: as JSON
+/// escapes it, so that what is JSON stays so, with the same values. Line breaks and tabs stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    shown(text, true)
+}
+
+/// The same in one line: a value with a line feed in it must not look like two values.
+pub fn line(text: &str) -> Cow<'_, str> {
+    shown(text, false)
+}
+
+/// A value as a JSON string: where it begins and ends is seen, and what stands in it exactly.
+pub fn quoted(value: &str) -> String {
+    line(&serde_json::Value::from(value).to_string()).into_owned()
+}
+
+/// Visible text as it is laid out: line breaks are line feeds, a tab becomes spaces.
 pub fn clean(text: &str) -> Cow<'_, str> {
     cleaned(text, "    ")
 }
@@ -21,54 +37,59 @@ pub(crate) fn clean_source(text: &str) -> Cow<'_, str> {
 }
 
 fn cleaned<'a>(text: &'a str, tab: &str) -> Cow<'a, str> {
-    if !text.chars().any(|c| c != '\n' && acts(c)) {
+    let shown = visible(text);
+    if !shown.contains(['\r', '\t']) {
+        return shown;
+    }
+    Cow::Owned(shown.replace("\r\n", "\n").replace('\t', tab))
+}
+
+fn shown(text: &str, lines: bool) -> Cow<'_, str> {
+    // Most texts are plain, and some are long.
+    if !text.chars().any(|c| c.is_control() || acts(c) || joins(c)) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len());
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut before = ' ';
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        match c {
-            '\n' => out.push('\n'),
-            '\t' => out.push_str(tab),
-            '\r' if chars.peek() != Some(&'\n') => out.push('\n'),
-            '\u{1b}' => skip_sequence(&mut chars),
-            c if acts(c) => {}
-            c => out.push(c),
+        let stays = match c {
+            '\n' | '\t' => lines,
+            '\r' => lines && chars.peek() == Some(&'\n'),
+            // Some scripts, and emoji, are written with them; beside ASCII they only hide.
+            c if joins(c) => !before.is_ascii() && !acts(before) && !joins(before),
+            c => !c.is_control() && !acts(c),
+        };
+        if stays {
+            out.push(c);
+        } else {
+            match c {
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }),
+            }
         }
+        before = c;
     }
     Cow::Owned(out)
 }
 
-/// Control characters, and the invisible ones that reorder what follows.
+/// What reorders what follows, breaks lines, or is not seen at all.
 fn acts(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    matches!(c,
+        '\u{80}'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}'
+        | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The rest of an escape sequence: parameters and all, so that no `[31m` is left behind.
-fn skip_sequence(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    match chars.peek() {
-        Some('[') => {
-            chars.next();
-            for c in chars.by_ref() {
-                if ('\u{40}'..='\u{7e}').contains(&c) {
-                    break;
-                }
-            }
-        }
-        Some(']' | 'P' | '^' | '_' | 'X') => {
-            chars.next();
-            while let Some(c) = chars.next() {
-                if c == '\u{7}' {
-                    break;
-                }
-                if c == '\u{1b}' {
-                    chars.next_if_eq(&'\\');
-                    break;
-                }
-            }
-        }
-        Some(_) | None => {}
-    }
+/// Joiners and the choice of a picture, which have no width of their own.
+fn joins(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
 /// The text in one line: cleaned, white space drawn together.
@@ -163,19 +184,28 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_a_terminal_acts_on_is_left() {
+    fn what_a_terminal_acts_on_or_nobody_sees_is_made_visible() {
         for (dirty, expected) in [
             ("plain\nlines", "plain\nlines"),
-            ("a\tb\r\nc\rd", "a    b\nc\nd"),
-            ("\u{1b}[31mred\u{1b}[0m", "red"),
-            ("\u{1b}]0;title\u{7}after", "after"),
-            ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
-            ("\u{9b}2Jgone\u{7}", "2Jgone"),
-            ("user\u{202e}txt.exe", "usertxt.exe"),
-            ("open\u{1b}[", "open"),
+            ("a\tb\r\nc\rd", "a    b\nc\\rd"),
+            ("\u{1b}[31mred\u{1b}[0m", "\\u001b[31mred\\u001b[0m"),
+            ("\u{9b}2Jgone\u{7}", "\\u009b2Jgone\\u0007"),
+            ("user\u{202e}txt.exe", "user\\u202etxt.exe"),
+            ("pay\u{200b}pal\u{200d}s", "pay\\u200bpal\\u200ds"),
+            (
+                "می\u{200c}خواهم 👩\u{200d}🚀 ❤\u{fe0f}",
+                "می\u{200c}خواهم 👩\u{200d}🚀 ❤\u{fe0f}",
+            ),
+            ("x\u{e0041}", "x\\udb40\\udc41"),
         ] {
             assert_eq!(clean(dirty), expected, "{dirty:?}");
         }
+        assert_eq!(visible("a\tb\r\nc\r"), "a\tb\r\nc\\r");
+        assert_eq!(
+            line("5\n  reason    fine\r\t"),
+            "5\\n  reason    fine\\r\\t"
+        );
+        assert_eq!(quoted("a \\n\n\"\u{200b}"), r#""a \\n\n\"\u200b""#);
     }
 
     #[test]
@@ -216,7 +246,14 @@ mod tests {
         fn any_text_fits_its_columns(text in any::<String>(), max in 0usize..40) {
             let short = preview(&text, max);
             prop_assert!(width(&short) <= max, "{short:?}");
-            prop_assert!(!clean(&text).chars().any(|c| c != '\n' && acts(c)));
+            let seen = line(&text);
+            prop_assert!(!seen.chars().any(|c| c.is_control() || acts(c)), "{seen:?}");
+            prop_assert_eq!(line(seen.as_ref()), seen.as_ref());
+            let laid_out = clean(&text).into_owned();
+            prop_assert_eq!(clean(&laid_out), laid_out.as_str());
+            let json = serde_json::json!({ "text": text });
+            let shown = visible(&json.to_string()).into_owned();
+            prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).ok(), Some(json));
         }
     }
 }

@@ -144,7 +144,7 @@ impl<P: Write, A: Write> Painter<P, A> {
                 }
                 self.leave_lanes(now, screen)?;
                 if !self.settings.render_answer && !text.is_empty() {
-                    self.answer.write_all(text.as_bytes())?;
+                    self.answer.write_all(text::visible(&text).as_bytes())?;
                     if !text.ends_with('\n') {
                         self.answer.write_all(b"\n")?;
                     }

@@ -179,9 +179,10 @@ pub fn closed(root: &SessionId) -> String {
     format!("trees/{root}/closed")
 }
 
-/// Present once the tree of `root` was erased: late messages are dropped.
-pub fn tombstone(root: &SessionId) -> String {
-    format!("trees/{root}/tombstone")
+/// Present once a session was erased. By that of a root late messages of its tree are dropped; those of
+/// its subagents let people be told.
+pub fn tombstone(session: &SessionId) -> String {
+    format!("trees/{session}/tombstone")
 }
 
 /// Every version of the config lies below, where it is kept among the documents.

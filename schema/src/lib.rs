@@ -11,6 +11,7 @@ pub mod json_schema;
 pub mod keys;
 pub mod operation;
 pub mod records;
+pub mod redact;
 pub mod request;
 pub mod response;
 pub mod spent;
@@ -26,6 +27,7 @@ pub use id::{
     ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId,
 };
 pub use operation::Operation;
+pub use redact::redacted;
 pub use request::{
     AgentRequest, AgentStep, Ancestor, HeldCall, Lineage, PlanStep, RoutingContext, RunControl,
     RunLimits,
@@ -36,3 +38,7 @@ pub use triples::{Metadata, Term, TermType, Triple, Triples};
 
 /// Milliseconds since the Unix epoch, as every record and message states instants.
 pub type Millis = i64;
+
+/// The longest span of time that anybody may name, a hundred years: whatever is added to it or taken off
+/// it, an instant stays one.
+pub const LONGEST_MS: u64 = 100 * 365 * 24 * 3_600 * 1_000;

@@ -834,6 +834,19 @@ pub struct ClosedRecord {
     pub by: String,
 }
 
+/// `trees/{session}/tombstone`: this session was erased. Older programs left it empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tombstone {
+    #[serde(default)]
+    pub erased_at: Millis,
+}
+
+impl Tombstone {
+    pub fn read(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_default()
+    }
+}
+
 /// A side-effecting call about to start: `.../calls/{k}/intent`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntentRecord {

@@ -143,8 +143,8 @@ async fn what_one_machine_loads_a_worker_elsewhere_answers_from() {
     assert!(answer.contains("317 bar"), "{answer}");
 
     // Erased from anywhere, it is gone everywhere: the store, the graph and the worker.
-    output(&mut machines.command("client", &["purge", "--collection", "plant"]));
-    machines.cli("client", &["purge", "--collection", "valves"]);
+    output(&mut machines.command("client", &["purge", "--collection", "plant", "--yes"]));
+    machines.cli("client", &["purge", "--collection", "valves", "--yes"]);
     let left = documents.list("library/versions/").await.unwrap();
     assert_eq!(left, Vec::<String>::new());
     let query = "ASK { GRAPH ?g { <urn:plant:orkan7> ?p ?o } }";

@@ -168,7 +168,7 @@ pub(crate) enum Command {
     Dlq(Dlq),
     /// Delete what old or named runs left behind
     #[command(
-        after_help = "Examples:\n  agentfleet purge --older-than 30d --dry-run\n  agentfleet purge --session 7c9fa540"
+        after_help = "Examples:\n  agentfleet purge --older-than 30d --dry-run\n  agentfleet purge --session 7c9fa540 --yes"
     )]
     Purge(Purge),
     /// Copy the whole fleet into one file, consistently, while it works
@@ -677,6 +677,9 @@ pub(crate) enum Config {
         key: String,
         /// JSON, or Markdown for a prompt, or SPARQL for a query; `-` reads standard input.
         file: PathBuf,
+        /// Who changes it; default: the user of this system.
+        #[arg(long = "as", value_name = "NAME")]
+        by: Option<String>,
     },
     /// Bring back an item as it was put at a version
     #[command(
@@ -688,13 +691,22 @@ pub(crate) enum Config {
         key: String,
         /// One of those that `config history` lists.
         version: u64,
+        /// Who changes it; default: the user of this system.
+        #[arg(long = "as", value_name = "NAME")]
+        by: Option<String>,
     },
     /// Bring back an item as it comes with the program
     #[command(after_help = "Example:\n  agentfleet config reset prompt agent-react")]
     Reset { item_type: String, key: String },
     /// Remove an item
     #[command(after_help = "Example:\n  agentfleet config delete tool text-completion")]
-    Delete { item_type: String, key: String },
+    Delete {
+        item_type: String,
+        key: String,
+        /// Who changes it; default: the user of this system.
+        #[arg(long = "as", value_name = "NAME")]
+        by: Option<String>,
+    },
     /// Put the items that come with the program, or those of a directory
     #[command(
         after_help = "Examples:\n  agentfleet config seed\n  agentfleet config seed my-config/"
@@ -804,6 +816,9 @@ pub(crate) struct Purge {
     /// Only say what would be deleted.
     #[arg(long)]
     pub dry_run: bool,
+    /// Delete it without asking.
+    #[arg(long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, Args)]

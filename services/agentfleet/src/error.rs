@@ -1,5 +1,7 @@
 //! How a command fails: what people read, and the exit code programs read.
 
+use agentfleet_console::text::line;
+use agentfleet_schema::redacted;
 use std::fmt;
 
 /// Exit codes; `agentfleet --help` lists them.
@@ -66,9 +68,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.message)?;
+        // One line each, whatever is quoted in it.
+        write!(f, "{}", line(&redacted(&self.message)))?;
         if let Some(hint) = &self.hint {
-            write!(f, "\n  hint: {hint}")?;
+            write!(f, "\n  hint: {}", line(&redacted(hint)))?;
         }
         Ok(())
     }

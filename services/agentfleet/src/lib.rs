@@ -60,6 +60,9 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
     use cli::Command;
     let settings = Settings::load(&cli.flags)?;
     log::start(&settings)?;
+    if let Some(file) = settings::left_alone(&settings) {
+        errln!("`{file}` here is not read: `--settings {file}` does, if you know who wrote it.");
+    }
     let ui = ui::Ui::new(cli.color);
     match cli.command {
         Command::Demo(demo) => commands::ask::demo(demo, &settings, ui).await,

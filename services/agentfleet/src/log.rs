@@ -3,6 +3,8 @@
 
 use crate::error::Failure;
 use crate::settings::Settings;
+use agentfleet_console::text;
+use agentfleet_schema::redacted;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::EnvFilter;
@@ -62,11 +64,16 @@ impl Drop for Held {
 struct Line;
 
 impl Write for Line {
+    /// Takes one event: one line, whatever it quotes, without credentials.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let event = String::from_utf8_lossy(bytes);
+        let event = redacted(event.trim_end_matches('\n'));
+        let line = format!("{}\n", text::line(&event));
         match held().as_mut() {
-            Some(held) => held.write(bytes),
-            None => io::stderr().write(bytes),
+            Some(held) => held.write_all(line.as_bytes())?,
+            None => io::stderr().write_all(line.as_bytes())?,
         }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

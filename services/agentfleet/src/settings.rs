@@ -4,7 +4,7 @@
 //! An unknown key or variable is an error that names the nearest one.
 
 use crate::error::Failure;
-use agentfleet_schema::{Money, RunLimits};
+use agentfleet_schema::{LONGEST_MS, Millis, Money, RunLimits, redacted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,9 +78,11 @@ impl Value for Money {
 }
 
 impl Value for Duration {
-    const EXPECTED: &'static str = "a time such as `500ms`, `30s`, `5m` or `1h 30m`";
+    const EXPECTED: &'static str =
+        "a time such as `500ms`, `30s`, `5m` or `1h 30m`, of at most 36500 days";
     fn read(text: &str) -> Option<Self> {
-        humantime::parse_duration(text.trim()).ok()
+        let time = humantime::parse_duration(text.trim()).ok()?;
+        (time <= Self::from_millis(LONGEST_MS)).then_some(time)
     }
     fn show(&self) -> String {
         humantime::format_duration(*self)
@@ -167,7 +169,7 @@ macro_rules! settings {
         /// Flags, one for each setting.
         #[derive(Clone, Debug, Default, clap::Args)]
         pub struct Flags {
-            /// Settings file (TOML); default `agentfleet.toml` here, then in the user's config directory.
+            /// Settings file (TOML); default `agentfleet.toml` in the data directory, then in the user's config directory.
             #[arg(long, global = true, value_name = "FILE", hide = true)]
             pub settings: Option<PathBuf>,
             $(
@@ -205,9 +207,9 @@ macro_rules! settings {
         }
 
         impl Settings {
-            /// What is in force, by name.
+            /// What is in force, by name, without credentials.
             pub(crate) fn in_force(&self) -> Vec<(&'static str, String)> {
-                vec![$((stringify!($name), self.$name.show())),+]
+                vec![$((stringify!($name), redacted(&self.$name.show()).into_owned())),+]
             }
 
             fn from_layers(flags: &Flags, env: &BTreeMap<String, String>, file: &File) -> Result<Self, Failure> {
@@ -344,6 +346,20 @@ settings! {
     log_format: String = "text".to_owned();
 }
 
+/// A span of time as instants are counted: it is never longer than [`LONGEST_MS`].
+pub(crate) fn millis(time: Duration) -> Millis {
+    time.as_millis().min(LONGEST_MS.into()) as Millis
+}
+
+/// How long ago, as a flag says it.
+pub(crate) fn age(flag: &str, text: &str) -> Result<Millis, Failure> {
+    Value::read(text).map(millis).ok_or_else(|| {
+        Failure::usage(format!(
+            "`{flag}` is `{text}`, expected a time such as `2h` or `30d`, of at most 36500 days"
+        ))
+    })
+}
+
 /// A setting, for people.
 #[derive(Clone, Debug)]
 pub(crate) struct Described {
@@ -357,7 +373,9 @@ pub(crate) fn help() -> String {
     let mut text = String::from(
         "Each is a flag of every command, an environment variable, and a key of the settings file, in \
          that order of precedence. The file is `--settings FILE`, `AGENTFLEET_SETTINGS`, \
-         `agentfleet.toml` here, or `agentfleet/agentfleet.toml` in the user's config directory.\n",
+         `agentfleet.toml` in the data directory, or `agentfleet/agentfleet.toml` in the user's config \
+         directory. One in the working directory is not read: whoever wrote the files there could send \
+         your keys elsewhere.\n",
     );
     for Described {
         name,
@@ -438,10 +456,18 @@ impl Settings {
             .or_else(|| env.get("AGENTFLEET_SETTINGS").map(PathBuf::from));
         let file = match path {
             Some(path) => read_file(&path)?,
-            None => match default_files().into_iter().find(|path| path.is_file()) {
-                Some(path) => read_file(&path)?,
-                None => File::default(),
-            },
+            None => {
+                let data = flags
+                    .data
+                    .clone()
+                    .or_else(|| env.get("AGENTFLEET_DATA").cloned());
+                let data = data.map_or_else(default_data, PathBuf::from);
+                let mut files = default_files(&data).into_iter();
+                match files.find(|path| path.is_file()) {
+                    Some(path) => read_file(&path)?,
+                    None => File::default(),
+                }
+            }
         };
         Self::from_layers(flags, env, &file)
     }
@@ -546,6 +572,8 @@ pub(crate) fn called() -> String {
 }
 
 const PREFIX: &str = "AGENTFLEET_";
+/// Name of the settings file.
+const FILE: &str = "agentfleet.toml";
 /// Variables that are no settings: the settings file itself, and those of tests and tools.
 const ALSO_READ: &[&str] = &[
     "AGENTFLEET_SETTINGS",
@@ -562,10 +590,22 @@ fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase())
 }
 
-fn default_files() -> Vec<PathBuf> {
-    let mut files = vec![PathBuf::from("agentfleet.toml")];
+/// A settings file of the working directory that is not read. Whoever wrote what lies there, as in a
+/// folder that was unpacked, must not say where keys are sent.
+pub(crate) fn left_alone(settings: &Settings) -> Option<&'static str> {
+    let here = Path::new(FILE);
+    let same = |file: &PathBuf| {
+        let whole = |path: &Path| path.canonicalize().ok();
+        whole(file) == whole(here)
+    };
+    let is_read = settings.file.as_ref().is_some_and(same);
+    (here.is_file() && !is_read).then_some(FILE)
+}
+
+fn default_files(data: &Path) -> Vec<PathBuf> {
+    let mut files = vec![data.join(FILE)];
     if let Some(config) = user_dir("XDG_CONFIG_HOME", ".config") {
-        files.push(config.join("agentfleet").join("agentfleet.toml"));
+        files.push(config.join("agentfleet").join(FILE));
     }
     files
 }
@@ -600,9 +640,13 @@ fn read_file(path: &Path) -> Result<File, Failure> {
 }
 
 fn parse_file(text: &str) -> Result<File, Failure> {
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| Failure::usage(error.to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error
+            .span()
+            .map_or("", |at| &text[..at.start.min(text.len())]);
+        let line = before.matches('\n').count() + 1;
+        Failure::usage(format!("line {line}: {}", error.message()))
+    })?;
     let mut values = BTreeMap::new();
     for (key, value) in table {
         // Keys may be written as the flags are.
@@ -682,6 +726,26 @@ mod tests {
         assert_eq!(settings.subagent_timeout, Duration::from_secs(7));
         assert_eq!(settings.max_depth, None);
         assert_eq!(settings.sources["subagent_timeout"], Source::File);
+    }
+
+    #[test]
+    fn no_time_is_so_long_that_instants_wrap() {
+        for (text, expected) in [
+            ("36500d", Some(LONGEST_MS as Millis)),
+            ("36501d", None),
+            // As milliseconds these are negative, or 0, where they are cut to 64 bits.
+            ("9223372036854775s 809ms", None),
+            ("18446744073709551s 616ms", None),
+            ("18446744073709551615s", None),
+        ] {
+            let read: Option<Duration> = Value::read(text);
+            assert_eq!(read.map(millis), expected, "{text}");
+            assert_eq!(age("--older-than", text).ok(), expected, "{text}");
+            let env = env(&[("AGENTFLEET_KEEP_RUNS", text)]);
+            let settings = Settings::from_layers(&Flags::default(), &env, &File::default());
+            assert_eq!(settings.is_ok(), expected.is_some(), "{text}");
+        }
+        assert_eq!(millis(Duration::MAX), LONGEST_MS as Millis);
     }
 
     #[test]

@@ -54,6 +54,9 @@ impl Store {
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         Moved::check(settings)?;
         let database = Database::open(&settings.data)?;
+        if let Some(says) = open_to_others(&database) {
+            tracing::warn!("{says}");
+        }
         let (broker, embedded): (Arc<dyn Broker>, _) = match &settings.broker {
             Place::Embedded => {
                 let broker = embedded_broker(&database, settings)?;
@@ -175,6 +178,14 @@ impl Store {
             queue.waiting + queue.in_flight > 0 && queues.iter().any(ours)
         }))
     }
+}
+
+/// Says so where other users of the machine may read what lies in the data directory.
+pub(crate) fn open_to_others(database: &Database) -> Option<String> {
+    let (mode, data) = (database.open_to_others()?, database.data_dir().display());
+    Some(format!(
+        "other users of this machine may look into `{data}` (mode {mode:o}): `chmod -R go= {data}` closes it"
+    ))
 }
 
 /// How long notices of a new config are kept: longer than any gap between two looks.

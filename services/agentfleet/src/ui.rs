@@ -5,7 +5,9 @@ use crate::error::{Exit, Failure};
 use agentfleet_console::lanes::{self, Screen};
 use agentfleet_console::style::{Line, paint_all};
 use agentfleet_console::table::Table;
+use agentfleet_console::text;
 use agentfleet_console::{ColorEnvironment, ColorWish, Look};
+use agentfleet_schema::redacted;
 use std::io::IsTerminal as _;
 use terminal_size::terminal_size;
 
@@ -26,8 +28,24 @@ macro_rules! errln {
     ($($part:tt)*) => { $crate::ui::tell(&format!("{}\n", format!($($part)*))) };
 }
 
-/// What the macros call.
+/// What the macros call. Whatever is printed is visible: nothing in a value moves the cursor, forges a
+/// line or hides.
 pub(crate) fn write(text: &str) {
+    painted(&text::visible(text));
+}
+
+/// Writes data in a form of its own, which a reader wants to the byte; to a terminal as all else.
+pub(crate) fn exact(text: &str) {
+    if std::io::stdout().is_terminal() {
+        write(text);
+    } else {
+        painted(text);
+    }
+}
+
+/// Writes what `agentfleet_console` has laid out: the values in it are visible already, and the colours
+/// are its own.
+pub(crate) fn painted(text: &str) {
     use std::io::Write as _;
     let mut stdout = std::io::stdout().lock();
     if stdout
@@ -43,7 +61,10 @@ pub(crate) fn write(text: &str) {
 /// What the macros call. That nobody listens is no reason to end a run.
 pub(crate) fn tell(text: &str) {
     use std::io::Write as _;
-    std::io::stderr().write_all(text.as_bytes()).ok();
+    let text = redacted(text);
+    std::io::stderr()
+        .write_all(text::visible(&text).as_bytes())
+        .ok();
 }
 
 /// A writer whose reader may leave: what is said is lost then, and nothing else.
@@ -153,7 +174,7 @@ impl Ui {
         for row in rows {
             table.push(row);
         }
-        out!("{}", table.render(self.page()));
+        painted(&table.render(self.page()));
     }
 
     /// How tables are shown: nothing is cut where nobody said how wide a line may be.

@@ -5,6 +5,7 @@
 //! passes here before it reaches the driver. It lets a call through that needs nobody, and the one
 //! call that was approved, with exactly the arguments that were approved.
 
+use crate::limits;
 use crate::say;
 use crate::step::{Finish, Outcome, Said, Step, ToolUse};
 use crate::tools;
@@ -157,7 +158,7 @@ pub fn waits_for(status: &str) -> Option<&str> {
 /// When a wait ends: after its own time, but a reserve before `hard_deadline` (0 means none), so that
 /// the session can still say what became of it.
 fn expires_at(now: Millis, timeout_ms: u64, hard_deadline: Millis) -> Millis {
-    let own = now.saturating_add(Millis::try_from(timeout_ms).unwrap_or(Millis::MAX));
+    let own = limits::after(now, timeout_ms);
     if hard_deadline == 0 {
         return own;
     }

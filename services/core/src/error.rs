@@ -1,7 +1,7 @@
 //! Why a run ends in an error: every code a caller can meet in a response, and why a message cannot
 //! become a turn.
 
-use agentfleet_schema::ErrorBody;
+use agentfleet_schema::{ErrorBody, redacted};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $name:ident = $code:literal;)+) => {
@@ -106,7 +106,8 @@ pub fn body(code: Code, message: impl Into<String>, hint: impl Into<String>) -> 
     let hint = hint.into();
     ErrorBody {
         code: code.as_str().to_owned(),
-        message: message.into(),
+        // It is recorded, told to the caller and to the graph.
+        message: redacted(&message.into()).into_owned(),
         hint: (!hint.is_empty()).then_some(hint),
     }
 }

@@ -5,7 +5,7 @@ use crate::history::Room;
 use crate::patterns::Implemented;
 use agentfleet_schema::config::Snapshot;
 pub use agentfleet_schema::records::FleetLimits;
-use agentfleet_schema::{AgentRequest, Millis, Money, RunLimits, Spent};
+use agentfleet_schema::{AgentRequest, LONGEST_MS, Millis, Money, RunLimits, Spent};
 
 /// The bounds in force for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,8 @@ impl Limits {
         };
         let most = &within(&fleet.most, task_type.map(|t| &t.most));
         let at_most = |value: u32, most: Option<u32>| most.map_or(value, |most| value.min(most));
-        let at_most_ms = |value: u64, most: Option<u64>| most.map_or(value, |most| value.min(most));
+        let at_most_ms =
+            |value: u64, most: Option<u64>| value.min(most.unwrap_or(LONGEST_MS).min(LONGEST_MS));
         let wait = pick(&layers, |l| l.subagent_timeout_ms).unwrap_or(fleet.subagent_timeout_ms);
         let whole = pick(&layers, |l| l.run_timeout_ms).unwrap_or(fleet.run_timeout_ms);
         let iterations = pick(&layers, |l| l.max_iterations).unwrap_or(fleet.max_iterations);
@@ -124,7 +125,7 @@ impl Limits {
     /// When a fan-out that starts `now` stops waiting: its own timeout, but a reserve before
     /// `hard_deadline` (0 means none). `None` where no time is left to wait.
     pub fn join_deadline(&self, now: Millis, hard_deadline: Millis) -> Option<Millis> {
-        let own = now.saturating_add(self.subagent_timeout_ms as Millis);
+        let own = after(now, self.subagent_timeout_ms);
         if hard_deadline == 0 {
             return Some(own);
         }
@@ -134,6 +135,11 @@ impl Limits {
         let latest = hard_deadline - reserve;
         (latest > now).then(|| own.min(latest))
     }
+}
+
+/// The instant so long after another. A span that is longer than any that may be named counts as that.
+pub fn after(instant: Millis, ms: u64) -> Millis {
+    instant.saturating_add(ms.min(LONGEST_MS) as Millis)
 }
 
 /// Sets what a root carries from its acceptance on.
@@ -150,7 +156,7 @@ pub fn accept(
     control.config_version.get_or_insert(snapshot.version);
     if control.hard_deadline == 0 {
         let limits = Limits::of(request, snapshot, fleet);
-        request.control.hard_deadline = came_at + limits.run_timeout_ms as Millis;
+        request.control.hard_deadline = after(came_at, limits.run_timeout_ms);
     }
 }
 
@@ -408,6 +414,29 @@ mod tests {
             Limits::of(&request, &snapshot, &FleetLimits::default()).max_iterations,
             2
         );
+    }
+
+    #[test]
+    fn the_longest_times_anybody_can_name_are_still_to_come() {
+        let now = 1_800_000_000_000;
+        for ms in [u64::MAX, i64::MAX as u64, i64::MAX as u64 + 1, LONGEST_MS] {
+            let mut request = AgentRequest::default();
+            request.limits.run_timeout_ms = Some(ms);
+            request.limits.subagent_timeout_ms = Some(ms);
+            let (snapshot, fleet) = (Snapshot::default(), FleetLimits::default());
+            let limits = Limits::of(&request, &snapshot, &fleet);
+            accept(&mut request, &snapshot, &fleet, now);
+            let deadline = request.control.hard_deadline;
+            assert!(deadline > now, "{ms}: {deadline}");
+            assert!(
+                limits.join_deadline(now, 0).is_some_and(|at| at > now),
+                "{ms}"
+            );
+            assert!(
+                after(now, ms) > now && after(now, ms) < Millis::MAX / 2,
+                "{ms}"
+            );
+        }
     }
 
     #[test]

@@ -266,8 +266,8 @@ impl Intake {
         ];
         let found = self.documents.get_many(&wanted).await?;
         let body = |at: usize| found.get(at).and_then(Option::as_ref);
-        if body(0).is_some() {
-            return Err(Problem::erased(session.as_str()));
+        if let Some(tombstone) = body(0) {
+            return Err(Problem::erased(session.as_str(), tombstone));
         }
         if let Some(body) = body(1) {
             let record: AcceptedRecord = decode(&wanted[1], body)?;

@@ -1,6 +1,9 @@
 //! Every error a caller can meet, with its stable code and its HTTP status. The one place that says
 //! which failure below is whose fault.
 
+use agentfleet_core::provenance::date_time;
+use agentfleet_schema::records::Tombstone;
+use agentfleet_schema::redacted;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -156,7 +159,8 @@ impl Problem {
         };
         Self {
             code,
-            message: message.into(),
+            // What fails below may quote an address.
+            message: redacted(&message.into()).into_owned(),
             hint: None,
             retry_after,
         }
@@ -185,10 +189,15 @@ impl Problem {
         )
     }
 
-    pub(crate) fn erased(session: &str) -> Self {
+    /// `tombstone` is what was left of it.
+    pub(crate) fn erased(session: &str, tombstone: &[u8]) -> Self {
+        let when = match Tombstone::read(tombstone).erased_at {
+            0 => String::new(),
+            at => format!(" at {}", date_time(at)),
+        };
         Self::new(
             Code::SessionErased,
-            format!("session `{session}` was erased"),
+            format!("session `{session}` was erased{when}"),
         )
         .hint("ask again under another idempotency key or session id")
     }

@@ -103,8 +103,8 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
     }
     let found = documents.get_many(&wanted).await?;
     let body = |at: usize| found.get(at).and_then(Option::as_ref);
-    if body(0).is_some() {
-        return Err(Problem::erased(session.as_str()));
+    if let Some(tombstone) = body(0) {
+        return Err(Problem::erased(session.as_str(), tombstone));
     }
     let record = |at: usize| body(at).map(|body| decode::<StepRecord>(&wanted[at], body));
     let seen = Seen {

@@ -15,7 +15,7 @@ use agentfleet_runtime::{CLOCK_SKEW, effects};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
-use agentfleet_schema::{AgentRequest, Digest, Millis};
+use agentfleet_schema::{AgentRequest, Digest, LONGEST_MS, Millis};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -162,10 +162,9 @@ impl Caller<'_> {
     pub(crate) async fn once(&self, tool_use: ToolUse, number: &mut u32) -> Result<Called, Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&self.request.session_id, self.request.step);
-        let timeout = tool_use
-            .tool
-            .timeout_ms
-            .map_or(self.options.tool_timeout, Duration::from_millis);
+        let longest = tool_use.tool.timeout_ms;
+        let longest = longest.map(|ms| Duration::from_millis(ms.min(LONGEST_MS)));
+        let timeout = longest.unwrap_or(self.options.tool_timeout);
         let now = self.parts.host.now();
         let own = IntentRecord {
             tool: tool_use.tool.name.clone(),

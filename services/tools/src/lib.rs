@@ -8,7 +8,7 @@
 
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::Source;
-use agentfleet_schema::{CollectionName, Lineage};
+use agentfleet_schema::{CollectionName, Lineage, redacted};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -65,6 +65,17 @@ impl ToolResult {
             is_error: true,
             ..Self::default()
         }
+    }
+
+    /// As it may be recorded and told to the graph: addresses carry the keys of services.
+    fn without_credentials(mut self) -> Self {
+        for source in &mut self.sources {
+            source.uri = redacted(&source.uri).into_owned();
+        }
+        if self.is_error {
+            self.content = redacted(&self.content).into_owned();
+        }
+        self
     }
 }
 

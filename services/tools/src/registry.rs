@@ -116,7 +116,7 @@ impl Tools for Toolbox {
         // Dropping the handle ends the task: nobody waits for it any more.
         let task = AbortOnDropHandle::new(tokio::spawn(task));
         match tokio::time::timeout(timeout, task).await {
-            Ok(Ok(result)) => result,
+            Ok(Ok(result)) => Ok(result?.without_credentials()),
             Ok(Err(failed)) if failed.is_panic() => {
                 tracing::error!(tool = name, "a tool panicked");
                 Ok(ToolResult::error(format!(

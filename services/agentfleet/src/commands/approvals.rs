@@ -266,22 +266,23 @@ impl Door<'_> {
             return ui::json(&shown);
         }
         outln!("Approval {}  {}", shown.id, shown.state);
-        outln!("{}\n", text::clean(&shown.question));
+        outln!("{}\n", text::line(&shown.question));
         outln!("  session   {}, step {}", shown.session, shown.step);
-        outln!("  tool      {}", shown.tool);
+        outln!("  tool      {}", text::line(shown.tool));
         for (name, value) in shown.arguments {
-            outln!("            {name} = {}", text::clean(value));
+            // Exactly what is approved.
+            outln!("            {} = {}", text::line(name), text::quoted(value));
         }
         if !shown.thought.is_empty() {
-            outln!("  thought   {}", text::one_line(shown.thought));
+            outln!("  thought   {}", text::line(shown.thought));
         }
         if !shown.reason.is_empty() {
-            outln!("  reason    {}", text::one_line(shown.reason));
+            outln!("  reason    {}", text::line(shown.reason));
         }
         outln!("  asked     {}", shown.asked_at);
         outln!("  expires   {}, then `{}`", shown.expires_at, shown.default);
         match &shown.became {
-            Some(became) => outln!("  became    {}", text::one_line(became)),
+            Some(became) => outln!("  became    {}", text::line(became)),
             None => {
                 let program = self.settings.program();
                 outln!(
@@ -344,7 +345,7 @@ impl Door<'_> {
             "{}: {}, by {}",
             decided.answer.done(),
             say::action(&decided.tool, &decided.arguments),
-            decided.by
+            text::line(&decided.by)
         );
         if !self.settings.on_servers() && FleetLock::holder(self.settings)?.is_none() {
             let program = self.settings.program();

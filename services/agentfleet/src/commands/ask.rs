@@ -361,7 +361,7 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
     let (session, started) = records::session_or_started(&store, &named.session).await?;
     // Whoever mistypes an id closes no tree of the future.
     super::sessions::show(&store, &session, started.as_ref()).await?;
-    let engine = Engine::open(store, settings, &|_, _| {}).await?;
+    let engine = Engine::open(store.clone(), settings, &|_, _| {}).await?;
     let by = std::env::var("USER").unwrap_or_default();
     let endings = engine.endings();
     let ended = match &started {
@@ -374,7 +374,7 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
     };
     if started.is_some() && ended == Ended::Unknown {
         // Erased in between: of a subagent nothing is closed.
-        return Err(super::sessions::unknown(&session));
+        return Err(records::missing(&store, &session).await?);
     }
     let says = match ended {
         Ended::Now => "cancelled",

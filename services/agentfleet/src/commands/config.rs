@@ -1,5 +1,6 @@
 //! `config`: typed, versioned items, read and changed.
 
+use super::person;
 use crate::cli::Config;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -73,19 +74,23 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             item_type,
             key,
             file,
+            by,
         } => {
+            let author = person::name_or_program(by.as_deref())?;
             let text = read(&file)?;
             let value = seed::value(&item_type, &text)
                 .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display())))?;
-            put(config, item_type, key, value, &author()).await
+            put(config, item_type, key, value, &author).await
         }
         Config::Restore {
             item_type,
             key,
             version,
+            by,
         } => {
+            let author = person::name_or_program(by.as_deref())?;
             let value = at(config, &item_type, &key, version).await?.item.value;
-            put(config, item_type, key, value, &author()).await
+            put(config, item_type, key, value, &author).await
         }
         Config::Reset { item_type, key } => match shipped(&item_type, &key)? {
             Some(item) => {
@@ -106,8 +111,9 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
                 settings.program()
             ))),
         },
-        Config::Delete { item_type, key } => {
-            let Some(version) = config.delete(&item_type, &key, &author()).await? else {
+        Config::Delete { item_type, key, by } => {
+            let author = person::name_or_program(by.as_deref())?;
+            let Some(version) = config.delete(&item_type, &key, &author).await? else {
                 return Err(missing(config, &item_type, &key).await?);
             };
             outln!("version {version}");
@@ -212,14 +218,6 @@ fn read(file: &Path) -> Result<String, Failure> {
     };
     read.map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", file.display())))?;
     Ok(text)
-}
-
-/// Who changes the config from here.
-fn author() -> String {
-    std::env::var("USER")
-        .ok()
-        .filter(|user| !user.is_empty())
-        .unwrap_or_else(|| "cli".to_owned())
 }
 
 async fn missing(config: &dyn ConfigStore, item_type: &str, key: &str) -> Result<Failure, Failure> {

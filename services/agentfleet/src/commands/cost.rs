@@ -74,7 +74,7 @@ const CURRENCY: &str = "the unit of the prices in `model-profile`";
 pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
     let session = match &args.session {
-        Some(text) => Some(records::session(&store, text).await?),
+        Some(text) => Some(records::kept(&store, text).await?),
         None => None,
     };
     let since = match &args.since {

@@ -140,8 +140,8 @@ fn tell(diff: &Diff, ui: Ui) {
         outln!("\nStep {} of A, {} of B", number(row.a), number(row.b));
         for difference in &row.differences {
             outln!("  {}", difference.what);
-            outln!("    A  {}", text::clean(&difference.a));
-            outln!("    B  {}", text::clean(&difference.b));
+            outln!("    A  {}", text::line(&difference.a));
+            outln!("    B  {}", text::line(&difference.b));
         }
         for (name, (a, b)) in &row.numbers {
             outln!("  {name}  {a} -> {b}");

@@ -5,11 +5,11 @@ use crate::engine::{choose_model, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
-use crate::store::{Store, reply_patterns, reply_topics};
+use crate::store::{Store, open_to_others, reply_patterns, reply_topics};
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
-use agentfleet_schema::{keys, topics};
+use agentfleet_schema::{keys, redacted, topics};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ impl Findings {
             Ok(says) => (true, says),
             Err(failure) => (false, failure.to_string()),
         };
+        let says = redacted(&says).into_owned();
         self.0.push(Finding { what, ok, says });
     }
 }
@@ -56,7 +57,11 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     } else {
         for Finding { what, ok, says } in &findings.0 {
             let mark = if *ok { "ok " } else { "BAD" };
-            outln!("{mark}  {what:<15} {says}");
+            for (at, says) in says.lines().enumerate() {
+                let what = if at == 0 { *what } else { "" };
+                let mark = if at == 0 { mark } else { "   " };
+                outln!("{mark}  {what:<15} {}", text::line(says.trim()));
+            }
         }
     }
     match bad {
@@ -100,9 +105,11 @@ pub(crate) fn settings(show: ShowSettings, settings: &Settings, ui: Ui) -> Resul
 
 /// What is not at its default, and where it was said.
 fn given(settings: &Settings) -> String {
-    let mut parts: Vec<String> = settings
-        .given
+    let in_force = settings.in_force();
+    let given = in_force
         .iter()
+        .filter(|(name, _)| settings.given.contains_key(name));
+    let mut parts: Vec<String> = given
         .map(|(name, value)| {
             let source = settings.source(name).as_str();
             format!("{name} = {value} ({source})")
@@ -152,6 +159,9 @@ fn works(holder: Option<Holder>) -> String {
 }
 
 async fn size(store: &Store, settings: &Settings) -> Result<String, Failure> {
+    if let Some(says) = open_to_others(&store.database) {
+        return Err(Failure::new(Exit::Unavailable, says));
+    }
     let kib = store.database.size().await? / 1024;
     Ok(format!(
         "{}, {} KiB",

@@ -140,7 +140,7 @@ pub(crate) async fn run(args: Explain, settings: &Settings, ui: Ui) -> Result<()
     if args.output.json {
         return ui::json(&explained);
     }
-    out!("{}", paint_all(&lines(&explained, ui.width), ui.color));
+    ui::painted(&paint_all(&lines(&explained, ui.width), ui.color));
     Ok(())
 }
 

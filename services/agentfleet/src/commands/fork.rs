@@ -257,7 +257,7 @@ impl Going<'_> {
             "Forked from session {}, step {}{}.",
             record.session,
             record.step,
-            text::clean(&before(record))
+            text::line(&before(record))
         );
         let note = match self.note {
             Some(note) => format!("{note} {forked}"),

@@ -100,7 +100,7 @@ fn print(report: &LoadReport) {
         let kept = text::counted(report.missing.len() as u64, "document");
         outln!("Kept {kept} whose files are gone (`--prune` removes them):");
         for path in report.missing.iter().take(LISTED) {
-            outln!("  {path}");
+            outln!("  {}", text::line(path));
         }
     }
     if report.skipped.is_empty() {
@@ -118,9 +118,14 @@ fn print(report: &LoadReport) {
     kinds.sort_by_key(|(_, paths)| std::cmp::Reverse(paths.len()));
     for ((kind, reason), paths) in kinds.iter().take(LISTED) {
         match (paths.as_slice(), *kind) {
-            ([path], _) => outln!("  {path}: {reason}"),
-            (several, "") => outln!("  {} without ending: {reason}", several.len()),
-            (several, kind) => outln!("  {} .{kind}: {reason}", several.len()),
+            ([path], _) => outln!("  {}", text::line(&format!("{path}: {reason}"))),
+            (several, "") => {
+                outln!("  {} without ending: {}", several.len(), text::line(reason));
+            }
+            (several, kind) => {
+                let told = format!("{} .{kind}: {reason}", several.len());
+                outln!("  {}", text::line(&told));
+            }
         }
     }
     if report.skipped.len() > kinds.len().min(LISTED) {

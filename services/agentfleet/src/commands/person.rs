@@ -8,6 +8,11 @@ pub(super) fn name(given: Option<&str>) -> Result<String, Failure> {
     chosen(given, of_system())
 }
 
+/// The same, where a change that nobody answers for is better than none: it is then the program's.
+pub(super) fn name_or_program(given: Option<&str>) -> Result<String, Failure> {
+    chosen(given, of_system().or_else(|| Some("cli".to_owned())))
+}
+
 fn of_system() -> Option<String> {
     let mut names = ["USER", "LOGNAME", "USERNAME"].into_iter();
     names.find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()))

@@ -8,16 +8,20 @@ use super::records::{self, Run};
 use crate::cli::Purge;
 use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 use crate::store::Store;
 use agentfleet_console::text;
 use agentfleet_documents::Entry;
 use agentfleet_graph::{EraseBy, Graph, QueryOptions};
+use agentfleet_schema::records::Tombstone;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
-use agentfleet_schema::{CollectionName, SessionId, Term, keys, topics, uris};
+use agentfleet_schema::{CollectionName, Millis, SessionId, Term, keys, topics, uris};
+use agentfleet_storage::Database;
 use agentfleet_tools::library::Library;
 use std::sync::Arc;
-use std::time::Duration;
+
+/// Most runs named before they are deleted.
+const NAMED: usize = 20;
 
 pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
@@ -26,9 +30,23 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     let graph = settled_graph(&store, settings).await?;
     if let Some(uri) = &purge.document {
         let library = store.library(graph, settings).await?;
-        return forget(&library, uri, purge.dry_run).await;
+        return forget(&store, &library, uri, &purge).await;
     }
     let (running, ended) = apart(&store, wanted(&store, &*graph, &purge).await?).await?;
+    let collection = match &purge.collection {
+        Some(name) if running.is_empty() => {
+            let library = store.library(Arc::clone(&graph), settings).await?;
+            let name = CollectionName::from(name.as_str());
+            let documents = text::counted(library.count(&name).await?, "document");
+            Some((library, name, documents))
+        }
+        _ => None,
+    };
+    let mut told = named(&store, &ended).await?;
+    if let Some((_, name, documents)) = &collection {
+        told.push(format!("{documents} of collection `{name}`"));
+    }
+    agreed(&told, &purge)?;
     let verb = if purge.dry_run {
         "would be deleted"
     } else {
@@ -54,46 +72,103 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
             running[0]
         )));
     }
-    if let Some(collection) = &purge.collection {
-        let name = CollectionName::from(collection.as_str());
-        let library = store.library(Arc::clone(&graph), settings).await?;
-        let documents = if purge.dry_run {
-            library.count(&name).await?
-        } else {
+    if let Some((library, name, mut documents)) = collection {
+        if !purge.dry_run {
             // First: what is loaded into the collection from when it is empty is not erased.
-            graph.erase(EraseBy::Collection(collection.clone())).await?;
+            graph.erase(EraseBy::Collection(name.to_string())).await?;
             let removed = library.remove_collection(&name).await?;
             library.sweep().await?;
-            removed as u64
-        };
-        let documents = text::counted(documents, "document");
-        outln!("{documents} of collection `{collection}` {verb}.");
+            library.scrub().await?;
+            documents = text::counted(removed as u64, "document");
+        }
+        outln!("{documents} of collection `{name}` {verb}.");
+    }
+    if !purge.dry_run && !scrub(&store.database).await? {
+        errln!("{STAYS}");
     }
     Ok(())
 }
 
+const STAYS: &str = "The write-ahead log was in use all the time: what was deleted stays in it until it is overwritten, or the next `purge`.";
+
 /// Takes one loaded document out of its collection.
-async fn forget(library: &Library, uri: &str, dry_run: bool) -> Result<(), Failure> {
-    let found = if dry_run {
-        library.holder(uri).await?
-    } else {
-        let forgotten = library.forget_document(uri).await?;
+async fn forget(store: &Store, library: &Library, uri: &str, purge: &Purge) -> Result<(), Failure> {
+    let found = library.holder(uri).await?;
+    if let Some(collection) = &found {
+        agreed(&[format!("`{uri}` of collection `{collection}`")], purge)?;
+    }
+    if !purge.dry_run {
+        library.forget_document(uri).await?;
         // Also what an earlier try left, if it was cut off.
         library.sweep().await?;
-        forgotten
-    };
+        library.scrub().await?;
+        if !scrub(&store.database).await? {
+            errln!("{STAYS}");
+        }
+    }
     let Some(collection) = found else {
         return Err(Failure::not_found(format!(
             "there is no loaded document `{uri}`"
         )));
     };
-    let verb = if dry_run {
+    let verb = if purge.dry_run {
         "would be deleted"
     } else {
         "deleted"
     };
     outln!("`{uri}` of collection `{collection}` {verb}.");
     Ok(())
+}
+
+/// The runs as people know them, the first of them.
+async fn named(store: &Store, roots: &[SessionId]) -> Result<Vec<String>, Failure> {
+    let mut told = Vec::new();
+    for root in roots.iter().take(NAMED) {
+        told.push(match super::sessions::show(store, root, None).await {
+            Ok(shown) => format!("{root}  {}", text::preview(&shown.question, 80)),
+            // An earlier purge was cut off.
+            Err(_) => root.to_string(),
+        });
+    }
+    if roots.len() > NAMED {
+        told.push(format!(
+            "and {} more",
+            text::counted((roots.len() - NAMED) as u64, "run")
+        ));
+    }
+    Ok(told)
+}
+
+/// Shows what is to be deleted, and asks whether it is meant, unless that was said.
+fn agreed(told: &[String], purge: &Purge) -> Result<(), Failure> {
+    if purge.yes || told.is_empty() {
+        return Ok(());
+    }
+    errln!("With all that belongs to it:");
+    for line in told {
+        errln!("  {line}");
+    }
+    if purge.dry_run {
+        return Ok(());
+    }
+    crate::ui::tell("Nothing brings it back. Type `yes` to delete it: ");
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "yes") {
+        return Ok(());
+    }
+    errln!();
+    Err(
+        Failure::usage("nothing was deleted, because nobody said `yes`")
+            .hint("type it, or give `--yes`"),
+    )
+}
+
+/// Takes what was deleted out of every byte of the data directory; `false` if others kept it busy.
+async fn scrub(database: &Database) -> Result<bool, Failure> {
+    let database = database.clone();
+    let scrubbed = tokio::task::spawn_blocking(move || database.scrub());
+    Ok(scrubbed.await.map_err(std::io::Error::from)??)
 }
 
 /// Deletes runs that ended longer ago than runs are kept, responses and tombstones that are too old,
@@ -111,9 +186,12 @@ pub(crate) async fn by_age(
     let Some(age) = settings.keep_runs else {
         return Ok(0);
     };
-    let (which, bindings) = older_than(store, age);
+    let (which, bindings) = older_than(store, settings::millis(age));
     let (_, ended) = apart(store, runs(graph, which, &bindings).await?).await?;
     erase_all(store, graph, &ended).await?;
+    if !ended.is_empty() && !scrub(&store.database).await? {
+        tracing::info!("{STAYS}");
+    }
     Ok(ended.len())
 }
 
@@ -123,7 +201,7 @@ async fn forget_tombstones(store: &Store, settings: &Settings) -> Result<(), Fai
         return Ok(());
     };
     let stay = keep.max(settings.retention).max(settings.run_timeout * 2);
-    let before = store.now() - stay.as_millis() as i64;
+    let before = store.now() - settings::millis(stay);
     let mut after = String::new();
     loop {
         let found = store.documents.entries("trees/", &after, 1_000).await?;
@@ -187,7 +265,7 @@ async fn wanted(
             return if waits || is_erased(store, &session).await? {
                 Ok(vec![session])
             } else {
-                Err(super::sessions::unknown(&session))
+                Err(records::missing(store, &session).await?)
             };
         };
         if record.root != session {
@@ -210,20 +288,15 @@ async fn wanted(
         )
     } else {
         let text = purge.older_than.as_deref().unwrap_or_default();
-        let age = humantime::parse_duration(text).map_err(|_| {
-            Failure::usage(format!(
-                "`--older-than` is `{text}`, expected a time such as `30d`"
-            ))
-        })?;
-        older_than(store, age)
+        older_than(store, settings::age("--older-than", text)?)
     };
     runs(graph, which, &bindings).await
 }
 
 /// What is said of runs that ended longer ago.
-fn older_than(store: &Store, age: Duration) -> (&'static str, Vec<(&'static str, Term)>) {
-    let before = store.now() - age.as_millis() as i64;
-    let instant = agentfleet_core::provenance::date_time(before);
+fn older_than(store: &Store, age: Millis) -> (&'static str, Vec<(&'static str, Term)>) {
+    let before = store.now() - age;
+    let instant = agentfleet_core::provenance::date_time(before.max(0));
     let term = Term::typed(instant, agentfleet_schema::vocabulary::xsd::DATE_TIME);
     (
         "?session prov:endedAtTime ?ended . FILTER(?ended < ?wanted)",
@@ -255,7 +328,14 @@ async fn runs(
 async fn erase(store: &Store, root: &SessionId) -> Result<usize, Failure> {
     let documents = &*store.documents;
     let tree = records::tree(documents, root).await?;
-    documents.create(&keys::tombstone(root), Vec::new()).await?;
+    let tombstone = Tombstone {
+        erased_at: store.now(),
+    };
+    let tombstone = serde_json::to_vec(&tombstone).unwrap_or_default();
+    for (session, _) in &tree {
+        let key = keys::tombstone(session);
+        documents.create(&key, tombstone.clone()).await?;
+    }
     let mut deleted = 0;
     // The root last: an interrupted purge finds the rest through it.
     for (session, _) in tree.iter().rev() {

@@ -5,7 +5,7 @@ use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::ui::Ui;
+use crate::ui::{self, Ui};
 use agentfleet_config::queries;
 use agentfleet_console::style::Line;
 use agentfleet_console::text;
@@ -84,7 +84,7 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
             })?;
             let text = String::from_utf8_lossy(&written);
             let end = if text.ends_with('\n') { "" } else { "\n" };
-            out!("{text}{end}");
+            ui::exact(&format!("{text}{end}"));
         }
     }
     Ok(())
@@ -141,7 +141,7 @@ async fn list(format: Option<QueryFormat>, settings: &Settings, ui: Ui) -> Resul
     let set = store.config.snapshot().await?;
     match format {
         None | Some(QueryFormat::Table) => {}
-        Some(QueryFormat::Json) => return crate::ui::json(&set.queries),
+        Some(QueryFormat::Json) => return ui::json(&set.queries),
         Some(_) => {
             return Err(Failure::usage(
                 "`--list` is written as `--format table` or `json`",

@@ -4,8 +4,9 @@ use crate::error::Failure;
 use crate::evidence::AT_ONCE;
 use crate::store::Store;
 use agentfleet_console::trace::Trace;
+use agentfleet_core::provenance::date_time;
 use agentfleet_documents::Documents;
-use agentfleet_schema::records::{Child, FanOutRecord, StepRecord};
+use agentfleet_schema::records::{Child, FanOutRecord, StepRecord, Tombstone};
 use agentfleet_schema::{SessionId, Triples, keys, uris};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -30,6 +31,36 @@ pub(crate) fn how_to_name(given: &str) -> &'static str {
     }
 }
 
+/// Says that there is no such run, or when it was erased.
+pub(crate) async fn missing(store: &Store, session: &SessionId) -> Result<Failure, Failure> {
+    let erased = erased(store, session).await?;
+    Ok(erased.unwrap_or_else(|| {
+        Failure::not_found(format!("there is no session `{session}`"))
+            .hint(how_to_name(session.as_str()))
+    }))
+}
+
+/// As [`session`], of what was not erased.
+pub(crate) async fn kept(store: &Store, text: &str) -> Result<SessionId, Failure> {
+    let session = session(store, text).await?;
+    match erased(store, &session).await? {
+        Some(failure) => Err(failure),
+        None => Ok(session),
+    }
+}
+
+/// Says that a run was erased, if it was.
+pub(crate) async fn erased(store: &Store, session: &SessionId) -> Result<Option<Failure>, Failure> {
+    let tombstone = store.documents.get(&keys::tombstone(session)).await?;
+    Ok(tombstone.map(|body| {
+        let when = match Tombstone::read(&body).erased_at {
+            0 => String::new(),
+            at => format!(" at {}", date_time(at)),
+        };
+        Failure::not_found(format!("session `{session}` was erased{when}"))
+    }))
+}
+
 /// The session of an id, of its beginning where that fits one alone, or of a URI of the session. What
 /// fits none stays as it is.
 pub(crate) async fn session(store: &Store, text: &str) -> Result<SessionId, Failure> {
@@ -39,7 +70,11 @@ pub(crate) async fn session(store: &Store, text: &str) -> Result<SessionId, Fail
     if begin.len() < SHORTEST {
         return Ok(given);
     }
-    let keys = store.documents.list(&format!("sessions/{begin}")).await?;
+    let mut keys = store.documents.list(&format!("sessions/{begin}")).await?;
+    if keys.is_empty() {
+        // Of what was erased a tombstone is left.
+        keys = store.documents.list(&format!("trees/{begin}")).await?;
+    }
     let mut found: Vec<&str> = keys
         .iter()
         .filter_map(|key| key.split('/').nth(1))

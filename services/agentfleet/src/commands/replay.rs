@@ -60,10 +60,10 @@ impl Line {
             }
         );
         for divergence in &self.divergences {
-            outln!("    {}", text::clean(&divergence.to_string()));
+            outln!("    {}", text::line(&divergence.to_string()));
         }
         for unchecked in &self.unchecked {
-            outln!("    not checked: {}", text::clean(unchecked));
+            outln!("    not checked: {}", text::line(unchecked));
         }
     }
 }

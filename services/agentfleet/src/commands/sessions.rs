@@ -153,7 +153,7 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 told(shown.state, shown.termination),
                 text::counted(shown.tokens, "token")
             );
-            outln!("{}\n", text::clean(&shown.question));
+            outln!("{}\n", text::line(&shown.question));
             if shown.state == RunState::Queued {
                 outln!("  waits for a worker, or is at work on its first step");
             }
@@ -163,17 +163,18 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 } else {
                     String::new()
                 };
-                outln!("  step {}  {}  {}{again}", step.step, step.at, step.what);
+                let what = text::line(&step.what);
+                outln!("  step {}  {}  {what}{again}", step.step, step.at);
             }
             for subagent in &shown.subagents {
                 outln!(
                     "  subagent {}  {}",
                     subagent.session,
-                    text::one_line(&subagent.goal)
+                    text::line(&subagent.goal)
                 );
             }
             if let Some(error) = &shown.error {
-                outln!("\nError `{}`: {}", error.code, error.message);
+                outln!("\nError `{}`: {}", error.code, text::line(&error.message));
             }
             if let Some(answer) = &shown.answer {
                 outln!("\n{}", text::clean(answer));
@@ -207,13 +208,8 @@ impl Wanted {
     fn of(args: ListSessions, now: Millis) -> Result<Self, Failure> {
         let ago = |flag: &str, age: Option<String>| -> Result<Option<String>, Failure> {
             let Some(text) = age else { return Ok(None) };
-            let age = humantime::parse_duration(&text).map_err(|_| {
-                Failure::usage(format!(
-                    "`{flag}` is `{text}`, expected a time such as `2h` or `30d`"
-                ))
-            })?;
-            let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-            Ok(Some(date_time(now.saturating_sub(age).max(0))))
+            let age = crate::settings::age(flag, &text)?;
+            Ok(Some(date_time((now - age).max(0))))
         };
         Ok(Self {
             collection: args.collection,
@@ -511,12 +507,6 @@ fn listed(found: &Solutions, row: usize) -> Listed {
     }
 }
 
-/// There is no such run.
-pub(crate) fn unknown(session: &SessionId) -> Failure {
-    Failure::not_found(format!("there is no session `{session}`"))
-        .hint(records::how_to_name(session.as_str()))
-}
-
 /// Tokens that were spent on a session and all below it, and came to no record.
 async fn wasted(store: &Store, session: &SessionId) -> Result<u64, Failure> {
     let tree = records::tree(&*store.documents, session).await?;
@@ -538,7 +528,7 @@ pub(crate) async fn show(
         let (root, question) = match (started, asked) {
             (Some(started), _) => (&started.root, started.child.goal.clone()),
             (None, Some(asked)) => (session, asked.request.question),
-            (None, None) => return Err(unknown(session)),
+            (None, None) => return Err(records::missing(store, session).await?),
         };
         let of_step = documents.list(&keys::step(session, 0)).await?;
         return Ok(Shown {

@@ -6,7 +6,7 @@ use crate::engine::settled_graph;
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
-use crate::ui::Ui;
+use crate::ui::{self, Ui};
 use agentfleet_console::Look;
 use agentfleet_console::trace::{Format, Trace, queries};
 use agentfleet_documents::Documents;
@@ -25,13 +25,16 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         session if session.as_str().starts_with(args.id.trim()) => session.to_string(),
         _ => args.id.clone(),
     };
-    let trace = of(&*graph, &id).await?.ok_or_else(|| {
-        Failure::not_found(format!(
-            "the graph knows no session or correlation `{}`",
-            args.id
-        ))
-        .hint(records::how_to_name(&args.id))
-    })?;
+    let Some(trace) = of(&*graph, &id).await? else {
+        let erased = records::erased(&store, &SessionId::new(id)).await?;
+        return Err(erased.unwrap_or_else(|| {
+            let given = &args.id;
+            Failure::not_found(format!(
+                "the graph knows no session or correlation `{given}`"
+            ))
+            .hint(records::how_to_name(given))
+        }));
+    };
     let texts = texts(&*store.documents, &trace).await?;
     let format = match args.format {
         TraceFormat::Tree => Format::Tree,
@@ -41,10 +44,12 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         TraceFormat::Json => Format::Json,
         TraceFormat::ProvJson => Format::ProvJson,
     };
-    out!(
-        "{}",
-        trace.render(format, ui.look(), &|uri| texts.get(uri).cloned())
-    );
+    let drawn = trace.render(format, ui.look(), &|uri| texts.get(uri).cloned());
+    match format {
+        Format::Tree => ui::painted(&drawn),
+        Format::Turtle => ui::exact(&drawn),
+        Format::Mermaid | Format::Svg | Format::Json | Format::ProvJson => ui::write(&drawn),
+    }
     Ok(())
 }
 

@@ -157,8 +157,8 @@ fn show(report: &Report) {
         outln!(
             "  {} {}\n      {}",
             finding.about.as_str(),
-            text::clean(&finding.what),
-            text::clean(&finding.problem)
+            text::line(&finding.what),
+            text::line(&finding.problem)
         );
     }
 }

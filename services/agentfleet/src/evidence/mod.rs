@@ -362,10 +362,11 @@ pub(crate) async fn named(store: &crate::store::Store, text: &str) -> Result<Ses
     let session = records::session(store, text).await?;
     let folder = format!("sessions/{session}/steps/");
     if store.documents.list(&folder).await?.is_empty() {
-        return Err(
+        let erased = records::erased(store, &session).await?;
+        return Err(erased.unwrap_or_else(|| {
             Failure::not_found(format!("nothing is recorded of a session `{session}`"))
-                .hint(records::how_to_name(text)),
-        );
+                .hint(records::how_to_name(text))
+        }));
     }
     Ok(session)
 }

@@ -77,7 +77,7 @@ fn a_record_that_was_changed_is_named_by_replay() {
     assert!(ran.err.contains("cannot be read"), "{ran:?}");
     place.run(&["ask", "What is X?"]).well();
     let other = place.sessions(&["--collection", "default"])[0].clone();
-    place.run(&["purge", "--session", &other]).well();
+    place.run(&["purge", "--session", &other, "--yes"]).well();
     let ran = place.run(&["replay", &other]);
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(ran.err.contains("was erased"), "{ran:?}");

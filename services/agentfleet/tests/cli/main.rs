@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod again;
+mod erased;
 mod place;
 mod runs;
+mod seen;
 mod upkeep;
 mod wrong;

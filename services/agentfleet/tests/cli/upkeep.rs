@@ -27,9 +27,9 @@ fn files_that_are_gone_are_told_and_taken_out_when_asked() {
     place.run(&["document", uri]).well();
     let would = place.run(&["purge", "--document", uri, "--dry-run"]).well();
     assert!(would.out.contains("would be deleted"), "{}", would.out);
-    place.run(&["purge", "--document", uri]).well();
+    place.run(&["purge", "--document", uri, "--yes"]).well();
     assert_eq!(place.run(&["document", uri]).code, 3);
-    assert_eq!(place.run(&["purge", "--document", uri]).code, 3);
+    assert_eq!(place.run(&["purge", "--document", uri, "--yes"]).code, 3);
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn purge_takes_runs_by_session_conversation_collection_and_age() {
         place.sessions(&["--conversation", "c1"]),
         std::slice::from_ref(&session)
     );
-    place.run(&["purge", "--session", &session]).well();
+    place.run(&["purge", "--session", &session, "--yes"]).well();
     assert_eq!(place.run(&["trace", &session]).code, 3);
     assert_eq!(place.run(&["sessions", "show", &session]).code, 3);
-    let again = place.run(&["purge", "--session", &session]).well();
+    let again = place.run(&["purge", "--session", &session, "--yes"]).well();
     assert!(again.out.contains("deleted before"), "{}", again.out);
     let asked = place.run(&[
         "ask",
@@ -69,7 +69,9 @@ fn purge_takes_runs_by_session_conversation_collection_and_age() {
         "gone",
     ]);
     assert_eq!(asked.code, 0);
-    place.run(&["purge", "--conversation", "c3"]).well();
+    place
+        .run(&["purge", "--conversation", "c3", "--yes"])
+        .well();
     let asked = place.run(&[
         "ask",
         "Who is Anna?",
@@ -80,14 +82,18 @@ fn purge_takes_runs_by_session_conversation_collection_and_age() {
     ]);
     assert_eq!(asked.code, 3, "{asked:?}");
 
-    place.run(&["purge", "--conversation", "c2"]).well();
-    let left = place.run(&["purge", "--collection", "people"]).well();
+    place
+        .run(&["purge", "--conversation", "c2", "--yes"])
+        .well();
+    let left = place
+        .run(&["purge", "--collection", "people", "--yes"])
+        .well();
     assert_eq!(
         left.out,
         "1 run deleted.\n1 document of collection `people` deleted.\n"
     );
     assert_eq!(place.sessions(&[]).len(), 1);
-    place.run(&["purge", "--older-than", "0s"]).well();
+    place.run(&["purge", "--older-than", "0s", "--yes"]).well();
     assert_eq!(place.run(&QUADS).well().out, "n\r\n0\r\n");
 }
 
@@ -95,11 +101,13 @@ fn purge_takes_runs_by_session_conversation_collection_and_age() {
 fn a_run_that_has_not_ended_is_not_purged() {
     let place = Place::new();
     let session = place.run(&["ask", "What is X?", "--detach"]).well().out;
-    let purged = place.run(&["purge", "--session", session.trim()]);
+    let purged = place.run(&["purge", "--session", session.trim(), "--yes"]);
     assert_eq!(purged.code, 1, "{purged:?}");
     assert!(purged.err.contains("has not ended"), "{}", purged.err);
     place.run(&["attach", session.trim()]).well();
-    place.run(&["purge", "--session", session.trim()]).well();
+    place
+        .run(&["purge", "--session", session.trim(), "--yes"])
+        .well();
     let again = place.run(&["attach", session.trim()]);
     assert_eq!(again.code, 3, "{again:?}");
 }
@@ -150,9 +158,9 @@ fn a_running_fleet_deletes_old_runs_and_in_time_their_tombstones() {
 
     let erased = |settings: &[&str]| {
         place
-            .run(&[&["purge", "--older-than", "1d"], settings].concat())
+            .run(&[&["purge", "--older-than", "1d", "--yes"], settings].concat())
             .well();
-        let purged = place.run(&["purge", "--session", &session]);
+        let purged = place.run(&["purge", "--session", &session, "--yes"]);
         purged.out.contains("deleted before")
     };
     assert!(erased(&["--keep-runs", "1d"]), "the tombstone is young");

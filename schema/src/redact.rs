@@ -1,0 +1,176 @@
+//! Credentials are taken out of whatever is shown, recorded or told to the graph. In one place, so that
+//! nobody forgets one of the shapes they come in.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// What stands where a credential was.
+pub const HIDDEN: &str = "***";
+
+/// Beginnings of keys that providers give out, and of what is sent as a header.
+const KEYS: [&str; 8] = [
+    "Bearer ",
+    "bearer ",
+    "Basic ",
+    "sk-",
+    "AIza",
+    "ghp_",
+    "github_pat_",
+    "xoxb-",
+];
+/// Fewest characters of a key after its beginning: less is a word.
+const SHORTEST_KEY: usize = 16;
+
+/// The text without credentials: user and password of addresses, the values of parameters whose names
+/// say that they are secret, and keys that are known by their beginning.
+pub fn redacted(text: &str) -> Cow<'_, str> {
+    let mut hidden: Vec<Range<usize>> = Vec::new();
+    for (at, _) in text.match_indices("://") {
+        let from = at + 3;
+        let authority = until(&text[from..], |c| ends(c) || matches!(c, '/' | '?' | '#'));
+        if let Some(end) = authority.rfind('@') {
+            hidden.push(from..from + end);
+        }
+    }
+    for (at, _) in text.match_indices('=') {
+        let is_name = |c: char| c.is_alphanumeric() || "-_.%[]$".contains(c);
+        let before = text[..at].trim_end_matches(is_name);
+        let value = until(&text[at + 1..], |c| ends(c) || matches!(c, '&' | '#' | ';'));
+        if before.ends_with(['?', '&', ';', '#']) && is_secret(&text[before.len()..at]) {
+            hidden.push(at + 1..at + 1 + value.len());
+        }
+    }
+    for begin in KEYS {
+        for (at, _) in text.match_indices(begin) {
+            let inside_a_word = text[..at].ends_with(|c: char| c.is_alphanumeric());
+            let from = at + begin.len();
+            let is_key = |c: char| c.is_ascii_alphanumeric() || "-_.~+/=*".contains(c);
+            let key = until(&text[from..], |c| !is_key(c));
+            if !inside_a_word && key.len() >= SHORTEST_KEY {
+                hidden.push(from..from + key.len());
+            }
+        }
+    }
+    if hidden.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    hidden.sort_by_key(|range| range.start);
+    let (mut out, mut done) = (String::with_capacity(text.len()), 0);
+    for range in hidden {
+        if range.start >= done {
+            out.push_str(&text[done..range.start]);
+            out.push_str(HIDDEN);
+        }
+        done = done.max(range.end);
+    }
+    out.push_str(&text[done..]);
+    Cow::Owned(out)
+}
+
+fn until(text: &str, end: impl Fn(char) -> bool) -> &str {
+    &text[..text.find(end).unwrap_or(text.len())]
+}
+
+/// Whether an address in a text is over.
+fn ends(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || "\"'`<>|\\".contains(c)
+}
+
+/// Whether the value of a parameter is for nobody's eyes, by its name.
+fn is_secret(name: &str) -> bool {
+    let plain = name.chars().filter(|c| c.is_alphanumeric());
+    let plain = plain.collect::<String>().to_lowercase();
+    let parts = [
+        "token",
+        "secret",
+        "passw",
+        "credential",
+        "signature",
+        "authorization",
+    ];
+    let whole = ["pass", "pwd", "auth", "sig", "jwt", "sas"];
+    plain.ends_with("key")
+        || whole.contains(&&*plain)
+        || parts.iter().any(|part| plain.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn credentials_are_hidden_and_the_rest_stays() {
+        for (text, expected) in [
+            ("nothing = hidden & fine", "nothing = hidden & fine"),
+            (
+                "https://medium.com/@user/a?page=2",
+                "https://medium.com/@user/a?page=2",
+            ),
+            ("http://ada:se:cret@host:1/ds", "http://***@host:1/ds"),
+            (
+                "pulsar://tok@a,b:6650 and x@y.z",
+                "pulsar://***@a,b:6650 and x@y.z",
+            ),
+            (
+                "`https://e.org/q?api_key=abc&n=1#t`",
+                "`https://e.org/q?api_key=***&n=1#t`",
+            ),
+            (
+                "https://e.org/?X-Amz-Signature=ab%2F&a=b",
+                "https://e.org/?X-Amz-Signature=***&a=b",
+            ),
+            (
+                "https://e.org/?access%5Ftoken=ab",
+                "https://e.org/?access%5Ftoken=***",
+            ),
+            (
+                "https://e.org/#access_token=ab&x=1",
+                "https://e.org/#access_token=***&x=1",
+            ),
+            (
+                "Authorization: Bearer abcdefgh12345678.x",
+                "Authorization: Bearer ***",
+            ),
+            ("Bearer bonds are bonds", "Bearer bonds are bonds"),
+            (
+                "wrong key sk-proj-abcdefgh12345678: no",
+                "wrong key sk-***: no",
+            ),
+            (
+                "task-abcdefgh12345678abcdefgh",
+                "task-abcdefgh12345678abcdefgh",
+            ),
+        ] {
+            assert_eq!(redacted(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_credential_is_left_wherever_it_stands(
+            before in "[ -~é]{0,20}",
+            scheme in "(http|https|pulsar|pulsar\\+ssl|s3)",
+            user in "[a-z]{0,5}",
+            secret in "Q[A-Z0-9_~.%!*-]{7,20}",
+            name in "(key|apikey|api-key|api_key|access_token|client_secret|password|sig|X-Amz-Credential)",
+            after in "( [ -~é]{0,20})?",
+        ) {
+            for text in [
+                format!("{before}{scheme}://{user}:{secret}@host.example/ds{after}"),
+                format!("{before}{scheme}://host.example/a?b=1&{name}={secret}{after}"),
+                format!("{before}{scheme}://host.example/a?{name}={secret}&b=1{after}"),
+            ] {
+                let shown = redacted(&text);
+                prop_assert!(!shown.contains(&secret), "{shown}");
+                prop_assert!(shown.contains("host.example"), "{shown}");
+                prop_assert_eq!(redacted(&shown), shown.as_ref(), "twice is once");
+            }
+        }
+
+        #[test]
+        fn any_text_is_taken(text in any::<String>()) {
+            redacted(&text);
+        }
+    }
+}

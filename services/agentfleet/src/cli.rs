@@ -618,7 +618,7 @@ impl QueryFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Files and folders: Markdown, text, HTML, CSV, Turtle, N-Triples, N-Quads, TriG, RDF/XML, JSON-LD.
+    /// Files and folders: Markdown, text, HTML, PDF, Word, RST, CSV, Turtle, N-Triples, N-Quads, TriG, RDF/XML, JSON-LD.
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
     /// Collection to load into.

@@ -11,9 +11,9 @@ use std::path::Path;
 
 /// The file types that are read, by extension; files without one are read if they are text.
 pub const EXTENSIONS: &[&str] = &[
-    "md", "markdown", "mdown", "mkd", "mdx", "html", "htm", "xhtml", "txt", "text", "rst", "adoc",
-    "asciidoc", "org", "log", "csv", "tsv", "tab", "ttl", "turtle", "nt", "nq", "trig", "n3",
-    "rdf", "rdfs", "owl", "jsonld", "xml",
+    "md", "markdown", "mdown", "mkd", "mdx", "html", "htm", "xhtml", "pdf", "docx", "rst", "txt",
+    "text", "adoc", "asciidoc", "org", "log", "csv", "tsv", "tab", "ttl", "turtle", "nt", "nq",
+    "trig", "n3", "rdf", "rdfs", "owl", "jsonld", "xml",
 ];
 
 /// A document read whole.
@@ -49,6 +49,9 @@ impl Halt {
 pub(crate) enum Format {
     Markdown,
     Html,
+    Rst,
+    Pdf,
+    Docx,
     Text,
     Rows,
     Rdf(RdfFormat),
@@ -64,7 +67,10 @@ impl Format {
         let format = match extension.as_deref() {
             Some("md" | "markdown" | "mdown" | "mkd" | "mdx") => Self::Markdown,
             Some("html" | "htm" | "xhtml") => Self::Html,
-            Some("txt" | "text" | "rst" | "adoc" | "asciidoc" | "org" | "log") => Self::Text,
+            Some("rst") => Self::Rst,
+            Some("pdf") => return Ok(Self::Pdf),
+            Some("docx") => return Ok(Self::Docx),
+            Some("txt" | "text" | "adoc" | "asciidoc" | "org" | "log") => Self::Text,
             Some("csv" | "tsv" | "tab") => Self::Rows,
             Some("ttl" | "turtle") => Self::Rdf(RdfFormat::Turtle),
             Some("nt") => Self::Rdf(RdfFormat::NTriples),
@@ -98,6 +104,9 @@ impl Format {
         match self {
             Self::Markdown => "text/markdown",
             Self::Html => "text/html",
+            Self::Rst => "text/x-rst",
+            Self::Pdf => "application/pdf",
+            Self::Docx => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
             Self::Text => "text/plain",
             Self::Rows
                 if path
@@ -114,7 +123,7 @@ impl Format {
     /// Whether files of this format are read in one piece.
     pub(crate) fn is_read_whole(self) -> bool {
         match self {
-            Self::Markdown | Self::Html => true,
+            Self::Markdown | Self::Html | Self::Rst | Self::Pdf | Self::Docx => true,
             Self::Text | Self::Rows | Self::Rdf(_) => false,
         }
     }

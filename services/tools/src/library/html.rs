@@ -5,7 +5,7 @@
 //! so a page that yields nothing is read again without skipping navigation.
 
 use super::format::Parsed;
-use super::outline::{Outline, one_line, table_row};
+use super::outline::{MAX_INDENT, Outline, one_line, table_row};
 use super::passage::{ROW, code};
 use html5ever::TokenizerResult;
 use html5ever::tendril::StrTendril;
@@ -333,7 +333,7 @@ impl Page {
             "caption" => self.end_block(),
             "li" => {
                 self.separate();
-                let indent = "  ".repeat(self.lists.len().saturating_sub(1));
+                let indent = "  ".repeat(self.lists.len().saturating_sub(1).min(MAX_INDENT));
                 self.mark = match self.lists.last_mut() {
                     Some(Some(number)) => {
                         *number += 1;

@@ -35,7 +35,7 @@ const WAITING: usize = 64;
 pub struct LoadOptions {
     /// The collection to load into; created if there is none of that name.
     pub collection: CollectionName,
-    /// Largest file that is read in one piece (Markdown, HTML), in bytes.
+    /// Largest file that is read in one piece (Markdown, HTML, RST, PDF, Word), in bytes.
     pub max_document_bytes: u64,
     /// Largest file that is read in a stream (text, CSV, RDF), in bytes.
     pub max_stream_bytes: u64,

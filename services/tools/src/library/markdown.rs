@@ -3,13 +3,17 @@
 //!
 //! Links are their text and emphasis is gone; code keeps its marks, so that nobody takes it for prose.
 
-use super::format::Parsed;
+use super::format::{Halt, Parsed};
+use super::guard::Patience;
 use super::html;
-use super::outline::{Outline, one_line, table_row};
+use super::outline::{MAX_INDENT, Outline, one_line, table_row};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+/// Events between two looks at the clock.
+const EVENTS: usize = 4_096;
+
 /// Reads a whole document.
-pub(crate) fn parse(text: &str) -> Parsed {
+pub(crate) fn parse(text: &str, patience: &Patience) -> Result<Parsed, Halt> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
@@ -18,11 +22,14 @@ pub(crate) fn parse(text: &str) -> Parsed {
         | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
         | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
     let mut reader = Reader::default();
-    for event in Parser::new_ext(text, options) {
+    for (count, event) in Parser::new_ext(text, options).enumerate() {
+        if count % EVENTS == 0 {
+            patience.check()?;
+        }
         reader.event(event);
     }
     reader.end_block();
-    reader.into_parsed()
+    Ok(reader.into_parsed())
 }
 
 #[derive(Debug, Default)]
@@ -107,7 +114,7 @@ impl Reader {
             }
             Tag::Item => {
                 self.end_block();
-                let indent = "  ".repeat(self.lists.len().saturating_sub(1));
+                let indent = "  ".repeat(self.lists.len().saturating_sub(1).min(MAX_INDENT));
                 self.mark = match self.lists.last_mut() {
                     Some(Some(number)) => {
                         *number += 1;
@@ -249,7 +256,12 @@ fn front_matter(text: &str) -> FrontMatter {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    fn parse(text: &str) -> Parsed {
+        super::parse(text, &Patience::of(0)).unwrap()
+    }
 
     #[test]
     fn the_title_is_the_front_matters_or_the_first_heading() {

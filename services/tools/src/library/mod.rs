@@ -9,16 +9,20 @@
 //! On an embedded data directory the tables here are the library. On servers they are an index of what
 //! lies in the documents store, in a database of its own that can be thrown away: see [`shared`].
 
+mod docx;
 mod format;
+mod guard;
 mod html;
 mod load;
 mod markdown;
 mod opened;
 mod outline;
 mod passage;
+mod pdf;
 mod rdf;
 mod reader;
 mod rows;
+mod rst;
 mod search;
 mod shared;
 mod store;

@@ -3,6 +3,10 @@
 use super::format::Parsed;
 use super::passage::{Packer, ROW, code};
 
+/// Deepest list whose items are still indented further: a file of nothing but nested lists would grow
+/// with the square of its size.
+pub(crate) const MAX_INDENT: usize = 16;
+
 /// Collects the blocks of one document in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {

@@ -15,6 +15,8 @@ const MAX_WORDS: usize = 200;
 const MAX_CHARS: usize = 2_400;
 /// A section with fewer words may share its passage with its neighbours.
 const SMALL_WORDS: usize = 40;
+/// Most characters of a sentence that is kept with what it announces.
+const MAX_ANNOUNCEMENT: usize = 300;
 /// Most words of a passage made of small sections.
 const MERGED_WORDS: usize = 120;
 
@@ -109,9 +111,14 @@ impl Packer {
     fn add(&mut self, text: String, out: &mut Vec<Passage>) {
         let (words, chars) = (words(&text), text.chars().count());
         if !fits(self.current.words + words, self.current.chars + chars) {
+            let announcement = self.current.take_announcement();
             emit(&std::mem::take(&mut self.small), out);
             emit(&std::mem::take(&mut self.current), out);
             self.continued = true;
+            if let Some(line) = announcement {
+                let (words, chars) = (self::words(&line), line.chars().count());
+                self.current.push(self.headings.clone(), line, words, chars);
+            }
         }
         self.current.push(self.headings.clone(), text, words, chars);
     }
@@ -139,6 +146,25 @@ impl Draft {
         self.parts.push((headings, text));
         self.words += words;
         self.chars += chars + 1;
+    }
+
+    /// The sentence at the end that announces what comes next, such as `Run this:`. It goes to the next
+    /// passage, so that the two are quoted together.
+    fn take_announcement(&mut self) -> Option<String> {
+        let (_, text) = self
+            .parts
+            .last_mut()
+            .filter(|(_, text)| text.ends_with(':'))?;
+        let last = sentences(text).last()?.trim_end().to_owned();
+        if last.chars().count() > MAX_ANNOUNCEMENT {
+            return None;
+        }
+        text.truncate(text.len() - last.len());
+        text.truncate(text.trim_end().len());
+        if text.is_empty() {
+            self.parts.pop();
+        }
+        Some(last)
     }
 
     fn append(&mut self, other: Self) {
@@ -419,6 +445,24 @@ mod tests {
         let passages = pack("", &[(&["A"], sentence.repeat(5))]);
         assert_eq!(passages.len(), 2);
         assert!(passages.iter().all(|p| p.text.ends_with('.')));
+    }
+
+    #[test]
+    fn what_announces_a_block_stands_in_one_passage_with_it() {
+        let block = code(&text_of(80, "frob"), "sh").unwrap();
+        let before = format!("{}. Then run this:", text_of(150, "a"));
+        let passages = pack("", &[(&["A"], before), (&["A"], block)]);
+        assert_eq!(passages.len(), 2);
+        assert!(passages[0].text.ends_with("a."), "{}", passages[0].text);
+        assert!(
+            passages[1].text.starts_with("Then run this:\n```sh\nfrob"),
+            "{}",
+            passages[1].text
+        );
+        // Alone it goes along as a whole.
+        let block = code(&text_of(199, "frob"), "").unwrap();
+        let passages = pack("", &[(&["A"], "Run:".to_owned()), (&["A"], block)]);
+        assert_eq!(passages.len(), 1);
     }
 
     #[test]

@@ -5,11 +5,12 @@
 //! that file only, even if the parser panics.
 
 use super::format::{self, Format, Halt};
+use super::guard::{Guard, Patience};
 use super::passage::Passage;
 use super::rdf::{self, Place};
 use super::store::{Known, NewSource};
 use super::walk::Candidate;
-use super::{Skipped, html, markdown, rows, text, uri};
+use super::{Skipped, docx, html, markdown, pdf, rows, rst, text, uri};
 use agentfleet_schema::{Digest, Triple};
 use sha2::Digest as _;
 use std::collections::{HashMap, HashSet};
@@ -83,6 +84,8 @@ pub(crate) struct Reader {
     collection: String,
     graph: String,
     limits: Limits,
+    /// How long the present file may still take.
+    patience: Patience,
     /// Documents by URI, with what this load has added.
     known: HashMap<String, Known>,
     /// Documents by where they came from.
@@ -107,6 +110,7 @@ impl Reader {
             collection: collection.to_owned(),
             graph,
             limits,
+            patience: Patience::of(0),
             known,
             names,
             events,
@@ -135,13 +139,45 @@ impl Reader {
     }
 
     fn say(&self, event: Event) -> Result<(), Halt> {
-        self.events
-            .blocking_send(event)
-            .map_err(|_| Halt::Cancelled)
+        let send = || {
+            self.events
+                .blocking_send(event)
+                .map_err(|_| Halt::Cancelled)
+        };
+        self.patience.waiting(send)
+    }
+
+    /// The bytes of a file as a parser may see them.
+    fn bounded(
+        &self,
+        content: &Content,
+        rdf: Option<oxrdfio::RdfFormat>,
+    ) -> Result<Box<dyn BufRead>, Halt> {
+        let guard = Guard::new(content.open()?, rdf, &self.patience);
+        Ok(Box::new(BufReader::new(guard)))
+    }
+
+    /// Reads a file of a format that is read in one piece.
+    fn whole(&self, content: &Content, format: Format) -> Result<format::Parsed, Halt> {
+        let mut bytes = Vec::new();
+        let mut reader = content.open()?.take(self.limits.whole + 1);
+        reader.read_to_end(&mut bytes).map_err(Halt::io)?;
+        match format {
+            Format::Pdf => return pdf::parse(&bytes, &self.patience),
+            Format::Docx => return docx::parse(&bytes, &self.patience),
+            _ => {}
+        }
+        let text = format::decode(&bytes, format)?;
+        match format {
+            Format::Html => Ok(html::parse(&text)),
+            Format::Rst => Ok(rst::parse(&text)),
+            _ => markdown::parse(&text, &self.patience),
+        }
     }
 
     fn file(&mut self, file: &Candidate, content: Content) -> Result<(), Halt> {
         let mut begun = false;
+        self.patience = Patience::of(file.bytes);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.read(file, content, &mut begun)));
         let reason = match outcome {
             Ok(Err(Halt::Unreadable(reason))) => reason,
@@ -189,16 +225,8 @@ impl Reader {
             version: None,
         };
         match format {
-            Format::Markdown | Format::Html => {
-                let mut bytes = Vec::new();
-                content.open()?.read_to_end(&mut bytes).map_err(Halt::io)?;
-                let text = format::decode(&bytes, format)?;
-                let parse = if format == Format::Html {
-                    html::parse
-                } else {
-                    markdown::parse
-                };
-                let parsed = parse(&text);
+            Format::Markdown | Format::Html | Format::Rst | Format::Pdf | Format::Docx => {
+                let parsed = self.whole(&content, format)?;
                 if parsed.passages.is_empty() {
                     return Err(Halt::unreadable("holds no text"));
                 }
@@ -207,7 +235,7 @@ impl Reader {
                 self.say(Event::Passages(parsed.passages))?;
             }
             Format::Text => {
-                let mut reader = content.open()?;
+                let mut reader = self.bounded(&content, None)?;
                 skip_mark(&mut *reader)?;
                 let head = reader.fill_buf().map_err(Halt::io)?;
                 let head = String::from_utf8_lossy(&head[..head.len().min(HEAD)]).into_owned();
@@ -217,16 +245,16 @@ impl Reader {
                 self.some_text(|out| text::parse(&mut *reader, &title, out))?;
             }
             Format::Rows => {
-                let mut reader = content.open()?;
+                let mut reader = self.bounded(&content, None)?;
                 let preface = rows::preface(&mut *reader)?;
                 source.title = preface.title().unwrap_or(source.title);
                 self.begin(source, false, begun)?;
                 self.some_text(|out| rows::parse(&mut *reader, &preface, out))?;
             }
             Format::Rdf(rdf) => {
-                rdf::check(content.open()?, rdf, &uri)?;
+                rdf::check(self.bounded(&content, Some(rdf))?, rdf, &uri)?;
                 self.begin(source, true, begun)?;
-                self.statements(content.open()?, rdf, &uri)?;
+                self.statements(self.bounded(&content, Some(rdf))?, rdf, &uri)?;
             }
         }
         self.say(Event::Finish)?;

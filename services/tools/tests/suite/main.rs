@@ -6,6 +6,7 @@ mod back;
 mod completion;
 mod documents;
 mod dossier;
+mod hostile;
 mod http;
 mod knowledge;
 mod loading;

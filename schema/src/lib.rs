@@ -30,7 +30,7 @@ pub use operation::Operation;
 pub use redact::redacted;
 pub use request::{
     AgentRequest, AgentStep, Ancestor, HeldCall, Lineage, PlanStep, RoutingContext, RunControl,
-    RunLimits,
+    RunLimits, Source,
 };
 pub use response::{AgentResponse, ErrorBody, MessageType};
 pub use spent::{Money, Spent};

@@ -7,12 +7,13 @@
 use crate::Millis;
 use crate::config::{DefaultAnswer, JoinPolicy};
 use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
+pub use crate::request::Source;
 use crate::request::{AgentRequest, PlanStep, RunLimits};
 use crate::spent::{Money, Spent};
 use crate::topics::{AGENT_REQUEST, EXPLAINABILITY, property};
 pub use crate::worked::{
     Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, StreamedPart, StreamedParts,
-    Worked,
+    TELLING, Worked,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,27 @@ impl StepRecord {
         };
         // A record is plain data: writing it as JSON cannot fail.
         Digest::of(&serde_json::to_vec(&bare).unwrap_or_default())
+    }
+
+    /// When the step began: its first attempt, not the one that won.
+    pub fn began(&self) -> Millis {
+        let worked = self.worked.as_ref().filter(|worked| worked.telling > 0);
+        let came_at = worked.and_then(|worked| worked.came_at);
+        came_at.map_or(self.started_at, |came_at| came_at.min(self.started_at))
+    }
+
+    /// What the answer of a session rests on, where the record ends one and that is known.
+    pub fn grounds(&self) -> Option<&Grounds> {
+        match &self.activity {
+            Activity::Concluded(end) => end.grounds.as_ref(),
+            Activity::None
+            | Activity::Iterated(_)
+            | Activity::FannedOut(_)
+            | Activity::Planned(_)
+            | Activity::Executed(_)
+            | Activity::Asked(_)
+            | Activity::Decided(_) => None,
+        }
     }
 
     /// The message of what the step tells the graph.
@@ -456,14 +478,6 @@ pub struct Position {
     pub position: String,
 }
 
-/// Something a tool's result was taken from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
-    pub uri: String,
-    #[serde(default)]
-    pub title: String,
-}
-
 /// A fan-out, as provenance tells it; [`FanOutRecord`] is what the aggregator reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FannedOut {
@@ -514,6 +528,29 @@ pub struct Concluded {
     /// iterations of the session, cut off after the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut_off: Vec<Iterated>,
+    /// What an answer rests on; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grounds: Option<Grounds>,
+}
+
+/// The sources that were read for an answer. It rests on none of them where both lists are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Grounds {
+    /// Those that the answer names.
+    pub cited: Vec<Source>,
+    /// The others.
+    pub consulted: Vec<Source>,
+}
+
+impl Grounds {
+    pub fn is_empty(&self) -> bool {
+        self.cited.is_empty() && self.consulted.is_empty()
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Source> {
+        self.cited.iter().chain(&self.consulted)
+    }
 }
 
 /// What a synthesis had before it.
@@ -784,6 +821,9 @@ pub struct Member {
     /// URI of the result document; empty where there is none.
     #[serde(default)]
     pub document: String,
+    /// What its answer rests on, sorted by URI; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Vec<Source>>,
     /// What the sibling and all below it spent.
     #[serde(flatten)]
     pub spent: Spent,

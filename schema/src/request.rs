@@ -455,6 +455,10 @@ pub struct RunControl {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub lineage: Vec<Lineage>,
+    /// What this session and those below it took results from so far; absent where workers of an older
+    /// version kept no account of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Vec<Source>>,
     /// SHA-256 of the record of the step before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Digest>,
@@ -465,6 +469,15 @@ pub struct RunControl {
         skip_serializing_if = "String::is_empty"
     )]
     pub derives_from: String,
+}
+
+/// Something a tool's result was taken from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Source {
+    #[serde(default, deserialize_with = "null_default")]
+    pub uri: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub title: String,
 }
 
 /// A call that a session does not make without a person.

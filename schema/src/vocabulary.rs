@@ -92,6 +92,12 @@ pub mod tg {
         /// A result that came after the verdict: kept, without effect.
         LATE = "late",
         SOURCE = "source",
+        /// A source that an answer names.
+        CITES = "cites",
+        /// A source that was read for an answer, which does not name it.
+        CONSULTED = "consulted",
+        /// On an answer for which nothing was read.
+        UNSOURCED = "unsourced",
         CONFIDENCE = "confidence",
         ATTEMPT = "attempt",
         /// Key of the record of a step, on the step's main node.

@@ -10,6 +10,10 @@ use crate::response::ErrorBody;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// How a record tells of its step. From 1 on a session begins with its first attempt, and an answer says
+/// what it rests on; records of older versions (0) are told and worked again as they were.
+pub const TELLING: u32 = 1;
+
 /// The surroundings of one step's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -20,6 +24,9 @@ pub struct Worked {
     /// When the message came first, where that is not when the work began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub came_at: Option<Millis>,
+    /// [`TELLING`] of the version that worked it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub telling: u32,
     /// Whether the model could call tools natively.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub native_tools: bool,

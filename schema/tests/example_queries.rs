@@ -73,6 +73,68 @@ fn every_example_query_finds_something_in_the_committed_traces() {
     assert!(run >= 15);
 }
 
+/// Rows of a saved query on the committed traces, each as `variable value` pairs in order.
+fn saved(name: &str, given: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../seed-config/query");
+    let mut query = std::fs::read_to_string(file.join(format!("{name}.rq"))).unwrap();
+    for (variable, iri) in given {
+        query = query.replace(&format!("?{variable}"), &format!("<{iri}>"));
+    }
+    let prefixes = dictionary::PREFIXES.iter();
+    let prefixes = prefixes.map(|(prefix, namespace)| format!("PREFIX {prefix}: <{namespace}>\n"));
+    let query = prefixes.chain([query]).collect::<String>();
+    let prepared = SparqlEvaluator::new().parse_query(&query).unwrap();
+    let store = traces();
+    let QueryResults::Solutions(found) = prepared.on_store(&store).execute().unwrap() else {
+        panic!("not a SELECT: {query}");
+    };
+    let row = |row: oxigraph::sparql::QuerySolution| {
+        row.iter()
+            .map(|(name, value)| match value {
+                oxigraph::model::Term::Literal(text) => {
+                    format!("{} {}", name.as_str(), text.value())
+                }
+                other => format!("{} {other}", name.as_str()),
+            })
+            .collect()
+    };
+    found.map(|found| row(found.unwrap())).collect()
+}
+
+#[test]
+fn the_mean_time_of_a_tool_is_of_its_calls_whatever_was_offered_and_not_called() {
+    let rows = saved("tool-use", &[]);
+    let number = |row: &[String], name: &str| -> f64 {
+        let cell = row.iter().find_map(|cell| cell.strip_prefix(name));
+        cell.unwrap().trim().parse().unwrap()
+    };
+    let mean = |row: &Vec<String>| number(row, "mean_ms ");
+    let timed = |row: &&Vec<String>| {
+        number(row, "calls ") > 0.0 && number(row, "offers ") > number(row, "calls ")
+    };
+    let timed: Vec<&Vec<String>> = rows.iter().filter(timed).collect();
+    assert!(timed.iter().any(|row| mean(row) > 0.0), "{rows:?}");
+}
+
+#[test]
+fn who_rests_on_a_document_is_told_apart_from_who_only_read_it() {
+    let mut hows = std::collections::BTreeSet::new();
+    let store = traces();
+    for predicate in ["cites", "consulted"] {
+        let property = format!("https://trustgraph.ai/ns/{predicate}");
+        let property = oxigraph::model::NamedNode::new(property).unwrap();
+        let quads = store.quads_for_pattern(None, Some(property.as_ref()), None, None);
+        let quad = quads.map(Result::unwrap).next().unwrap();
+        let oxigraph::model::Term::NamedNode(document) = quad.object else {
+            panic!("no IRI");
+        };
+        let rows = saved("answers-from-document", &[("document", document.as_str())]);
+        hows.extend(rows.into_iter().map(|row| row[1].clone()));
+    }
+    let told: Vec<&str> = hows.iter().map(String::as_str).collect();
+    assert_eq!(told, ["how cited", "how read"]);
+}
+
 #[test]
 fn committed_traces_lie_in_the_provenance_graph_and_have_no_blank_nodes() {
     let store = traces();

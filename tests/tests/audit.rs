@@ -323,6 +323,11 @@ fn check_queries(rows: Rows<'_>, compared: &str, nonsense: &str, busy: &str) {
     let document = format!("document={PUMPS}");
     let found = rows(&["answers-from-document", "--param", &document]);
     assert!(has(&found, &[("session", compared)]), "{found:?}");
+    let hows = |row: &BTreeMap<String, String>| {
+        row.get("how")
+            .is_some_and(|how| how == "cited" || how == "read")
+    };
+    assert!(found.iter().all(hows), "{found:?}");
     assert!(
         has(&found, &[("question", "read about pumps")]) && found.len() == 2,
         "{found:?}"

@@ -7,10 +7,10 @@ use agentfleet_schema::records::{
     Activity, Adopted, ApprovalAnswer, ApprovalPlace, Asked, Call, CallStatus, Child, ClosedRecord,
     Compared, CompletionStatus, Concluded, Critique, Decided, DecidedBy, Decision, DocumentRef,
     EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary, FanOutRecord, FannedOut,
-    FleetLimits, ForkedFrom, IntentRecord, Iterated, JoinCause, Member, OutcomeKind, ParentLink,
-    ParkedRecord, PartConfidence, PauseRecord, Planned, Position, Publication, ResultRecord,
-    Routed, Source, StepRecord, StepResult, StreamedPart, StreamedParts, Termination, Usage,
-    Worked,
+    FleetLimits, ForkedFrom, Grounds, IntentRecord, Iterated, JoinCause, Member, OutcomeKind,
+    ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned, Position, Publication,
+    ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart, StreamedParts, Termination,
+    Usage, Worked,
 };
 use agentfleet_schema::{CollectionName, Digest, ErrorBody, Money, PlanStep, RunLimits, Spent};
 
@@ -54,6 +54,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
     };
     vec![
         exact("records/step-record/iterated", iterated()),
+        exact("records/step-record/cited", cited()),
         exact(
             "records/step-record/spent",
             StepRecord {
@@ -444,6 +445,7 @@ fn worked() -> StepRecord {
         }),
         worked: Some(Box::new(Worked {
             request: Some("{\"question\":\"q\"}".into()),
+            telling: 0,
             came_at: Some(AT),
             native_tools: true,
             fleet: Some(FleetLimits::default()),
@@ -517,6 +519,7 @@ fn member() -> Member {
         goal: "Analyse finances".into(),
         status: CompletionStatus::DeadLettered,
         document: "urn:trustgraph:agent:s-2/answer/document".into(),
+        sources: None,
         spent: tokens(321),
         partial: false,
     }
@@ -541,6 +544,36 @@ fn fanned_out() -> StepRecord {
             compared: None,
             model_ms: 800,
         }),
+        ..common()
+    }
+}
+
+/// What an answer rests on, and those of the subagents it was made of.
+fn cited() -> StepRecord {
+    let source = |uri: &str, title: &str| Source {
+        uri: uri.into(),
+        title: title.into(),
+    };
+    StepRecord {
+        outcome: OutcomeKind::Answer,
+        activity: Activity::Concluded(Concluded {
+            fan_in: Some(FanInSummary {
+                members: vec![Member {
+                    sources: Some(vec![source("urn:a", ""), source("urn:b", "Annual report")]),
+                    ..member()
+                }],
+                ..FanInSummary::default()
+            }),
+            grounds: Some(Grounds {
+                cited: vec![source("urn:b", "Annual report")],
+                consulted: vec![source("urn:a", "")],
+            }),
+            ..Concluded::default()
+        }),
+        worked: Some(Box::new(Worked {
+            telling: 1,
+            ..Worked::default()
+        })),
         ..common()
     }
 }

@@ -16,9 +16,9 @@ use agentfleet_runtime::{
 };
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
 use agentfleet_schema::topics::property;
-use agentfleet_schema::vocabulary::{RDF_TYPE, tg, xsd};
+use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{
-    CorrelationId, Millis, SessionId, Spent, Term, Triple, Triples, keys, uris,
+    CorrelationId, Millis, SessionId, Source, Spent, Term, Triple, Triples, keys, uris,
 };
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
@@ -150,8 +150,12 @@ impl FanIn {
             }
             return self.mark_late(&fan_out, &verdict).await;
         }
-        let completions = self.completions(&fan_out.correlation).await?;
+        let mut completions = self.completions(&fan_out.correlation).await?;
         let now: Millis = self.parts.host.now();
+        if decide(&fan_out, &completions, now).is_none() {
+            return Ok(());
+        }
+        Box::pin(self.find_sources(&fan_out.correlation, &mut completions)).await?;
         let Some(mut verdict) = decide(&fan_out, &completions, now) else {
             return Ok(());
         };
@@ -274,6 +278,7 @@ impl FanIn {
                     status: CompletionStatus::from_literal(text("status")),
                     partial: text("partial") == "true",
                     document: text("document").to_owned(),
+                    sources: None,
                     spent: Spent {
                         tokens: text("tokens").parse().unwrap_or_default(),
                         cost: text("cost").parse().unwrap_or_default(),
@@ -285,6 +290,47 @@ impl FanIn {
             .collect();
         completions.sort_by(|a, b| a.session.cmp(&b.session));
         Ok(completions)
+    }
+
+    /// What the answers of a correlation rest on, for its verdict. An answer that says nothing of it was
+    /// given by an older version.
+    async fn find_sources(
+        &self,
+        correlation: &CorrelationId,
+        completions: &mut [Completion],
+    ) -> Result<(), Error> {
+        let sparql = format!(
+            "SELECT ?session ?source ?unsourced (MIN(?label) AS ?title) FROM <{}> WHERE {{ \
+               ?completion <{}> ?correlation ; <{}> ?session ; <{}> ?answer . \
+               {{ ?answer <{}>|<{}> ?source . OPTIONAL {{ ?source <{RDFS_LABEL}> ?label }} }} \
+               UNION {{ ?answer <{}> ?unsourced }} \
+             }} GROUP BY ?session ?source ?unsourced ORDER BY ?session ?source",
+            uris::RETRIEVAL_GRAPH,
+            tg::CORRELATION_ID,
+            tg::SUBAGENT_SESSION_ID,
+            prov::WAS_DERIVED_FROM,
+            tg::CITES,
+            tg::CONSULTED,
+            tg::UNSOURCED,
+        );
+        let bindings = [("correlation", Term::text(correlation.as_str()))];
+        let options = QueryOptions::default();
+        let found = self.parts.graph.select(&sparql, &bindings, options).await?;
+        for row in 0..found.rows.len() {
+            let text = |name| found.text(row, name).unwrap_or_default();
+            let of = |it: &&mut Completion| it.session.as_str() == text("session");
+            let Some(completion) = completions.iter_mut().find(of) else {
+                continue;
+            };
+            let sources = completion.sources.get_or_insert_default();
+            if let Some(uri) = found.text(row, "source") {
+                sources.push(Source {
+                    uri: uri.to_owned(),
+                    title: text("title").to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Marks completions that are no members of the verdict: kept, without effect.

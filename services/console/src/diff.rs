@@ -333,7 +333,7 @@ fn totals(steps: &[StepRecord]) -> Totals {
         steps: steps.len(),
         tokens: steps.iter().map(|record| record.usage.total()).sum(),
         cost: steps.iter().map(|record| record.usage.cost).sum(),
-        ms: (last.committed_at - first.started_at).max(0).unsigned_abs(),
+        ms: (last.committed_at - first.began()).max(0).unsigned_abs(),
     }
 }
 

@@ -9,12 +9,13 @@
 //! | `message` | `message_id`, `kind`, `text` (the whole of it), `document`, `step`, `parent` |
 //! | `status` | `text`, `goal`, `step`, `parent`: progress in words |
 //! | `explain` | `node`, `graph`, `step`, `parent`: a provenance node that was just committed |
-//! | `end` | `text` (the whole answer), `error` (`code`, `message`, `hint`), `document`, `model`, `in_token`, `out_token`: the last line of a run |
+//! | `end` | `text` (the whole answer), `error` (`code`, `message`, `hint`), `document`, `model`, `in_token`, `out_token`, `sources` (what was read for it, as `uri`, `title` and `cited`, those that it names first), `unsourced` (true where it rests on nothing that was read): the last line of a run |
 //!
 //! `kind` is `thought`, `action`, `observation`, `answer` or `error`. A field without a value is left
 //! out, except `error` and `text` of `end`.
 
 use crate::trace::model::Instant;
+use crate::trace::{Listed, Trace, divided};
 use agentfleet_runtime::client::Event;
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId};
 use serde::Serialize;
@@ -51,6 +52,10 @@ struct Row<'a> {
     in_token: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     out_token: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<Vec<Listed<'a>>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unsourced: bool,
 }
 
 #[derive(Serialize)]
@@ -60,8 +65,8 @@ struct Fault<'a> {
     hint: Option<&'a str>,
 }
 
-/// An event as one line, without its line feed.
-pub fn line(event: &Event, at: Millis) -> String {
+/// An event as one line, without its line feed. `trace` is that of a run which has ended.
+pub fn line(event: &Event, at: Millis, trace: Option<&Trace>) -> String {
     let row = match event {
         Event::Chunk {
             session,
@@ -101,6 +106,12 @@ pub fn line(event: &Event, at: Millis) -> String {
             response,
         } => Row {
             text: Some(text),
+            sources: trace
+                .filter(|_| error.is_none())
+                .map(|trace| divided(trace, text)),
+            unsourced: trace
+                .and_then(|trace| trace.session(&response.session_id)?.conclusion.as_ref())
+                .is_some_and(|end| end.unsourced),
             error: Some(error.as_ref().map(Fault::of)),
             document: response.document.as_deref(),
             model: response.model.as_deref(),
@@ -132,6 +143,8 @@ impl<'a> Row<'a> {
             model: None,
             in_token: None,
             out_token: None,
+            sources: None,
+            unsourced: false,
         }
     }
 
@@ -248,7 +261,7 @@ mod tests {
                 r#"{"event":"end","at":"1970-01-01T00:00:01.500Z","session":"s1","text":"too late (ask again)","error":{"code":"timeout","message":"too late","hint":"ask again"}}"#,
             ),
         ] {
-            let line = line(&event, 1_500);
+            let line = line(&event, 1_500, None);
             assert_eq!(line, expected);
         }
     }

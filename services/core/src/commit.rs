@@ -2,6 +2,7 @@
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
 use crate::approval;
+use crate::cited;
 use crate::deadline::next_hop;
 use crate::patterns;
 use crate::provenance::{self, completion_status};
@@ -10,16 +11,20 @@ use crate::say;
 use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, ApprovalPlace, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, PauseRecord,
-    Publication, StepRecord, StreamedPart, StreamedParts, Usage, Worked,
+    Activity, ApprovalPlace, Call, CompletionStatus, FanInSummary, FanOutRecord, Iterated,
+    OutcomeKind, ParentLink, PauseRecord, Publication, StepRecord, StreamedPart, StreamedParts,
+    Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
-    SessionId, Spent, Triples, keys, uris,
+    SessionId, Source, Spent, Triples, keys, uris,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Sources that a session keeps account of; what else it read is in the records of its steps.
+const MOST_SOURCES: usize = 300;
 
 /// Everything known at the end of a turn.
 #[derive(Clone, Debug)]
@@ -156,18 +161,9 @@ pub fn assemble(commit: &Commit) -> Assembled {
             Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {}
         }
     }
-    // Where a fan-out follows, its synthesis request counts what came before it.
-    let read = match &finish.activity {
-        Activity::Concluded(end) => end.fan_in.as_ref(),
-        Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::FannedOut(_)
-        | Activity::Planned(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
-    };
-    let below = read.map(|fan_in| fan_in.spent).unwrap_or_default();
+    let below = read(&finish.activity)
+        .map(|fan_in| fan_in.spent)
+        .unwrap_or_default();
     let parent = request
         .control
         .ancestors
@@ -181,7 +177,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
             goal: request.subagent_goal.clone(),
         });
     let spent_before = match &finish.outcome {
-        // A synthesis that goes on has already counted what its children spent.
+        // A synthesis that goes on has already counted what its children spent, and what came before.
         Outcome::FanOut(fan_out) => fan_out.synthesis.control.spent,
         Outcome::Continue(_)
         | Outcome::Pause(_)
@@ -247,9 +243,68 @@ pub fn assemble(commit: &Commit) -> Assembled {
     }
 }
 
+/// What a step read that answers a fan-in.
+fn read(activity: &Activity) -> Option<&FanInSummary> {
+    match activity {
+        Activity::Concluded(end) => end.fan_in.as_ref(),
+        Activity::Executed(executed) => executed.after.as_ref(),
+        Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::Planned(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
+    }
+}
+
+/// What the session and those below it took results from, this step included. `None` where a part of
+/// that is not known, because an older version worked it.
+fn sources(commit: &Commit) -> Option<Vec<Source>> {
+    let request = &commit.request;
+    let telling = commit.worked.as_ref().map_or(0, |worked| worked.telling);
+    let is_new = request.step == 0 && request.control.forked_from.is_none();
+    let before = request.control.sources.clone();
+    let mut all = before.or(is_new.then(Vec::new)).filter(|_| telling > 0)?;
+    let mut seen: BTreeSet<String> = all.iter().map(|source| source.uri.clone()).collect();
+    let mut add = |some: &[Source]| {
+        for source in some {
+            if all.len() < MOST_SOURCES && seen.insert(source.uri.clone()) {
+                all.push(source.clone());
+            }
+        }
+    };
+    for call in &commit.calls {
+        match call {
+            Call::Tool { sources, .. } => add(sources),
+            Call::Model { .. } | Call::Facts { .. } | Call::Document { .. } => {}
+        }
+    }
+    let members = read(&commit.finish.activity).map(|fan_in| fan_in.members.as_slice());
+    for member in members.unwrap_or_default() {
+        match (&member.sources, member.status) {
+            (Some(sources), _) => add(sources),
+            (None, CompletionStatus::Answered) => return None,
+            // Who did not answer gave nothing to rest on.
+            (
+                None,
+                CompletionStatus::Error
+                | CompletionStatus::Timeout
+                | CompletionStatus::Cancelled
+                | CompletionStatus::DeadLettered,
+            ) => {}
+        }
+    }
+    Some(all)
+}
+
 /// What the step did. An end that came over the head of another attempt did what that had begun.
 fn activity(commit: &Commit) -> Activity {
     let mut activity = commit.finish.activity.clone();
+    if let (Activity::Concluded(end), Outcome::Answer(answer)) =
+        (&mut activity, &commit.finish.outcome)
+    {
+        end.grounds = sources(commit).map(|sources| cited::grounds(&answer.text, &sources));
+    }
     let ended = match &commit.finish.outcome {
         Outcome::Cancelled(_) | Outcome::Fail { .. } => true,
         Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => false,
@@ -438,6 +493,9 @@ impl Publisher<'_> {
         next.control.spent = record.total;
         next.control.after = record.committed_at;
         next.control.forked_from = None;
+        if let Some(sources) = sources(self.commit) {
+            next.control.sources = Some(sources);
+        }
         last.clone_into(&mut next.control.derives_from);
         if next.control.started_at == 0 {
             next.control.started_at = record.started_at;

@@ -1,10 +1,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
+use crate::step::Answer;
 use crate::step::{Input, Reply, Step};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::records::Termination;
+use agentfleet_schema::records::{Concluded, TELLING, Termination};
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
 use std::sync::Arc;
 
@@ -373,4 +374,114 @@ fn responses_go_where_the_commit_says_and_carry_what_is_short_enough() {
         assert_eq!(publication.properties["id"], "caller-1");
         assert!(!publication.properties.contains_key("traceparent"));
     }
+}
+
+/// The end of a session that was asked in a request, with an answer in one call of a model.
+fn answered(request: AgentRequest, calls: Vec<Call>, text: &str) -> StepRecord {
+    let (finish, worked) = (
+        Finish {
+            activity: Activity::Concluded(Concluded::default()),
+            outcome: Outcome::Answer(Answer {
+                text: text.to_owned(),
+                termination: Termination::FinalAnswer,
+                partial: false,
+            }),
+            routed: None,
+            decisions: Vec::new(),
+            said: Vec::new(),
+        },
+        Some(Box::new(Worked {
+            telling: TELLING,
+            came_at: Some(600),
+            ..Worked::default()
+        })),
+    );
+    let commit = Commit {
+        finish,
+        calls,
+        worked,
+        ..template(request)
+    };
+    assemble(&commit).record
+}
+
+fn search(uris: &[&str]) -> Call {
+    let sources = uris.iter().map(|uri| Source {
+        uri: (*uri).to_owned(),
+        title: String::new(),
+    });
+    Call::Tool {
+        name: "search".into(),
+        arguments: BTreeMap::new(),
+        result: String::new(),
+        is_error: false,
+        ms: 1,
+        sources: sources.collect(),
+        adopted: None,
+    }
+}
+
+fn objects(record: &StepRecord, property: &str) -> Vec<String> {
+    let told = provenance::tell(record).triples;
+    let of_property = told.into_iter().filter(|triple| triple.p.iri == property);
+    of_property
+        .map(|triple| format!("{}{}", triple.o.iri, triple.o.value))
+        .collect()
+}
+
+#[test]
+fn an_answer_tells_what_it_cites_what_was_only_read_and_that_nothing_was() {
+    let request = |sources: Option<&[&str]>, step| {
+        let mut request = AgentRequest {
+            session_id: "s".into(),
+            step,
+            ..AgentRequest::default()
+        };
+        request.control.sources = sources.map(|uris| match search(uris) {
+            Call::Tool { sources, .. } => sources,
+            _ => Vec::new(),
+        });
+        request
+    };
+    let text = "So it is (urn:doc:a).";
+    let none: &[&str] = &[];
+    for (request, calls, cites, consulted, unsourced) in [
+        (request(None, 0), vec![], none, none, &["true"][..]),
+        (
+            request(Some(&["urn:doc:a"]), 1),
+            vec![search(&["urn:doc:b", "urn:doc:a"])],
+            &["urn:doc:a"],
+            &["urn:doc:b"],
+            none,
+        ),
+        // An older version kept no account: nothing is claimed.
+        (request(None, 1), vec![], none, none, none),
+    ] {
+        let record = answered(request, calls, text);
+        assert_eq!(objects(&record, tg::CITES), cites);
+        assert_eq!(objects(&record, tg::CONSULTED), consulted);
+        assert_eq!(objects(&record, tg::UNSOURCED), unsourced);
+        let derived = objects(&record, prov::WAS_DERIVED_FROM);
+        assert!(cites.iter().all(|uri| derived.iter().any(|d| d == uri)));
+        assert!(!derived.iter().any(|d| d == "urn:doc:b"), "{derived:?}");
+    }
+}
+
+#[test]
+fn a_session_begins_with_its_first_attempt() {
+    let record = answered(
+        AgentRequest {
+            session_id: "s".into(),
+            ..AgentRequest::default()
+        },
+        Vec::new(),
+        "x",
+    );
+    assert!(record.started_at > 600);
+    let began = provenance::date_time(600);
+    assert_eq!(objects(&record, prov::STARTED_AT_TIME), [began]);
+    let mut older = record;
+    older.worked.as_mut().unwrap().telling = 0;
+    let started = provenance::date_time(older.started_at);
+    assert_eq!(objects(&older, prov::STARTED_AT_TIME), [started]);
 }

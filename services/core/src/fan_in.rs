@@ -5,7 +5,7 @@
 
 use crate::limits::allotted;
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member};
-use agentfleet_schema::{AgentRequest, Millis, SessionId, Spent};
+use agentfleet_schema::{AgentRequest, Millis, SessionId, Source, Spent};
 use std::collections::BTreeMap;
 
 /// A completion as the graph tells it.
@@ -16,6 +16,8 @@ pub struct Completion {
     /// Whether something is missing from its answer.
     pub partial: bool,
     pub document: String,
+    /// What its answer rests on, sorted by URI; `None` where that is not known.
+    pub sources: Option<Vec<Source>>,
     pub spent: Spent,
 }
 
@@ -42,6 +44,7 @@ pub fn decide(
                 status: completion.status,
                 partial: completion.partial,
                 document: completion.document.clone(),
+                sources: completion.sources.clone(),
                 spent: completion.spent,
             }),
             None => missing.push(child.clone()),
@@ -125,6 +128,7 @@ mod tests {
             status,
             partial: false,
             document: String::new(),
+            sources: None,
             spent: Spent::default(),
         }
     }

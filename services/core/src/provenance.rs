@@ -8,8 +8,8 @@ use crate::patterns::{COMPLETE, FAILED, REVISED};
 use crate::say;
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Child, Compared, CompletionStatus, Concluded, Critique,
-    Decided, DecidedBy, Decision, Executed, FanInSummary, FannedOut, Iterated, OutcomeKind,
-    Planned, Routed, Source, StepRecord, StepResult,
+    Decided, DecidedBy, Decision, Executed, FanInSummary, FannedOut, Grounds, Iterated,
+    OutcomeKind, Planned, Routed, Source, StepRecord, StepResult,
 };
 use agentfleet_schema::uris;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
@@ -290,7 +290,7 @@ impl Teller<'_> {
             &[prov::ACTIVITY, tg::QUESTION, tg::AGENT_QUESTION],
         );
         self.text(&session, RDFS_LABEL, "Agent Question");
-        self.instant(&session, prov::STARTED_AT_TIME, record.started_at);
+        self.instant(&session, prov::STARTED_AT_TIME, record.began());
         self.add(&session, tg::QUERY, Term::text(&*routed.question));
         self.link(&session, prov::USED, &question);
         self.link(&session, prov::WAS_ASSOCIATED_WITH, &agent);
@@ -534,7 +534,8 @@ impl Teller<'_> {
             self.text(&observation, tg::TOOL_ERROR, &short);
         }
         for source in &it.sources {
-            self.source(&observation, source);
+            let links = [tg::SOURCE, prov::HAD_PRIMARY_SOURCE, prov::WAS_DERIVED_FROM];
+            self.source(&observation, source, &links);
         }
         (uri, observation)
     }
@@ -581,15 +582,26 @@ impl Teller<'_> {
         self.link(decision, prov::WAS_ATTRIBUTED_TO, &person);
     }
 
-    fn source(&mut self, uri: &str, source: &Source) {
+    fn source(&mut self, uri: &str, source: &Source, links: &[&str]) {
         let Some(iri) = uris::as_iri(&source.uri) else {
             return;
         };
         self.types(&iri, &[prov::ENTITY]);
         self.text(&iri, RDFS_LABEL, &source.title);
-        self.link(uri, tg::SOURCE, &iri);
-        self.link(uri, prov::HAD_PRIMARY_SOURCE, &iri);
-        self.link(uri, prov::WAS_DERIVED_FROM, &iri);
+        for link in links {
+            self.link(uri, link, &iri);
+        }
+    }
+
+    /// What an answer rests on: it derives from what it names, and from nothing that was only read.
+    fn grounds(&mut self, uri: &str, grounds: &Grounds) {
+        for source in &grounds.cited {
+            self.source(uri, source, &[tg::CITES, prov::WAS_DERIVED_FROM]);
+        }
+        for source in &grounds.consulted {
+            self.source(uri, source, &[tg::CONSULTED]);
+        }
+        self.flag(uri, tg::UNSOURCED, grounds.is_empty());
     }
 
     fn thought(&mut self, thought: &str, n: u32, of: &str) {
@@ -842,6 +854,9 @@ impl Teller<'_> {
                 format!("{}: {:.2}", part.part, part.confidence)
             };
             self.text(&uri, tg::CONFIDENCE, &text);
+        }
+        if let Some(grounds) = &end.grounds {
+            self.grounds(&uri, grounds);
         }
         self.number(&uri, tg::LLM_DURATION_MS, end.model_ms);
         self.attribution(&uri);

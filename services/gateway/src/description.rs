@@ -83,7 +83,7 @@ fn schemas() -> Value {
     let mut answers = settings().for_deserialize().into_generator();
     answers.subschema_for::<AnswerBody>();
     all.extend(answers.take_definitions(true));
-    for unused in ["RunControl", "Ancestor", "HeldCall"] {
+    for unused in ["RunControl", "Ancestor", "HeldCall", "Source"] {
         request.remove(unused);
     }
     all.extend(request);

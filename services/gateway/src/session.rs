@@ -357,7 +357,7 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
             .accepted
             .as_ref()
             .map(|record| instant(record.accepted_at)),
-        started_at: first.map(|record| instant(record.started_at)),
+        started_at: first.map(|record| instant(record.began())),
         updated_at: newest.map(|record| instant(record.committed_at)),
         finished_at: seen.ended().map(|record| instant(record.committed_at)),
         links: Links {

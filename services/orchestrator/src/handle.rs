@@ -21,7 +21,7 @@ use agentfleet_runtime::{
     telemetry, texts,
 };
 use agentfleet_schema::records::{
-    ClosedRecord, FanInRecord, Publication, StepRecord, Termination, Worked,
+    ClosedRecord, FanInRecord, Publication, StepRecord, TELLING, Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, ErrorBody, Millis, keys};
@@ -393,6 +393,7 @@ impl Orchestrator {
                 .then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
             came_at: (came_at != now).then_some(came_at),
             native_tools,
+            telling: TELLING,
             fleet: Some(self.options.limits.clone()),
             responses: if responses == topics::AGENT_RESPONSE {
                 String::new()

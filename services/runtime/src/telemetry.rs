@@ -217,12 +217,12 @@ pub async fn step(
     let Some(telemetry) = TELEMETRY.get() else {
         return;
     };
-    let mut session_began = record.started_at;
+    let mut session_began = record.began();
     if record.outcome.is_terminal()
         && record.step > 0
         && let Some(first) = outcome(documents, &record.session, 0).await
     {
-        session_began = first.started_at;
+        session_began = first.began();
     }
     let spans = Spans {
         telemetry,

@@ -314,11 +314,7 @@ impl Door<'_> {
             arguments: arguments.map(|edited| edited.over(&pause.asked.arguments)),
         };
         let tool = tool(&*self.store.config, &pause).await?;
-        let decided = match self
-            .approvals
-            .answer(&pause, verdict, tool.as_ref())
-            .await?
-        {
+        let decided = match Box::pin(self.approvals.answer(&pause, verdict, tool.as_ref())).await? {
             Answered::Now(decided) => decided,
             Answered::Before(after) => return Err(already(id.as_str(), &after)),
             Answered::TooLate(reason) => {

@@ -242,7 +242,17 @@ impl<'a> Show<'a> {
         match self {
             Self::Json(store) => {
                 let at = store.now();
-                outln!("{}", agentfleet_console::json::line(event, at));
+                let trace = match event {
+                    Event::End { response, .. } => {
+                        let trace = records::trace(&*store.documents, &response.session_id);
+                        Some(Box::pin(trace).await?)
+                    }
+                    Event::Chunk { .. } | Event::Message { .. } | Event::Note(_) => None,
+                };
+                outln!(
+                    "{}",
+                    agentfleet_console::json::line(event, at, trace.as_ref())
+                );
             }
             Self::Lanes {
                 store,

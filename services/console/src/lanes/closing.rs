@@ -4,7 +4,8 @@ use super::view::heading;
 use crate::style::{BOLD, DIM, LINK, Line, Look, NAME, PLAIN, WARN};
 use crate::text;
 use crate::trace::model::{Confidence, Session, Source};
-use crate::trace::{Trace, cited, sureness};
+use crate::trace::{Trace, UNSOURCED, sureness};
+use agentfleet_core::cited;
 use agentfleet_schema::SessionId;
 
 /// Columns of the bar that shows a confidence.
@@ -38,6 +39,8 @@ pub struct Closing {
     pub only_read: Vec<Source>,
     /// The answer itself says what it lacks.
     pub partial: bool,
+    /// Nothing was read for the answer.
+    pub unsourced: bool,
     /// Sessions, steps, tokens and time, in words.
     pub spent: String,
     pub hints: Vec<Hint>,
@@ -55,13 +58,14 @@ impl Closing {
         let whole = trace.subtree(root);
         let whole = whole.as_ref().unwrap_or(trace);
         let conclusion = session.conclusion.as_ref();
-        let sources = cited::divide(answer, &whole.sources());
+        let sources = cited::divide(answer, whole.sources(), Source::names);
         let owned = |sources: Vec<&Source>| sources.into_iter().cloned().collect();
         Self {
             confidence: conclusion.map(|c| c.confidence.clone()).unwrap_or_default(),
             cited: owned(sources.cited),
             only_read: owned(sources.only_read),
             partial: conclusion.is_some_and(|c| c.partial),
+            unsourced: conclusion.is_some_and(|c| c.unsourced),
             spent: spent(whole, session),
             hints,
         }
@@ -90,6 +94,10 @@ impl Closing {
                 let more = format!("  … and {} more", sources.len() - SOURCES);
                 lines.push(Line::of(&more, DIM));
             }
+        }
+        if self.unsourced {
+            section(&mut lines, "sources", look);
+            lines.push(Line::of(&format!("  none: the answer {UNSOURCED}"), WARN));
         }
         if !self.spent.is_empty() {
             if !lines.is_empty() {

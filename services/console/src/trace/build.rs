@@ -487,6 +487,7 @@ impl Builder<'_> {
             document: facts.link(uri, tg::DOCUMENT),
             thought: self.thought(uri),
             confidence,
+            unsourced: facts.flag(uri, tg::UNSOURCED),
             work: self.work(uri),
         }
     }

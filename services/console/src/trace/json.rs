@@ -17,7 +17,8 @@
 //! milliseconds. Texts are named by the URI of their document.
 
 use super::model::{Session, Source, Spent};
-use super::{Texts, Trace, cited};
+use super::{Texts, Trace};
+use agentfleet_core::cited;
 use agentfleet_schema::SessionId;
 use serde::Serialize;
 
@@ -35,8 +36,8 @@ struct Document<'a> {
 }
 
 /// A source, and whether an answer names it.
-#[derive(Serialize)]
-struct Listed<'a> {
+#[derive(Debug, Serialize)]
+pub(crate) struct Listed<'a> {
     #[serde(flatten)]
     source: &'a Source,
     cited: Option<bool>,
@@ -48,17 +49,22 @@ fn listed<'a>(trace: &'a Trace, texts: Texts<'_>) -> Vec<Listed<'a>> {
         .filter_map(|root| root.conclusion.as_ref()?.document.as_deref())
         .filter_map(texts)
         .collect();
-    let list = |sources: Vec<&'a Source>, cited| {
-        sources
-            .into_iter()
-            .map(move |source| Listed { source, cited })
-    };
     if answers.is_empty() {
-        return list(trace.sources(), None).collect();
+        return all(trace.sources(), None).collect();
     }
-    let divided = cited::divide(&answers.join("\n\n"), &trace.sources());
-    list(divided.cited, Some(true))
-        .chain(list(divided.only_read, Some(false)))
+    divided(trace, &answers.join("\n\n"))
+}
+
+fn all(sources: Vec<&Source>, cited: Option<bool>) -> impl Iterator<Item = Listed<'_>> {
+    let sources = sources.into_iter();
+    sources.map(move |source| Listed { source, cited })
+}
+
+/// What was read, that first which `answer` names.
+pub(crate) fn divided<'a>(trace: &'a Trace, answer: &str) -> Vec<Listed<'a>> {
+    let divided = cited::divide(answer, trace.sources(), Source::names);
+    all(divided.cited, Some(true))
+        .chain(all(divided.only_read, Some(false)))
         .collect()
 }
 

@@ -8,7 +8,6 @@
 //! `tests/expected/`.
 
 mod build;
-pub mod cited;
 mod facts;
 mod json;
 mod mermaid;
@@ -21,6 +20,7 @@ mod tree;
 mod turtle;
 
 pub use json::FORMAT as JSON_FORMAT;
+pub(crate) use json::{Listed, divided};
 pub(crate) use tree::sureness;
 
 use crate::style::Look;
@@ -32,6 +32,9 @@ use std::str::FromStr;
 /// Where a session stands of which the graph tells no step. It may be at work on its first, or wait for
 /// a worker: a step is told once it is done.
 const NOT_HEARD_OF: &str = "no step done yet";
+
+/// What is said of an answer for which nothing was read.
+pub(crate) const UNSOURCED: &str = "rests on nothing that was read";
 
 /// Looks up a document by its URI.
 pub type Texts<'a> = &'a dyn Fn(&str) -> Option<String>;

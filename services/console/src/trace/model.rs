@@ -287,6 +287,11 @@ pub struct Source {
 }
 
 impl Source {
+    /// The URI and the title.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        (&self.uri, self.title.as_deref().unwrap_or_default())
+    }
+
     /// The title, or where there is none the URI.
     pub fn name(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.uri)
@@ -426,6 +431,8 @@ pub struct Conclusion {
     /// URI of the last thought's text.
     pub thought: Option<String>,
     pub confidence: Vec<Confidence>,
+    /// Whether it is an answer for which nothing was read, by its session or any below it.
+    pub unsourced: bool,
     #[serde(flatten)]
     pub work: Work,
 }

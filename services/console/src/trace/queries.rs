@@ -82,7 +82,7 @@ const PARTS: [(&str, bool); 8] = [
         false,
     ),
     (
-        "?part prov:wasGeneratedBy ?session . ?part tg:source ?node .",
+        "?part prov:wasGeneratedBy ?session . ?part tg:source|tg:cites|tg:consulted ?node .",
         false,
     ),
 ];

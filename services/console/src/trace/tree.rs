@@ -7,10 +7,11 @@ use super::model::{
     Completion, Conclusion, Confidence, Decision, FanOut, Goal, Iteration, Note, NoteKind, Session,
     Source, Spent, State, Step, Synthesis, Work,
 };
-use super::{NOT_HEARD_OF, Texts, Trace, cited};
+use super::{NOT_HEARD_OF, Texts, Trace, UNSOURCED};
 use crate::markdown;
 use crate::style::{BAD, BOLD, DIM, GOOD, ITALIC, Line, Look, NAME, PLAIN, WARN, paint_all};
 use crate::text;
+use agentfleet_core::cited;
 use agentfleet_schema::SessionId;
 use anstyle::Style;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -486,11 +487,14 @@ impl<'a> View<'a> {
                 .extend(self.beginning(&answer, session, stated));
         }
         branch.details.extend(confidence(&conclusion.confidence));
+        if conclusion.unsourced {
+            branch.whole(Line::of(UNSOURCED, WARN));
+        }
         if session.depth == 0 {
             let read = self.sources_below(session);
             match self.text(conclusion.document.as_ref()) {
                 Some(answer) => {
-                    let divided = cited::divide(&answer, &read);
+                    let divided = cited::divide(&answer, read, Source::names);
                     branch.details.extend(sources("sources: ", &divided.cited));
                     let words = if divided.cited.is_empty() {
                         "read, not cited: "

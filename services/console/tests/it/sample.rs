@@ -586,6 +586,9 @@ impl Fleet {
                 status: completion_status(record),
                 partial: is_partial(record),
                 document: uris::answer_document(&record.session),
+                sources: record
+                    .grounds()
+                    .map(|grounds| grounds.all().cloned().collect()),
                 spent: record.total,
             };
             let (parent, step) = (parent.session.clone(), parent.step);

@@ -10,8 +10,8 @@ use agentfleet_core::{
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Call, CompletionStatus, FanInRecord, FanOutRecord, PauseRecord, Publication, Source,
-    Termination,
+    Call, CompletionStatus, FanInRecord, FanOutRecord, PauseRecord, Publication, Source, TELLING,
+    Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
@@ -314,7 +314,10 @@ impl Fleet {
             calls,
             streamed: Streamed::default(),
             responses: topics::AGENT_RESPONSE,
-            worked: None,
+            worked: Some(Box::new(Worked {
+                telling: TELLING,
+                ..Worked::default()
+            })),
             request,
         });
         self.documents.extend(documents);
@@ -387,6 +390,7 @@ impl Fleet {
                 status: CompletionStatus::from_literal(&self.object(node, tg::STATUS)),
                 partial: self.object(node, tg::PARTIAL) == "true",
                 document: self.object(node, tg::RESULT),
+                sources: self.grounds(&self.object(node, tg::SUBAGENT_SESSION_ID).into()),
                 spent: Spent {
                     tokens: self.object(node, tg::TOKENS).parse().unwrap_or_default(),
                     cost: self
@@ -404,6 +408,22 @@ impl Fleet {
                 },
             })
             .collect()
+    }
+
+    /// What the answer of a session rests on.
+    fn grounds(&self, session: &SessionId) -> Option<Vec<Source>> {
+        let answer = uris::answer(session);
+        let links = [tg::CITES, tg::CONSULTED, tg::UNSOURCED];
+        let of_answer = self.triples.iter().filter(|t| t.s.iri == answer);
+        let found: Vec<&Triple> = of_answer
+            .filter(|t| links.contains(&t.p.iri.as_str()))
+            .collect();
+        let named = found.iter().filter(|t| t.p.iri != tg::UNSOURCED);
+        let source = |t: &&Triple| Source {
+            uri: t.o.iri.clone(),
+            title: self.object(&t.o.iri, RDFS_LABEL),
+        };
+        (!found.is_empty()).then(|| named.map(source).collect())
     }
 
     fn is_a(&self, node: &str, class: &str) -> bool {

@@ -76,16 +76,18 @@ fn supervisor() -> Trace {
 
 /// An unknown tool, a search with sources, a failing search, an unreadable reply, then the answer.
 fn react() -> Trace {
-    let mut fleet = Fleet::new(|operation, request: &AgentRequest| match operation {
+    let mut fleet = Fleet::new(|operation, request: &AgentRequest| {
+        match operation {
         Operation::ClassifyTaskType => Some(choice("summarisation", "summarise")),
         Operation::React => Some(match done(request) {
             0 => act("guess a name", "serch-all", "x"),
             1 => act("look it up", "search", "company x"),
             2 => act("look again", "search", "offline"),
             3 => "Thought: hm\nI would rather not say.".into(),
-            _ => "Thought: done\nFinal Answer: Company X makes \"pumps\".\n\nAnd valves.".into(),
+            _ => "Thought: done\nFinal Answer: Company X makes \"pumps\" (urn:dossier:annual-report).\n\nAnd valves.".into(),
         }),
         _ => None,
+    }
     });
     fleet.ask(&asked("react-1", "Summarise what Company X does", ""))?;
     fleet.told()

@@ -4,12 +4,12 @@ use super::{About, Finding, Link};
 use crate::commit::carried;
 use crate::provenance::{completion_status, is_partial};
 use agentfleet_schema::records::{
-    Activity, Asked, FanInRecord, FanInSummary, FanOutRecord, FannedOut, PauseRecord, Publication,
-    StepRecord,
+    Activity, Asked, FanInRecord, FanInSummary, FanOutRecord, FannedOut, Grounds, PauseRecord,
+    Publication, StepRecord,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys, uris};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is wrong with a fan-out as the aggregator reads it. `next` is the step that its verdict
 /// released, if that was worked already.
@@ -264,6 +264,17 @@ pub fn verdict(
                 how(member.partial),
                 how(is_partial(end))
             ));
+        }
+        if let Some(sources) = &member.sources {
+            let iris =
+                |grounds: &Grounds| grounds.all().filter_map(|s| uris::as_iri(&s.uri)).collect();
+            let told: Option<BTreeSet<String>> = end.grounds().map(iris);
+            if told != Some(sources.iter().map(|source| source.uri.clone()).collect()) {
+                found(format!(
+                    "says otherwise what the answer of `{}` rests on than its last record",
+                    child.session
+                ));
+            }
         }
         let is = (
             completion_status(end),

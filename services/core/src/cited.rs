@@ -4,29 +4,35 @@
 //! is cited if the text names it so, white space and Markdown escapes aside. Pure text: what an answer
 //! rests on without saying so counts as read only.
 
-use super::model::Source;
+use agentfleet_schema::Source;
+use agentfleet_schema::records::Grounds;
 
 /// Shortest title that is taken for a citation: a shorter one is a word like any other.
 const SHORTEST_TITLE: usize = 4;
 
 /// Sources of an answer, those it names apart from those that were only read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cited<'a> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cited<'a, S> {
     /// In the order in which the text first names them.
-    pub cited: Vec<&'a Source>,
+    pub cited: Vec<&'a S>,
     /// In the order they were given.
-    pub only_read: Vec<&'a Source>,
+    pub only_read: Vec<&'a S>,
 }
 
-/// Divides `sources` by what `answer` says.
-pub fn divide<'a>(answer: &str, sources: &[&'a Source]) -> Cited<'a> {
+/// Divides `sources` by what `answer` says; `names` are the URI and the title of one.
+pub fn divide<'a, S>(
+    answer: &str,
+    sources: impl IntoIterator<Item = &'a S>,
+    names: impl Fn(&S) -> (&str, &str),
+) -> Cited<'a, S> {
     let answer = plain(answer);
-    let mut cited: Vec<(usize, &Source)> = Vec::new();
+    let mut cited: Vec<(usize, &S)> = Vec::new();
     let mut only_read = Vec::new();
     for source in sources {
-        match named_at(&answer, source) {
+        let (uri, title) = names(source);
+        match named_at(&answer, uri, title) {
             Some(at) => cited.push((at, source)),
-            None => only_read.push(*source),
+            None => only_read.push(source),
         }
     }
     cited.sort_by_key(|(at, _)| *at);
@@ -36,15 +42,21 @@ pub fn divide<'a>(answer: &str, sources: &[&'a Source]) -> Cited<'a> {
     }
 }
 
+/// What an answer rests on, of what was read.
+pub fn grounds(answer: &str, read: &[Source]) -> Grounds {
+    let divided = divide(answer, read, |source| (&source.uri, &source.title));
+    Grounds {
+        cited: divided.cited.into_iter().cloned().collect(),
+        consulted: divided.only_read.into_iter().cloned().collect(),
+    }
+}
+
 /// Where plain text names a source first.
-fn named_at(answer: &str, source: &Source) -> Option<usize> {
-    let uri = find_whole(answer, &plain(&source.uri), |next| {
+fn named_at(answer: &str, uri: &str, title: &str) -> Option<usize> {
+    let uri = find_whole(answer, &plain(uri), |next| {
         next.is_alphanumeric() || "/-_~%=&".contains(next)
     });
-    let title = source
-        .title
-        .as_deref()
-        .map(plain)
+    let title = Some(plain(title))
         .filter(|title| title.chars().count() >= SHORTEST_TITLE)
         .and_then(|title| find_whole(answer, &title, char::is_alphanumeric));
     uri.into_iter().chain(title).min()
@@ -81,7 +93,7 @@ mod tests {
     fn source(uri: &str, title: &str) -> Source {
         Source {
             uri: uri.to_owned(),
-            title: (!title.is_empty()).then(|| title.to_owned()),
+            title: title.to_owned(),
         }
     }
 
@@ -104,7 +116,7 @@ mod tests {
             ),
             ("`doc:default/report\\.md`", vec![&report]),
         ] {
-            let divided = divide(answer, &all);
+            let divided = divide(answer, all, |source| (&source.uri, &source.title));
             assert_eq!(divided.cited, expected, "{answer}");
             assert_eq!(divided.cited.len() + divided.only_read.len(), all.len());
         }

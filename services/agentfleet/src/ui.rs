@@ -2,7 +2,7 @@
 
 use crate::cli::Color;
 use crate::error::{Exit, Failure};
-use agentfleet_console::lanes::{self, Screen};
+use agentfleet_console::lanes::{self, AnswerAs, Screen};
 use agentfleet_console::style::{Line, paint_all};
 use agentfleet_console::table::Table;
 use agentfleet_console::text;
@@ -141,7 +141,11 @@ impl Ui {
         lanes::Settings {
             live: self.live,
             progress_color: self.progress_color,
-            render_answer: std::io::stdout().is_terminal(),
+            answer: match (std::io::stdout().is_terminal(), stdout_is_a_file()) {
+                (true, _) => AnswerAs::Rendered,
+                (false, true) => AnswerAs::Whole,
+                (false, false) => AnswerAs::Streamed,
+            },
             answer_color: self.color,
         }
     }
@@ -185,6 +189,14 @@ impl Ui {
             color: self.color,
         }
     }
+}
+
+/// Whether standard output goes to a file, which nobody reads while it grows.
+fn stdout_is_a_file() -> bool {
+    use std::os::fd::AsFd as _;
+    let owned = std::io::stdout().as_fd().try_clone_to_owned();
+    let kind = owned.and_then(|fd| std::fs::File::from(fd).metadata());
+    kind.is_ok_and(|kind| kind.is_file())
 }
 
 /// Writes a value as JSON, for programs.

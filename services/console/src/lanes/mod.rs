@@ -16,4 +16,4 @@ mod view;
 pub use board::{LaneBoard, News};
 pub use closing::{Closing, Hint};
 pub use lane::{Lane, LaneState};
-pub use painter::{Painter, Screen, Settings};
+pub use painter::{AnswerAs, Painter, Screen, Settings};

@@ -5,9 +5,9 @@
 //! `ask ... > answer.md` holds the answer and nothing else.
 //!
 //! On a terminal the answer is rendered while it comes, block by block, below the lanes as they stood
-//! when it began; what is not complete yet is drawn with the live part. Elsewhere the answer is written
-//! once, as the Markdown it is, when it is committed: a reader of a pipe cannot take back what a worker
-//! said that died.
+//! when it began; what is not complete yet is drawn with the live part. Into a pipe it goes as the
+//! Markdown it is while it comes; if the worker that said it dies, what follows a rule is the whole answer.
+//! A file gets it once, when it is committed, so that it holds the answer and nothing else.
 //!
 //! The live part never fills the screen, so going up as many rows as were drawn always finds its top.
 
@@ -32,9 +32,19 @@ pub struct Settings {
     /// Progress goes to a terminal that can be drawn on.
     pub live: bool,
     pub progress_color: bool,
-    /// The answer goes to a terminal: render it. Otherwise it is written as Markdown.
-    pub render_answer: bool,
+    pub answer: AnswerAs,
     pub answer_color: bool,
+}
+
+/// How the answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerAs {
+    /// Rendered while it comes, for a terminal.
+    Rendered,
+    /// As Markdown while it comes, for a pipe.
+    Streamed,
+    /// As Markdown once it is committed, for a file.
+    Whole,
 }
 
 /// The size of the terminal, asked for by the caller before each call.
@@ -55,6 +65,10 @@ pub struct Painter<P: Write, A: Write> {
     drawn: usize,
     drawn_at: Millis,
     stream: Option<MarkdownStream>,
+    /// What was written of an answer that goes into a pipe.
+    piped: String,
+    /// Another worker says it anew, so nothing more is written before it is committed.
+    held: bool,
     /// The lanes were left standing; nothing of them is drawn any more.
     lanes_left: bool,
 }
@@ -69,6 +83,8 @@ impl<P: Write, A: Write> Painter<P, A> {
             drawn: 0,
             drawn_at: Millis::MIN,
             stream: None,
+            piped: String::new(),
+            held: false,
             lanes_left: false,
         }
     }
@@ -129,6 +145,11 @@ impl<P: Write, A: Write> Painter<P, A> {
             News::Happened(_) => Ok(()),
             News::AnswerBegins { again } => self.answer_begins(again, now, screen),
             News::AnswerText(text) => {
+                if self.settings.answer == AnswerAs::Streamed && !self.held {
+                    let text = text::visible(&text);
+                    self.piped.push_str(&text);
+                    return self.answer_out(&text, screen);
+                }
                 let Some(stream) = &mut self.stream else {
                     return Ok(());
                 };
@@ -143,12 +164,8 @@ impl<P: Write, A: Write> Painter<P, A> {
                     self.answer_out(&rest, screen)?;
                 }
                 self.leave_lanes(now, screen)?;
-                if !self.settings.render_answer && !text.is_empty() {
-                    self.answer.write_all(text::visible(&text).as_bytes())?;
-                    if !text.ends_with('\n') {
-                        self.answer.write_all(b"\n")?;
-                    }
-                    self.answer.flush()?;
+                if self.settings.answer != AnswerAs::Rendered && !text.is_empty() {
+                    self.answer_ends(&text::visible(&text))?;
                 }
                 if let Some(error) = error {
                     let mut lines = Line::of("✖ ", BAD)
@@ -181,9 +198,38 @@ impl<P: Write, A: Write> Painter<P, A> {
         self.progress.flush()
     }
 
+    /// Writes what is not written yet of an answer that is committed.
+    fn answer_ends(&mut self, text: &str) -> io::Result<()> {
+        let written = std::mem::take(&mut self.piped);
+        // What was written may lack the white space around it, or have it already.
+        let rest = text.strip_prefix(&*written);
+        let rest = match rest.or_else(|| text.trim().strip_prefix(written.trim())) {
+            _ if written.is_empty() => text.to_owned(),
+            Some(rest) => rest.to_owned(),
+            None => format!("\n\n---\n\n{text}"),
+        };
+        self.answer.write_all(rest.as_bytes())?;
+        let last = if rest.is_empty() { &written } else { &rest };
+        if !last.ends_with('\n') {
+            self.answer.write_all(b"\n")?;
+        }
+        self.answer.flush()
+    }
+
     fn answer_begins(&mut self, again: bool, now: Millis, screen: Screen) -> io::Result<()> {
-        if !self.settings.render_answer {
-            return Ok(());
+        match self.settings.answer {
+            AnswerAs::Rendered => {}
+            AnswerAs::Whole => return Ok(()),
+            AnswerAs::Streamed if again => {
+                self.held = true;
+                let note = "The worker that wrote the answer so far is gone. It is written anew, whole, \
+                            below a rule, unless it comes out the same.";
+                let lines = Line::of(note, WARN).wrapped(screen.width);
+                let text = paint_all(&lines, self.settings.progress_color);
+                self.progress.write_all(text.as_bytes())?;
+                return self.progress.flush();
+            }
+            AnswerAs::Streamed => return self.leave_lanes(now, screen),
         }
         let look = Look {
             width: screen.width,
@@ -233,7 +279,9 @@ impl<P: Write, A: Write> Painter<P, A> {
     }
 
     fn draw(&mut self, now: Millis, screen: Screen) -> io::Result<()> {
-        if !self.settings.live || self.board.is_over() {
+        // Below an answer that goes into a pipe nothing is drawn: its reader may write to the terminal.
+        let is_piped = self.lanes_left && self.settings.answer == AnswerAs::Streamed;
+        if !self.settings.live || is_piped || self.board.is_over() {
             return Ok(());
         }
         self.drawn_at = now;

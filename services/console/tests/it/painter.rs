@@ -1,7 +1,7 @@
 //! The live view on a terminal, looked at through a terminal emulator, and away from one.
 
 use crate::sample::{self, QUESTION, Run, START};
-use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter, Screen, Settings};
+use agentfleet_console::lanes::{AnswerAs, Closing, Hint, LaneBoard, Painter, Screen, Settings};
 use agentfleet_console::trace::Trace;
 use agentfleet_runtime::client::Event;
 use agentfleet_schema::{AgentResponse, MessageType, SessionId, uris};
@@ -12,12 +12,12 @@ use std::rc::Rc;
 const LIVE: Settings = Settings {
     live: true,
     progress_color: false,
-    render_answer: true,
+    answer: AnswerAs::Rendered,
     answer_color: false,
 };
 const AWAY: Settings = Settings {
     live: false,
-    render_answer: false,
+    answer: AnswerAs::Whole,
     ..LIVE
 };
 
@@ -244,6 +244,86 @@ fn away_from_a_terminal_the_answer_is_markdown_and_progress_is_lines() {
         "── sources",
     ] {
         assert!(progress.contains(line), "{line}\n{progress}");
+    }
+}
+
+/// What a pipe gets of an answer: before its end, and in all.
+fn piped(events: &[Event], root: &SessionId) -> (String, String) {
+    let settings = Settings {
+        answer: AnswerAs::Streamed,
+        ..AWAY
+    };
+    let answer = Rc::new(RefCell::new(Vec::new()));
+    struct Pipe(Rc<RefCell<Vec<u8>>>);
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.borrow_mut().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let screen = Screen {
+        width: 100,
+        height: 24,
+    };
+    let board = LaneBoard::new(root.clone(), QUESTION, START);
+    let pipe = Pipe(Rc::clone(&answer));
+    let mut painter = Painter::new(board, settings, std::io::sink(), pipe);
+    let mut before = String::new();
+    let text = || String::from_utf8(answer.borrow().clone()).unwrap();
+    for event in events {
+        if matches!(event, Event::End { .. }) {
+            before = text();
+        }
+        painter.event(event, START, screen).unwrap();
+    }
+    (before, text())
+}
+
+#[test]
+fn a_pipe_gets_the_answer_while_it_comes() {
+    let root = SessionId::new("r");
+    let chunk = |message: &str, text: &str| Event::Chunk {
+        session: root.clone(),
+        message_id: message.into(),
+        kind: MessageType::Answer,
+        text: text.into(),
+    };
+    let end = |text: &str| Event::End {
+        text: text.into(),
+        error: None,
+        response: Box::new(AgentResponse {
+            session_id: root.clone(),
+            ..AgentResponse::default()
+        }),
+    };
+    for (events, before, whole) in [
+        (
+            vec![
+                chunk("a", "It "),
+                chunk("a", "is so."),
+                end("It is so.\n\nBut."),
+            ],
+            "It is so.",
+            "It is so.\n\nBut.\n",
+        ),
+        (vec![end("All at once.\n")], "", "All at once.\n"),
+        // The worker died: the next one says the same, or something else.
+        (
+            vec![chunk("a", "It "), chunk("b", "It is"), end("It is.")],
+            "It ",
+            "It is.\n",
+        ),
+        (
+            vec![chunk("a", "It "), chunk("b", "No."), end("No.")],
+            "It ",
+            "It \n\n---\n\nNo.\n",
+        ),
+    ] {
+        let (early, all) = piped(&events, &root);
+        assert_eq!((early.as_str(), all.as_str()), (before, whole));
     }
 }
 

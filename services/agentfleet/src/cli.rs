@@ -99,7 +99,7 @@ pub(crate) enum Command {
     Sessions(Sessions),
     /// Show who decided what, from which options, at what cost
     #[command(
-        after_help = "Examples:\n  agentfleet trace 7c9fa540\n  agentfleet trace 7c9fa540 --format svg > trace.svg"
+        after_help = "Examples:\n  agentfleet trace 7c9fa540\n  agentfleet trace 7c9fa540 --format svg > trace.svg\n  agentfleet trace 7c9fa540 --step 1 --raw"
     )]
     Trace(Trace),
     /// Work a run again from its records, and name what differs
@@ -138,7 +138,7 @@ pub(crate) enum Command {
     /// Sum tokens, calls, seconds and money of runs
     #[command(
         after_help = "Examples:\n  agentfleet cost --since 7d --by conversation\n  \
-                      agentfleet cost --session 7c9fa540 --by step\n  \
+                      agentfleet cost 7c9fa540 --by step\n  \
                       agentfleet cost --collection handbook --by model --json"
     )]
     Cost(Cost),
@@ -286,7 +286,7 @@ pub(crate) struct Named {
 pub(crate) enum Sessions {
     /// Newest runs first
     #[command(
-        after_help = "Examples:\n  agentfleet sessions list --collection handbook\n  agentfleet sessions list --state failed --newer-than 2d"
+        after_help = "Examples:\n  agentfleet sessions list --collection handbook\n  agentfleet sessions list --state failed --newer-than 2d\n  agentfleet sessions list refund --sort cost"
     )]
     List(ListSessions),
     /// One run: its question, its steps, how it ended
@@ -301,6 +301,12 @@ pub(crate) enum Sessions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListSessions {
+    /// Only runs whose question has this text in it, in capitals or not.
+    #[arg(value_name = "TEXT", conflicts_with = "text")]
+    pub words: Option<String>,
+    /// The same.
+    #[arg(long)]
+    pub text: Option<String>,
     /// Only runs of this collection.
     #[arg(long)]
     pub collection: Option<String>,
@@ -322,11 +328,26 @@ pub(crate) struct ListSessions {
     /// Only runs that began within this time, such as `2h` or `30d`.
     #[arg(long, value_name = "AGE")]
     pub newer_than: Option<String>,
+    /// What to sort by: `started`, the newest first; `cost`, `time` and `steps`, the most first, subagents
+    /// included, and told beside each run.
+    #[arg(long, value_enum, default_value = "started")]
+    pub sort: SortBy,
     /// Most runs to list, up to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub limit: u64,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortBy {
+    #[default]
+    Started,
+    /// By money, and where that is the same by tokens
+    Cost,
+    /// From the beginning to the end, or until now
+    Time,
+    Steps,
 }
 
 /// How far a run is, by the names it has wherever it is shown.
@@ -372,6 +393,13 @@ pub(crate) struct Trace {
     pub id: String,
     #[arg(long, value_enum, default_value = "tree")]
     pub format: TraceFormat,
+    /// With `--raw`: of this step of the session; `sessions show` lists them.
+    #[arg(long, value_name = "N", requires = "raw")]
+    pub step: Option<u32>,
+    /// Every call of a step as it was recorded: what a model was sent and what it replied, what a tool was
+    /// given and what it returned. As text, or with `--format json`.
+    #[arg(long, requires = "step")]
+    pub raw: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -518,7 +546,11 @@ pub(crate) struct Decide {
 
 #[derive(Debug, Args)]
 pub(crate) struct Cost {
-    /// Only this session and its subagents; its id, or the first 6 or more characters of it.
+    /// Only this session and its subagents: its id, or the first 6 or more characters of it. A correlation id
+    /// names the whole tree.
+    #[arg(value_name = "SESSION", conflicts_with = "session")]
+    pub id: Option<String>,
+    /// The same.
     #[arg(long)]
     pub session: Option<String>,
     /// Only runs of this conversation.
@@ -530,7 +562,7 @@ pub(crate) struct Cost {
     /// Only steps committed since: `2026-11-21`, `2026-11-21T06:30:00Z`, or an age such as `7d`.
     #[arg(long, value_name = "WHEN")]
     pub since: Option<String>,
-    /// What to sum by; `tree` unless given, and `agent` with `--session`.
+    /// What to sum by; `tree` unless given, and `agent` of one session.
     #[arg(long, value_enum)]
     pub by: Option<CostBy>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use agentfleet_config::queries;
 use agentfleet_console::text;
 use agentfleet_graph::{Graph, QueryOptions, Solutions};
 use agentfleet_schema::vocabulary::xsd;
-use agentfleet_schema::{SessionId, Term, uris};
+use agentfleet_schema::{SessionId, Term, keys, uris};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -73,10 +73,6 @@ const CURRENCY: &str = "the unit of the prices in `model-profile`";
 
 pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
-    let session = match &args.session {
-        Some(text) => Some(records::kept(&store, text).await?),
-        None => None,
-    };
     let since = match &args.since {
         Some(text) => Some(queries::instant(text, store.now()).ok_or_else(|| {
             Failure::usage(format!(
@@ -87,6 +83,10 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
         None => None,
     };
     let graph = settled_graph(&store, settings).await?;
+    let session = match args.id.as_ref().or(args.session.as_ref()) {
+        Some(text) => Some(named(&store, &*graph, text).await?),
+        None => None,
+    };
     let asked = Asked {
         graph: &*graph,
         settings,
@@ -190,11 +190,31 @@ fn wasted(spent: Spent) -> String {
     parts.join(", ")
 }
 
+/// The session that a text names as `trace` takes it, with the root of its tree: of a correlation that
+/// root alone.
+async fn named(
+    store: &Store,
+    graph: &dyn Graph,
+    text: &str,
+) -> Result<(SessionId, SessionId), Failure> {
+    let session = records::kept(store, text).await?;
+    let roots = super::trace::roots(graph, session.as_str()).await?;
+    let root = roots.into_iter().next().ok_or_else(|| {
+        Failure::not_found(format!(
+            "the graph knows no session or correlation `{session}`"
+        ))
+        .hint(records::how_to_name(session.as_str()))
+    })?;
+    let is_one = store.documents.get(&keys::outcome(&session, 0)).await?;
+    Ok((is_one.map_or_else(|| root.clone(), |_| session), root))
+}
+
 /// Which steps are asked for.
 struct Asked<'a> {
     graph: &'a dyn Graph,
     settings: &'a Settings,
-    session: Option<SessionId>,
+    /// A session, and the root of its tree.
+    session: Option<(SessionId, SessionId)>,
     conversation: Option<String>,
     collection: Option<String>,
     since: Option<String>,
@@ -211,17 +231,12 @@ struct Session {
 
 impl Asked<'_> {
     async fn steps(&self) -> Result<Vec<StepSpend>, Failure> {
-        let root = match &self.session {
-            Some(session) => Some(self.root_of(session).await?),
-            None => None,
-        };
-        let sessions = self.sessions(root.as_deref()).await?;
-        let wanted = self
-            .session
-            .as_ref()
-            .map(|top| below(&sessions, top.as_str()));
-        let found = self.rows(STEPS, root.as_deref(), true).await?;
-        let told = self.rows(MODELS, root.as_deref(), true).await?;
+        let root = self.session.as_ref().map(|(_, root)| root.as_str());
+        let sessions = self.sessions(root).await?;
+        let top = self.session.as_ref().map(|(top, _)| top.as_str());
+        let wanted = top.map(|top| below(&sessions, top));
+        let found = self.rows(STEPS, root, true).await?;
+        let told = self.rows(MODELS, root, true).await?;
         let mut models: HashMap<&str, Vec<String>> = HashMap::new();
         for row in 0..told.rows.len() {
             if let (Some(record), Some(model)) = (told.text(row, "record"), told.text(row, "model"))
@@ -277,16 +292,6 @@ impl Asked<'_> {
             });
         }
         Ok(steps)
-    }
-
-    async fn root_of(&self, session: &SessionId) -> Result<String, Failure> {
-        let sparql = "SELECT DISTINCT ?root FROM <urn:graph:retrieval> WHERE { ?activity tg:rootSessionId ?root }";
-        let bindings = [("activity", Term::iri(uris::session(session)))];
-        let found = self.graph.select(sparql, &bindings, self.options()).await?;
-        found.text(0, "root").map(str::to_owned).ok_or_else(|| {
-            Failure::not_found(format!("the graph knows no session `{session}`"))
-                .hint(records::how_to_name(session.as_str()))
-        })
     }
 
     async fn sessions(&self, root: Option<&str>) -> Result<HashMap<String, Session>, Failure> {

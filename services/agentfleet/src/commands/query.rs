@@ -150,22 +150,25 @@ async fn list(format: Option<QueryFormat>, settings: &Settings, ui: Ui) -> Resul
     }
     for (name, item) in &set.queries {
         outln!("{name}");
-        let description = Line::of(&text::one_line(&item.description), anstyle::Style::new());
-        for line in description.wrapped(ui.width.saturating_sub(4).max(30)) {
-            outln!("    {}", line.plain());
-        }
+        let told = |text: &str| {
+            let line = Line::of(text, anstyle::Style::new());
+            for line in line.wrapped(ui.width.saturating_sub(4).max(30)) {
+                outln!("    {}", line.plain());
+            }
+        };
+        told(&text::one_line(&item.description));
         for parameter in &item.parameters {
             let need = match (&parameter.default, parameter.required) {
                 (Some(default), _) => format!("{default} unless given"),
                 (None, true) => "must be given".to_owned(),
                 (None, false) => "may be left out".to_owned(),
             };
-            outln!(
-                "    --param {}=...  {}, {need}: {}",
+            told(&format!(
+                "--param {}=...  {}, {need}: {}",
                 parameter.name,
                 parameter.kind,
                 text::one_line(&parameter.description)
-            );
+            ));
         }
     }
     Ok(())
@@ -190,7 +193,9 @@ fn table(found: &Solutions, ui: Ui) {
         let cells = row.iter().map(|cell| cell.as_ref().map(plain));
         cells.map(Option::unwrap_or_default).collect()
     });
-    ui.table(&headers, 0, rows.collect());
+    // An id that leads to a run is there to be copied.
+    let whole = usize::from(headers.first() == Some(&"session"));
+    ui.table(&headers, whole, rows.collect());
     if !found.rows.is_empty() {
         outln!("({})", text::counted(found.rows.len() as u64, "row"));
     }

@@ -1,7 +1,8 @@
 //! `sessions`: which runs there were, and how one of them went.
 
 use super::records::{self, Run, Started};
-use crate::cli::{ListSessions, RunState, Sessions};
+use super::spend;
+use crate::cli::{ListSessions, RunState, Sessions, SortBy};
 use crate::engine::settled_graph;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -10,12 +11,12 @@ use crate::ui::{self, Ui};
 use agentfleet_console::text;
 use agentfleet_core::approval;
 use agentfleet_core::provenance::date_time;
-use agentfleet_graph::{QueryOptions, Solutions};
+use agentfleet_graph::{Graph, QueryOptions, Solutions};
 use agentfleet_schema::records::{Activity, Concluded, OutcomeKind, StepRecord, Termination};
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{Millis, SessionId, Term, keys, uris};
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Root runs, newest first. The optional parts are there once a run has ended.
 const LIST: &str = "\
@@ -38,6 +39,35 @@ FROM <GRAPH> WHERE {
   WANTED
 } ORDER BY DESC(?started) LIMIT ";
 
+/// What each tree took: one row for each, of the main nodes of its steps.
+const TOOK: &str = "\
+SELECT ?id (COUNT(?node) AS ?steps) (SUM(?in) AS ?read) (SUM(?out) AS ?written) (SUM(?price) AS ?cost)
+FROM <GRAPH> WHERE {
+  ?node tg:stepRecord ?record ; prov:wasGeneratedBy ?session .
+  ?session tg:rootSessionId ?id .
+  OPTIONAL { ?node tg:inToken ?inToken }
+  OPTIONAL { ?node tg:outToken ?outToken }
+  OPTIONAL { ?node tg:cost ?paid }
+  BIND (COALESCE(?inToken, 0) AS ?in)
+  BIND (COALESCE(?outToken, 0) AS ?out)
+  BIND (COALESCE(?paid, 0.0) AS ?price)
+} GROUP BY ?id";
+/// Most runs that are looked at, as `--limit` has it.
+const MOST: usize = 10_000;
+
+/// What a run and its subagents took.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Took {
+    steps: u64,
+    tokens: u64,
+    /// In billionths of the currency's unit.
+    #[serde(skip)]
+    parts: u64,
+    cost: f64,
+    /// From its beginning to its end, or until now.
+    ms: u64,
+}
+
 /// A run in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -58,6 +88,9 @@ struct Listed {
     pattern: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     task_type: Option<String>,
+    /// Where it is sorted by that.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    took: Option<Took>,
 }
 
 /// A run in full.
@@ -117,20 +150,40 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                 return Ok(());
             }
             let queued = listed.iter().any(|run| run.state == RunState::Queued);
+            let mut headers = vec!["SESSION", "STATE", "STARTED"];
+            if wanted.sort != SortBy::Started {
+                headers.extend(["TIME", "STEPS", "TOKENS", "COST"]);
+            }
+            let whole = headers.len();
+            headers.push("QUESTION");
             let rows = listed
                 .into_iter()
                 .map(|run| {
                     let state = told(run.state, run.termination);
-                    vec![run.session, state, minute(&run.started), run.question]
+                    let mut row = vec![run.session, state, minute(&run.started)];
+                    row.extend(run.took.into_iter().flat_map(|took| {
+                        [
+                            text::duration(took.ms),
+                            took.steps.to_string(),
+                            took.tokens.to_string(),
+                            spend::money(took.parts),
+                        ]
+                    }));
+                    row.push(run.question);
+                    row
                 })
                 .collect();
-            ui.table(&["SESSION", "STATE", "STARTED", "QUESTION"], 3, rows);
+            ui.table(&headers, whole, rows);
             if queued {
                 ui.note("`queued`: waits for a worker, or is at work on its first step.");
             }
             if more {
+                let which = match wanted.sort {
+                    SortBy::Started => "newest",
+                    SortBy::Cost | SortBy::Time | SortBy::Steps => "first",
+                };
                 ui.note(&format!(
-                    "These are the newest {}; there are more: `--limit` lists up to 10000.",
+                    "These are the {which} {}; there are more: `--limit` lists up to {MOST}.",
                     wanted.limit
                 ));
             }
@@ -201,6 +254,9 @@ struct Wanted {
     /// Instants as the graph writes them, which sort as they follow.
     began_before: Option<String>,
     began_after: Option<String>,
+    /// In small letters.
+    text: Option<String>,
+    sort: SortBy,
     limit: usize,
 }
 
@@ -219,6 +275,8 @@ impl Wanted {
             task_type: args.task_type,
             began_before: ago("--older-than", args.older_than)?,
             began_after: ago("--newer-than", args.newer_than)?,
+            text: args.words.or(args.text).map(|text| text.to_lowercase()),
+            sort: args.sort,
             limit: args.limit as usize,
         })
     }
@@ -232,6 +290,7 @@ impl Wanted {
             &self.task_type,
             &self.began_before,
             &self.began_after,
+            &self.text,
         ];
         self.state.is_some() || texts.into_iter().any(Option::is_some)
     }
@@ -246,6 +305,7 @@ impl Wanted {
             && same(&self.conversation, &run.conversation)
             && same(&self.pattern, &run.pattern)
             && same(&self.task_type, &run.task_type)
+            && (self.text.as_ref()).is_none_or(|text| run.question.to_lowercase().contains(text))
             && self
                 .began_before
                 .as_ref()
@@ -291,6 +351,11 @@ impl Wanted {
                 "beganAfter",
                 self.began_after.as_ref().map(instant),
                 "FILTER(?started >= ?beganAfter) ",
+            ),
+            (
+                "wantedText",
+                self.text.as_ref().map(Term::text),
+                "FILTER(CONTAINS(LCASE(?question), ?wantedText)) ",
             ),
         ];
         let (mut which, mut bindings) = (String::new(), Vec::new());
@@ -363,7 +428,11 @@ async fn list(
     let sparql = LIST
         .replace("WANTED", &which)
         .replace("GRAPH", uris::RETRIEVAL_GRAPH);
-    let sparql = format!("{sparql}{}", wanted.limit + 1);
+    let most = match wanted.sort {
+        SortBy::Started => wanted.limit,
+        SortBy::Cost | SortBy::Time | SortBy::Steps => MOST,
+    };
+    let sparql = format!("{sparql}{}", most + 1);
     let found = graph
         .select(&sparql, &bindings, QueryOptions::default())
         .await?;
@@ -373,12 +442,62 @@ async fn list(
     listed.reverse();
     listed.retain(|run| seen.insert(run.session.clone()));
     listed.sort_by(|a, b| b.started.cmp(&a.started));
+    if wanted.sort != SortBy::Started {
+        let now = store.now();
+        weigh(&mut listed, &*graph, now).await?;
+        listed.sort_by_key(|run| std::cmp::Reverse(weight(run, wanted.sort)));
+    }
     let more = listed.len() > wanted.limit;
     listed.truncate(wanted.limit);
     if listed.is_empty() {
         check_names(store, wanted).await?;
     }
     Ok((listed, more))
+}
+
+/// By what runs are sorted that took the most.
+fn weight(run: &Listed, by: SortBy) -> (u64, u64) {
+    let took = run.took.unwrap_or_default();
+    match by {
+        SortBy::Started => (0, 0),
+        SortBy::Cost => (took.parts, took.tokens),
+        SortBy::Time => (took.ms, 0),
+        SortBy::Steps => (took.steps, 0),
+    }
+}
+
+/// Finds out what each of the runs took, in one question to the graph.
+async fn weigh(listed: &mut [Listed], graph: &dyn Graph, now: Millis) -> Result<(), Failure> {
+    let sparql = TOOK.replace("GRAPH", uris::RETRIEVAL_GRAPH);
+    let found = graph.select(&sparql, &[], QueryOptions::default()).await?;
+    let mut took: HashMap<&str, Took> = HashMap::new();
+    for row in 0..found.rows.len() {
+        let text = |name: &str| found.text(row, name).unwrap_or_default();
+        let number = |name: &str| text(name).parse::<u64>().unwrap_or_default();
+        let parts = spend::amount(text("cost"));
+        let of_run = Took {
+            steps: number("steps"),
+            tokens: number("read") + number("written"),
+            parts,
+            cost: spend::number(parts),
+            ms: 0,
+        };
+        took.insert(text("id"), of_run);
+    }
+    let at = |instant: &str| {
+        let at = humantime::parse_rfc3339(instant).ok()?;
+        let since = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+        Millis::try_from(since.as_millis()).ok()
+    };
+    for run in listed {
+        let end = run.ended.as_deref().and_then(at).unwrap_or(now);
+        let began = at(&run.started).unwrap_or(end);
+        run.took = Some(Took {
+            ms: (end - began).max(0).unsigned_abs(),
+            ..took.get(run.session.as_str()).copied().unwrap_or_default()
+        });
+    }
+    Ok(())
 }
 
 /// Runs that were taken in and have no record yet.
@@ -419,6 +538,7 @@ async fn queued(store: &Store) -> Result<Vec<Listed>, Failure> {
             collection: Some(request.collection.to_string()),
             pattern: Some(request.pattern).filter(|name| !name.is_empty()),
             task_type: Some(request.task_type).filter(|name| !name.is_empty()),
+            took: None,
         });
     }
     Ok(queued)
@@ -504,6 +624,7 @@ fn listed(found: &Solutions, row: usize) -> Listed {
         collection: text("collection"),
         pattern: name("pattern"),
         task_type: name("taskType"),
+        took: None,
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn money(amount: u64) -> String {
 }
 
 /// An amount for programs: a number, to the nearest millionth.
-fn number(amount: u64) -> f64 {
+pub(crate) fn number(amount: u64) -> f64 {
     Money::millionths((amount + 500) / 1_000).as_f64()
 }
 

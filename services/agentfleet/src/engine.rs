@@ -13,7 +13,7 @@ use agentfleet_graph::{
     Credentials, EmbeddedGraph, Graph, GraphOptions, RemoteGraph, RemoteOptions,
 };
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
-use agentfleet_models::{Choice, ModelOptions};
+use agentfleet_models::{Choice, ModelOptions, ProviderKind};
 use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts};
 use agentfleet_runtime::{Drain, Host, SystemHost, serve_batches};
 use agentfleet_schema::RunLimits;
@@ -230,6 +230,15 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Arc<dyn
 }
 
 /// The model the settings and the environment name.
+/// The first key of a model that is set in this process's environment: its provider, and its variable.
+pub fn key_at_hand() -> Option<(&'static str, &'static str)> {
+    let is_set = |name: &&&str| std::env::var(name).is_ok_and(|key| !key.trim().is_empty());
+    ProviderKind::ALL.iter().find_map(|kind| {
+        let name = kind.key_variables().iter().find(is_set)?;
+        Some((kind.as_str(), *name))
+    })
+}
+
 pub async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
     let mut options = ModelOptions::from_environment();
     options.model = (settings.model != "auto").then(|| settings.model.clone());

@@ -3,7 +3,7 @@
 use super::records::{self, Run, Started};
 use super::watch::Watch;
 use crate::cli::{Ask, Attach, Demo, Named};
-use crate::engine::{Engine, choose_model};
+use crate::engine::{Engine, choose_model, key_at_hand};
 use crate::error::{Exit, Failure};
 use crate::keeper::{Keeper, Worker};
 use crate::lock::{FleetLock, Holder};
@@ -45,6 +45,10 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
         Hint::new(
             "As a picture:",
             format!("{program} trace SESSION --format svg > trace.svg"),
+        ),
+        Hint::new(
+            "Ask it something else:",
+            format!("{program} ask \"...\" --collection {}", dossier::COLLECTION),
         ),
         Hint::new(
             "Load a folder of your own:",
@@ -164,6 +168,9 @@ impl Asking {
         }
         let collection = self.request.collection.clone();
         let keeper = keep(store, settings, ui, self.json).await?;
+        if keeper.worker() == Worker::Other && !self.model_travels && !self.json {
+            ui.note(&who_answers(settings)?);
+        }
         let taken = intake.take_in(self.request, self.key).await;
         let taken = match taken {
             Ok(taken) => taken,
@@ -299,6 +306,41 @@ async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<
         errln!();
     }
     Ok(keeper)
+}
+
+/// Which model answers where another process works the run, and that a key set here is none of its.
+fn who_answers(settings: &Settings) -> Result<String, Failure> {
+    let holder = if settings.on_servers() {
+        None
+    } else {
+        FleetLock::holder(settings)?
+    };
+    let (mut says, model) = match holder {
+        Some(Holder {
+            pid, model, reason, ..
+        }) if !model.is_empty() => {
+            let says =
+                format!("Process {pid} works this data directory and answers. It says: {reason}");
+            (says, model)
+        }
+        Some(Holder { pid, model, .. }) => {
+            let says = "works this data directory and answers, with a model it is still choosing";
+            (format!("Process {pid} {says}."), model)
+        }
+        None => {
+            let says =
+                "The workers of the servers answer, with the model each of them was started with.";
+            (says.to_owned(), String::new())
+        }
+    };
+    if let Some((provider, key)) = key_at_hand()
+        && model.split(':').next() != Some(provider)
+    {
+        says.push_str(&format!(
+            " `{key}` is set here and has no effect: it counts where the worker is started."
+        ));
+    }
+    Ok(says)
 }
 
 /// Drains, unless told to leave once more: whoever comes next takes up what is in flight.

@@ -70,6 +70,39 @@ fn json_is_one_event_per_line_and_ends_with_the_answer() {
 }
 
 #[test]
+fn a_run_is_found_by_its_words_weighed_counted_and_read_word_for_word() {
+    let place = Place::new();
+    place.run(&["ask", "What is known of X?"]).well();
+    let asked = place.run(&["ask", "Name every Valve", "--json"]).well();
+    let end: Value = serde_json::from_str(asked.out.lines().last().unwrap()).unwrap();
+    assert_eq!(end["unsourced"], true, "{end}");
+    assert_eq!(end["sources"], serde_json::json!([]), "{end}");
+    let json = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&place.run(arguments).well().out).unwrap()
+    };
+    let found = json(&["sessions", "list", "vALVE", "--sort", "steps", "--json"]);
+    assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
+    let both = json(&["sessions", "list", "--sort", "time", "--json"]);
+    let took = |at: usize| both[at]["ms"].as_u64().unwrap();
+    assert!(took(0) >= took(1), "{both}");
+    let session = found[0]["session"].as_str().unwrap();
+    let cost = json(&["cost", &session[..8], "--json"]);
+    assert_eq!(cost["total"]["steps"], found[0]["steps"], "{cost}");
+    let raw = |more: &[&str]| place.run(&[&["trace", &session[..8]], more].concat());
+    let told = raw(&["--step", "0", "--raw"]).well().out;
+    for part in [
+        "== call 1: model `offline`",
+        "-- prompt",
+        "-- reply",
+        "Name every Valve",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(raw(&["--step", "99", "--raw"]).code, 3);
+    assert_eq!(raw(&["--step", "0"]).code, 2);
+}
+
+#[test]
 fn the_same_id_asks_once_and_another_question_under_it_is_refused() {
     let place = Place::new();
     let ask = |question| place.run(&["ask", question, "--id", "one"]);
@@ -97,10 +130,19 @@ fn two_may_ask_at_once_and_beside_a_fleet() {
         .collect();
     for ask in asks {
         let ran = ask.ended().well();
-        // The fleet has the model, and said so itself.
-        assert!(!ran.err.contains("Using the offline model"), "{}", ran.err);
+        let said = "answers. It says: Using the offline model";
+        let one_line = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(one_line.contains(said), "{}", ran.err);
+        assert!(!one_line.contains("`OPENAI_API_KEY` is set"), "{}", ran.err);
         assert!(!ran.out.is_empty());
     }
+    // A key counts where the fleet is started.
+    let mut keyed = place.command(&["ask", "What is Y?"]);
+    let ran = Running(keyed.env("OPENAI_API_KEY", "sk-none").spawn().unwrap());
+    let ran = ran.ended().well();
+    let one_line = ran.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    let ignored = "`OPENAI_API_KEY` is set here and has no effect";
+    assert!(one_line.contains(ignored), "{}", ran.err);
     let session = place.sessions(&[])[0].clone();
     for (format, begin) in [
         ("tree", "Run "),

@@ -77,12 +77,16 @@ pub mod property {
     pub const CARRIED: [&str; 3] = [ID, REPLY_TO, TRACEPARENT];
     /// Longest value of those, in bytes.
     pub const MAX_CARRIED: usize = 1024;
+    /// Longest id of a message, in bytes: it becomes part of keys.
+    pub const MAX_ID: usize = 256;
     pub const REASON: &str = "reason";
     pub const ORIGIN: &str = "origin-topic";
     /// Id of the message that this one is a copy of: one that was put back, or is a dead letter.
     pub const ORIGIN_MESSAGE: &str = "origin-message";
     /// When a message that was put back came first, in milliseconds since the epoch.
     pub const SINCE: &str = "since";
+    /// The attempt that a message was put back for, and what that said last.
+    pub const WAITED_FOR: &str = "waited-for";
     /// When the message must take effect, in milliseconds since the epoch.
     pub const DUE: &str = "due";
 

@@ -3,9 +3,9 @@
 
 use agentfleet::settings::{Flags, Settings};
 use agentfleet_broker::{MAX_PAYLOAD, MAX_PROPERTIES};
+use agentfleet_core::bounds::{MAX_NAME, MAX_QUESTION};
 use agentfleet_core::error::Code;
 use agentfleet_core::limits::FleetLimits;
-use agentfleet_core::turn::MAX_QUESTION_BYTES;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, Digest, SessionId};
 use serde_json::Value;
@@ -156,8 +156,12 @@ fn limits_are_those_in_force() {
             "properties of a message, names and values",
             bytes(MAX_PROPERTIES),
         ),
-        ("`question`", bytes(MAX_QUESTION_BYTES)),
+        ("`question`", bytes(MAX_QUESTION)),
         ("`session_id`", bytes(SessionId::MAX)),
+        (
+            "each of `user`, `collection`, `conversation_id`, `model`, `pattern` and `task_type`",
+            bytes(MAX_NAME),
+        ),
         (
             "each of `id`, `traceparent` and `reply-to`",
             bytes(property::MAX_CARRIED),

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
-use agentfleet_core::{Finish, Outcome, error, fan_in, say, so_far};
+use agentfleet_core::{Finish, Outcome, bounds, error, fan_in, say, so_far};
 use agentfleet_runtime::effects::Started;
 use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, telemetry, texts};
 use agentfleet_schema::config::Snapshot;
@@ -250,7 +250,8 @@ impl Endings {
             if let Some(body) = self.parts.documents.get(&key).await? {
                 return self.publish_if_unpublished(decode(&key, &body)?).await;
             }
-            let (code, why) = Code::of_refusal(reason);
+            let reason = bounds::reason(reason);
+            let (code, why) = Code::of_refusal(&reason);
             let message = if code == Code::DeadLetter {
                 format!("no worker could work this step: {why}")
             } else {

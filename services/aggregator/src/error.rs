@@ -20,6 +20,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether something was larger than a message may be, which no other try can help.
+    pub(crate) fn is_too_large(&self) -> bool {
+        use agentfleet_broker::Error::{PropertiesTooLarge, TooLarge};
+        let (Self::Broker(error) | Self::Commit(agentfleet_runtime::Error::Broker(error))) = self
+        else {
+            return false;
+        };
+        matches!(error, TooLarge { .. } | PropertiesTooLarge { .. })
+    }
+
     /// Retried always: an aggregator that gave up would lose a fan-in.
     pub(crate) fn disposition(&self) -> Disposition {
         let after = match self {

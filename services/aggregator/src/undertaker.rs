@@ -34,16 +34,23 @@ impl Undertaker {
         let property = |name: &str| delivery.properties.get(name).map(String::as_str);
         let reason = property(property::REASON).unwrap_or("delivered too often");
         let origin = property(property::ORIGIN).unwrap_or_default();
-        if origin == topics::AGENT_REQUEST.as_str() {
-            let request = request_of(delivery);
-            if self.endings.is_erased(request.root()).await? {
-                // What was erased is not kept for people either.
-                return Ok(());
-            }
-            self.endings
-                .fail(request, delivery.properties.clone(), reason)
-                .await?;
+        let request = (origin == topics::AGENT_REQUEST.as_str()).then(|| request_of(delivery));
+        if let Some(request) = &request
+            && self.endings.is_erased(request.root()).await?
+        {
+            // What was erased is not kept for people either.
+            return Ok(());
         }
+        // First, so that people see it whatever becomes of its run.
+        self.park(delivery, origin, reason).await?;
+        if let Some(request) = request {
+            let properties = delivery.properties.clone();
+            self.endings.fail(request, properties, reason).await?;
+        }
+        Ok(())
+    }
+
+    async fn park(&self, delivery: &Delivery, origin: &str, reason: &str) -> Result<(), Error> {
         let text = String::from_utf8(delivery.payload.to_vec());
         let binary = text.is_err();
         let body = text.unwrap_or_else(|error| {
@@ -54,7 +61,9 @@ impl Undertaker {
                 .collect()
         });
         // The message's own id: what was parked twice is there once.
-        let id = property(property::ORIGIN_MESSAGE).unwrap_or(&delivery.message_id);
+        let id = delivery.properties.get(property::ORIGIN_MESSAGE);
+        let id = id.filter(|id| id.len() <= property::MAX_ID);
+        let id = id.unwrap_or(&delivery.message_id);
         let record = ParkedRecord {
             id: id.to_owned(),
             topic: origin.to_owned(),
@@ -77,6 +86,18 @@ fn request_of(delivery: &Delivery) -> AgentRequest {
     let property = |name: &str| delivery.properties.get(name).map(String::as_str);
     let mut request = serde_json::from_slice::<AgentRequest>(&delivery.payload)
         .unwrap_or_else(|_| stand_in(delivery));
+    // What is no session would become part of keys that a store refuses.
+    let control = &mut request.control;
+    control.ancestors.retain(|one| one.session.is_well_formed());
+    for id in [
+        &mut control.root,
+        &mut control.fan_in_session,
+        &mut request.parent_session_id,
+    ] {
+        if !id.is_well_formed() {
+            *id = SessionId::default();
+        }
+    }
     if !request.session_id.is_well_formed() {
         request.session_id = SessionId::unnamed(
             property(property::ID),
@@ -134,6 +155,11 @@ impl Handler for Undertaker {
     async fn handle(&self, delivery: &Delivery) -> Disposition {
         match self.bury(delivery).await {
             Ok(()) => Disposition::Ack,
+            Err(error) if error.is_too_large() => {
+                // Parked already; to try again would come to the same.
+                tracing::error!(message = %delivery.message_id, %error, "a run ends untold");
+                Disposition::Ack
+            }
             Err(error) => {
                 tracing::warn!(message = %delivery.message_id, %error, "dead letter put off");
                 error.disposition()

@@ -37,13 +37,23 @@ mod pulsar;
 
 pub use embedded::{EmbeddedBroker, Kept, Options, Parcel, RetainedStats, SubscriptionStats};
 pub use error::Error;
-pub use pulsar::{MAX_PROPERTIES, PulsarBroker, PulsarOptions, Token};
+pub use pulsar::{PulsarBroker, PulsarOptions, Token};
 
 /// Message properties: small strings that travel beside the payload.
 pub type Properties = BTreeMap<String, String>;
 
 /// Largest payload a broker takes, in bytes; well below what Apache Pulsar refuses.
 pub const MAX_PAYLOAD: usize = 4 * 1024 * 1024;
+
+/// Largest properties of a message, names and values together, in bytes. With the payload they stay
+/// below what Apache Pulsar takes by default (5 MiB).
+pub const MAX_PROPERTIES: usize = 512 * 1024;
+
+/// The size of a message's properties, names and values together, in bytes.
+pub fn properties_size(properties: &Properties) -> usize {
+    let each = properties.iter();
+    each.map(|(name, value)| name.len() + value.len()).sum()
+}
 
 /// A message to publish.
 #[derive(Clone, Debug)]
@@ -55,6 +65,23 @@ pub struct Outgoing {
     /// How long the message must survive: [`Durability::Durable`] unless it may be lost with the
     /// machine's power, as a streamed chunk may.
     pub durability: Durability,
+}
+
+impl Outgoing {
+    /// Refuses what is larger than a message may be.
+    pub fn check(&self) -> Result<(), Error> {
+        let (topic, size) = (self.topic.clone(), self.payload.len());
+        if size > MAX_PAYLOAD {
+            let limit = MAX_PAYLOAD;
+            return Err(Error::TooLarge { topic, size, limit });
+        }
+        let size = properties_size(&self.properties);
+        if size > MAX_PROPERTIES {
+            let limit = MAX_PROPERTIES;
+            return Err(Error::PropertiesTooLarge { topic, size, limit });
+        }
+        Ok(())
+    }
 }
 
 /// What a publish survives.
@@ -92,6 +119,9 @@ pub struct Delivery {
     /// reliably (then attempts are recorded before work).
     pub deliveries: Option<u32>,
     pub published_at: Millis,
+    /// When the stream that brought it was opened again, if it was: the broker, the topic or the
+    /// connection was away. What was in hands before that may be in living ones still.
+    pub reopened_at: Option<Millis>,
     pub receipt: Receipt,
 }
 

@@ -2,6 +2,7 @@
 //! documents it refers to, and the fan-out as the aggregator reads it. Pure.
 
 use crate::approval;
+use crate::bounds;
 use crate::cited;
 use crate::deadline::next_hop;
 use crate::patterns;
@@ -143,6 +144,11 @@ impl Assembled {
 
 /// Builds what is committed.
 pub fn assemble(commit: &Commit) -> Assembled {
+    let cut = bounds::cut(&commit.request).map(|request| Commit {
+        request,
+        ..commit.clone()
+    });
+    let commit = cut.as_ref().unwrap_or(commit);
     let Commit {
         request, finish, ..
     } = commit;

@@ -485,3 +485,29 @@ fn a_session_begins_with_its_first_attempt() {
     let started = provenance::date_time(older.started_at);
     assert_eq!(objects(&older, prov::STARTED_AT_TIME), [started]);
 }
+
+#[test]
+fn a_request_of_megabytes_ends_in_messages_that_any_broker_takes() {
+    for question in [
+        "x".repeat(2_200_000),
+        "\"".repeat(1_200_000),
+        "\u{1}".repeat(900_000),
+    ] {
+        let request = AgentRequest {
+            question,
+            conversation_id: "c".repeat(800_000).into(),
+            collection: "c".repeat(800_000).into(),
+            ..root()
+        };
+        let error = crate::error::body(crate::error::Code::QuestionTooLong, "too long", "");
+        let assembled = assemble(&Commit {
+            finish: say::failed(error, Termination::Error, 0),
+            ..template(request)
+        });
+        for publication in &assembled.record.publications {
+            assert!(publication.body.len() <= 4 << 20, "{}", publication.topic);
+            let properties = publication.properties.values();
+            assert!(properties.map(String::len).sum::<usize>() < 4_096);
+        }
+    }
+}

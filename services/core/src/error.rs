@@ -1,6 +1,7 @@
 //! Why a run ends in an error: every code a caller can meet in a response, and why a message cannot
 //! become a turn.
 
+use crate::bounds;
 use agentfleet_schema::{ErrorBody, redacted};
 
 macro_rules! codes {
@@ -49,6 +50,8 @@ codes! {
     PatternNotImplemented = "pattern-not-implemented";
     /// The model twice made a plan that cannot be carried out.
     InvalidPlan = "invalid-plan";
+    /// The session that the request names has another request.
+    SessionTaken = "session-taken";
     /// A request names an approval that the step before it is not.
     NotApproved = "not-approved";
     /// A synthesis request names a verdict that does not exist.
@@ -68,9 +71,10 @@ codes! {
 }
 
 impl Code {
-    /// The text by which a message is refused: what [`Code::of_refusal`] reads.
+    /// The text by which a message is refused: what [`Code::of_refusal`] reads. It travels as a
+    /// property, so what it quotes of the message is kept short.
     pub fn refusal(self, why: &str) -> String {
-        format!("{}: {why}", self.as_str())
+        format!("{}: {}", self.as_str(), bounds::reason(why))
     }
 
     /// The code that a refusal begins with, and the rest of it. What begins with none of ours was not

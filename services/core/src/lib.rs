@@ -6,6 +6,7 @@
 
 pub mod approval;
 pub mod audit;
+pub mod bounds;
 pub mod cited;
 pub mod commit;
 pub mod deadline;

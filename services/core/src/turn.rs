@@ -1,6 +1,7 @@
 //! A request, parsed into what it asks for: one of the turns this worker can take.
 
 use crate::approval::{self, Asker};
+use crate::bounds;
 use crate::error::{Code, Rejection, body};
 use crate::history;
 use crate::limits::{Budget, FleetLimits, Left, Limits};
@@ -13,9 +14,6 @@ use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
 use agentfleet_schema::{AgentRequest, Millis, Operation, Spent};
 use std::sync::Arc;
-
-/// Longest question a request may hold, in bytes.
-pub const MAX_QUESTION_BYTES: usize = 256 * 1024;
 
 /// What surrounds a request when it is worked.
 #[derive(Clone, Debug)]
@@ -57,7 +55,8 @@ enum Kind {
 impl Turn {
     /// Parses a request whose session id is settled.
     pub fn parse(mut request: AgentRequest, situation: Situation) -> Result<Self, Rejection> {
-        check(&request)?;
+        let wrong = |(code, what, hint)| Rejection::invalid(code, what, hint);
+        bounds::check(&request).map_err(wrong)?;
         task_types::check(&request, &situation.snapshot)?;
         task_types::frame(&mut request, &situation.snapshot);
         history::settle(&mut request);
@@ -386,25 +385,4 @@ fn verdict(
         ));
     }
     Ok(situation.fan_in.clone())
-}
-
-fn check(request: &AgentRequest) -> Result<(), Rejection> {
-    if request.question.trim().is_empty() {
-        return Err(Rejection::invalid(
-            Code::EmptyQuestion,
-            "the request has no question",
-            "set `question` to the task in plain text",
-        ));
-    }
-    if request.question.len() > MAX_QUESTION_BYTES {
-        return Err(Rejection::invalid(
-            Code::QuestionTooLong,
-            format!(
-                "the question has {} bytes, the limit is {MAX_QUESTION_BYTES}",
-                request.question.len()
-            ),
-            "load long material as documents and ask about it",
-        ));
-    }
-    Ok(())
 }

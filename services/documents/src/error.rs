@@ -23,6 +23,8 @@ pub enum Error {
     NoBucket { bucket: String, endpoint: String },
     #[error("`{address}` did not do what was asked: {reason}")]
     Unavailable { address: String, reason: String },
+    #[error("the store says that `{key}` exists, and that it does not")]
+    Contradictory { key: String },
     #[error("the object `{key}` is damaged, it cannot be unpacked: restore it from a backup")]
     Damaged { key: String },
     #[error(transparent)]
@@ -40,7 +42,7 @@ impl Error {
             | Self::Damaged { .. } => None,
             // Credentials and buckets are put right while messages wait.
             Self::Denied { .. } | Self::NoBucket { .. } => Some(Duration::from_secs(10)),
-            Self::Unavailable { .. } => Some(Duration::from_secs(1)),
+            Self::Unavailable { .. } | Self::Contradictory { .. } => Some(Duration::from_secs(1)),
             Self::Storage(error) => error.retry(),
         }
     }

@@ -23,6 +23,10 @@ pub use embedded::EmbeddedDocuments;
 pub use error::Error;
 pub use s3::{S3Documents, S3Options};
 
+/// How often a create is repeated that is refused although nothing is there, before its caller is
+/// told to come again later.
+const REPEATS: u32 = 4;
+
 /// Whether a create stored something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
@@ -55,13 +59,26 @@ pub trait Documents: Send + Sync + 'static {
     /// Deletes what exists of these keys. Only retention and erasure may call it.
     async fn delete(&self, keys: &[String]) -> Result<(), Error>;
 
-    /// Sees to it that an object is there which nobody writes otherwise. Some stores report that an
-    /// object exists where none was stored.
+    /// Creates an object, or answers with another's that is there. What is there decides, not the
+    /// reply: a store may report that an object exists where none was stored, and a create whose
+    /// reply was lost finds its own object when it is repeated.
+    async fn create_or_get(&self, key: &str, body: Vec<u8>) -> Result<Option<Arc<[u8]>>, Error> {
+        for _ in 0..REPEATS {
+            if self.create(key, body.clone()).await? == Created::New {
+                return Ok(None);
+            }
+            if let Some(there) = self.get(key).await? {
+                return Ok((*there != *body).then_some(there));
+            }
+        }
+        Err(Error::Contradictory {
+            key: key.to_owned(),
+        })
+    }
+
+    /// Sees to it that an object is there which nobody writes otherwise.
     async fn ensure(&self, key: &str, body: Vec<u8>) -> Result<(), Error> {
-        while self.create(key, body.clone()).await? == Created::Exists
-            && self.get(key).await?.is_none()
-        {}
-        Ok(())
+        self.create_or_get(key, body).await.map(drop)
     }
 
     /// Deletes everything below a prefix and says how much it was. For retention and erasure.

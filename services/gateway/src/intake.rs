@@ -5,15 +5,11 @@
 
 use crate::problem::{Code, Problem};
 use agentfleet_core::patterns::Implemented;
+use agentfleet_core::{bounds, error};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::{AgentRequest, RunControl};
 use serde_json::Value;
 use std::collections::BTreeSet;
-
-/// Longest question, in bytes; the workers refuse longer ones.
-const MAX_QUESTION: usize = 256 * 1024;
-/// Longest id or name.
-const MAX_NAME: usize = 256;
 
 /// What is there when nothing is configured.
 const ALWAYS_PATTERN: &str = "react";
@@ -23,6 +19,10 @@ const ALWAYS_GROUPS: [&str; 2] = ["*", "default"];
 
 /// Reads a body. `streaming` says whether the caller listens, where the body does not say it.
 pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Problem> {
+    if body.starts_with("\u{feff}".as_bytes()) {
+        let what = "the body begins with a byte order mark (U+FEFF): send UTF-8 without one";
+        return Err(Problem::new(Code::InvalidJson, what));
+    }
     let mut value: Value = serde_json::from_slice(body).map_err(|error| {
         Problem::new(Code::InvalidJson, format!("the body is not JSON: {error}"))
             .hint("send an `AgentRequest`, such as {\"question\": \"What is known about X?\"}")
@@ -53,24 +53,24 @@ pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Proble
 }
 
 fn invalid(path: &str, what: impl std::fmt::Display) -> Problem {
-    Problem::new(Code::InvalidRequest, format!("`{path}`: {what}"))
+    let what = format!("`{path}`: {what}");
+    Problem::new(Code::InvalidRequest, bounds::reason(&what))
 }
 
 pub(crate) fn check(request: &AgentRequest) -> Result<(), Problem> {
-    if request.question.trim().is_empty() {
-        return Err(
-            Problem::new(Code::EmptyQuestion, "`$.question` is missing or empty")
-                .hint("set it to the task in plain text"),
-        );
-    }
-    if request.question.len() > MAX_QUESTION {
-        let length = request.question.len();
-        return Err(Problem::new(
-            Code::QuestionTooLong,
-            format!("`$.question` has {length} bytes, the limit is {MAX_QUESTION}"),
-        )
-        .hint("load long material as documents and ask about it"));
-    }
+    bounds::check(request).map_err(|(code, what, hint)| {
+        let code = match code {
+            error::Code::EmptyQuestion => Code::EmptyQuestion,
+            error::Code::QuestionTooLong => Code::QuestionTooLong,
+            _ => Code::InvalidRequest,
+        };
+        let problem = Problem::new(code, what);
+        if hint.is_empty() {
+            problem
+        } else {
+            problem.hint(hint)
+        }
+    })?;
     let by_workers = [
         ("correlation_id", !request.correlation_id.is_empty()),
         ("parent_session_id", !request.parent_session_id.is_empty()),
@@ -83,18 +83,6 @@ pub(crate) fn check(request: &AgentRequest) -> Result<(), Problem> {
             invalid(&format!("$.{field}"), "only the fleet's workers set this")
                 .hint("leave it out"),
         );
-    }
-    let names = [
-        ("user", request.user.as_str()),
-        ("collection", request.collection.as_str()),
-        ("conversation_id", request.conversation_id.as_str()),
-        ("model", request.model.as_str()),
-    ];
-    for (field, name) in names {
-        if name.len() > MAX_NAME || name.chars().any(char::is_control) {
-            let what = format!("must have at most {MAX_NAME} bytes and no control characters");
-            return Err(invalid(&format!("$.{field}"), what));
-        }
     }
     let session = &request.session_id;
     if !session.is_empty() && !session.is_well_formed() {
@@ -168,6 +156,7 @@ fn listed<'a>(configured: impl Iterator<Item = &'a String>, always: &'a str) -> 
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use agentfleet_core::bounds::MAX_QUESTION;
     use agentfleet_schema::config::{AgentPattern, AgentTaskType};
 
     #[test]
@@ -192,6 +181,7 @@ mod tests {
         let long = format!(r#"{{"question": "{}"}}"#, "x".repeat(MAX_QUESTION + 1));
         let table = [
             ("", Code::InvalidJson, "not JSON"),
+            ("\u{feff}{}", Code::InvalidJson, "byte order mark"),
             ("{\"question\": }", Code::InvalidJson, "line 1 column 14"),
             ("[\"why?\"]", Code::InvalidRequest, "`$`: "),
             (

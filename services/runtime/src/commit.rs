@@ -128,7 +128,8 @@ impl Committer for EmbeddedCommitter {
             .into_iter()
             .map(|(key, body)| (key, Packed::of(&body)))
             .collect();
-        let parcels = parcels(commit.publications)?;
+        let messages = commit.publications.into_iter().map(outgoing);
+        let parcels = messages.map(Parcel::of).collect::<Result<Vec<_>, _>>()?;
         let marker = commit.marker;
         let committed = self
             .database
@@ -158,7 +159,8 @@ impl Committer for EmbeddedCommitter {
         } = adoption;
         let (broker, documents) = (self.broker.clone(), self.documents.clone());
         let delivery = delivery.cloned();
-        let parcels = parcels(publications)?;
+        let messages = publishable(publications).into_iter();
+        let parcels = messages.map(Parcel::of).collect::<Result<Vec<_>, _>>()?;
         self.database
             .write(agentfleet_storage::Durability::Durable, move |unit| {
                 if documents.create_in(unit, &marker, &Packed::of(b""))? == Created::New {
@@ -174,11 +176,18 @@ impl Committer for EmbeddedCommitter {
     }
 }
 
-fn parcels(publications: Vec<Publication>) -> Result<Vec<Parcel>, Error> {
-    let parcels = publications
-        .into_iter()
-        .map(|publication| Parcel::of(outgoing(publication)));
-    Ok(parcels.collect::<Result<_, _>>()?)
+/// What a record publishes, without what no broker takes: it could only be tried for ever, and what
+/// comes after it would never be published. No commit makes such a record.
+fn publishable(publications: Vec<Publication>) -> Vec<Outgoing> {
+    let mut messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
+    messages.retain(|message| match message.check() {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::error!(%error, "a message of a record cannot be published, and is left out");
+            false
+        }
+    });
+    messages
 }
 
 /// A sequence over any broker and any documents store.
@@ -200,19 +209,10 @@ impl SequentialCommitter {
         Self { broker, documents }
     }
 
-    /// Creates the record; an ambiguous reply is settled by reading back.
-    async fn create_record(&self, key: &str, record: &[u8], nonce: &str) -> Result<bool, Error> {
-        loop {
-            if self.documents.create(key, record.to_vec()).await? == Created::New {
-                return Ok(true);
-            }
-            // Some stores answer "exists" although nothing was stored, or after this very
-            // create succeeded and its reply was lost: what is there decides.
-            match self.documents.get(key).await? {
-                Some(there) => return Ok(is_own(&there, nonce)),
-                None => tracing::warn!(key, "a record was reported to exist but is not there"),
-            }
-        }
+    /// Creates the record; `false` if another's is there.
+    async fn create_record(&self, key: &str, record: Vec<u8>, nonce: &str) -> Result<bool, Error> {
+        let there = self.documents.create_or_get(key, record).await?;
+        Ok(there.is_none_or(|there| is_own(&there, nonce)))
     }
 }
 
@@ -240,12 +240,15 @@ impl Committer for SequentialCommitter {
             publications,
             marker,
         } = commit;
+        let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
+        // Before the record is there: afterwards a refusal could only be tried for ever.
+        messages.iter().try_for_each(Outgoing::check)?;
         let record = with_staged(record, &objects);
-        if !self.create_record(&record_key, &record, &nonce).await? {
+        if !self.create_record(&record_key, record, &nonce).await? {
             return Ok(Committed::Lost);
         }
         self.put_in_place(objects).await?;
-        self.publish(publications, marker, delivery).await?;
+        self.publish(messages, marker, delivery).await?;
         Ok(Committed::Won)
     }
 
@@ -254,8 +257,8 @@ impl Committer for SequentialCommitter {
         if let Some(record) = self.documents.get(&key).await? {
             self.put_in_place(staged(&key, &record)?).await?;
         }
-        self.publish(adoption.publications, adoption.marker, delivery)
-            .await
+        let messages = publishable(adoption.publications);
+        self.publish(messages, adoption.marker, delivery).await
     }
 }
 
@@ -274,11 +277,10 @@ impl SequentialCommitter {
 
     async fn publish(
         &self,
-        publications: Vec<Publication>,
+        messages: Vec<Outgoing>,
         marker: String,
         delivery: Option<&Delivery>,
     ) -> Result<(), Error> {
-        let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
         if let Err(error) = self.broker.publish(messages.clone()).await {
             // A topic that a caller named may not be there, or not be ours to write to. The run must
             // not hang on it: what would have gone there goes to the fleet's own readers.

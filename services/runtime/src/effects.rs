@@ -4,7 +4,7 @@
 //! started stands in the history of the run.
 
 use crate::Error;
-use agentfleet_documents::{Created, Documents};
+use agentfleet_documents::Documents;
 use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{Call, IntentRecord, ResultRecord};
 use agentfleet_schema::{Millis, SessionId};
@@ -80,11 +80,8 @@ pub async fn close(
             });
         }
         let key = keys::intent(session, step, free);
-        if documents.create(&key, body.clone()).await? == Created::New {
-            return Ok(fenced);
-        }
-        // The store's reply may have been wrong; what is there decides, and may be a call.
-        if read::<IntentRecord>(documents, &key).await? == Some(own.clone()) {
+        // What is there decides, and may be a call.
+        if documents.create_or_get(&key, body.clone()).await?.is_none() {
             return Ok(fenced);
         }
     }

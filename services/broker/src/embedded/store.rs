@@ -3,7 +3,7 @@
 use crate::embedded::State;
 use crate::embedded::tables::{delivery_id, message_of, subscription_of};
 use crate::error::Error;
-use crate::{Delivery, MAX_PAYLOAD, Outgoing, Properties, Receipt};
+use crate::{Delivery, Outgoing, Properties, Receipt};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{DEAD_LETTER, Topic, property};
 use agentfleet_storage::{self as storage, Packed, Unit};
@@ -46,14 +46,7 @@ pub struct Parcel {
 impl Parcel {
     /// Refuses what is too large.
     pub fn of(message: Outgoing) -> Result<Self, Error> {
-        let size = message.payload.len();
-        if size > MAX_PAYLOAD {
-            return Err(Error::TooLarge {
-                topic: message.topic,
-                size,
-                limit: MAX_PAYLOAD,
-            });
-        }
+        message.check()?;
         Ok(Self {
             topic: message.topic,
             payload: Packed::of(&message.payload),
@@ -175,6 +168,7 @@ fn delivery(row: &Row<'_>, topic: &Topic) -> Result<Delivery, storage::Error> {
         payload: Arc::from(row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?),
         deliveries: Some(count),
         published_at: row.get(2)?,
+        reopened_at: None,
         receipt: Receipt {
             delivery: id,
             lease: i64::from(count),

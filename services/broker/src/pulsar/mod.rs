@@ -31,7 +31,6 @@ mod streams;
 mod tally;
 
 pub use options::{PulsarOptions, Token};
-pub use publisher::MAX_PROPERTIES;
 
 use crate::{
     Broker, Consumer, Delivery, Durability, Error, Outgoing, Retained, Subscription, Waiting,

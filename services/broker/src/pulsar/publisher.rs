@@ -10,7 +10,7 @@ use super::names::Names;
 use super::options::PulsarOptions;
 use super::parcel;
 use super::producer::{Job, Producer};
-use crate::{Error, MAX_PAYLOAD, Outgoing, Properties};
+use crate::{Error, MAX_PAYLOAD, MAX_PROPERTIES, Outgoing, Properties, properties_size};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{DEAD_LETTER, Topic, property};
 use std::collections::HashMap;
@@ -20,10 +20,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// Largest properties of a message, names and values together, in bytes. With the payload they stay
-/// below what a broker takes by default (5 MiB).
-pub const MAX_PROPERTIES: usize = 512 * 1024;
 
 /// What is kept of a dead letter that is too large.
 const BEGINNING: usize = 64 * 1024;
@@ -73,7 +69,7 @@ impl Publisher {
     /// anything is sent.
     pub(super) async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error> {
         for message in &messages {
-            check(message)?;
+            message.check()?;
         }
         let now = now();
         let mut waiting: Vec<oneshot::Receiver<Result<(), Error>>> = Vec::new();
@@ -109,9 +105,9 @@ impl Publisher {
             // It could not be published as it is; its beginning shows people what it was.
             payload.truncate(BEGINNING);
         }
-        if size(&properties) > MAX_PROPERTIES {
+        if properties_size(&properties) > MAX_PROPERTIES {
             properties.retain(|name, value| name.len() + value.len() <= property::MAX_CARRIED);
-            while size(&properties) > MAX_PROPERTIES {
+            while properties_size(&properties) > MAX_PROPERTIES {
                 properties.pop_last();
             }
         }
@@ -166,7 +162,7 @@ impl Publisher {
     }
 
     async fn share(&self, message: &Outgoing) -> Result<OwnedSemaphorePermit, Error> {
-        let bytes = message.payload.len() + size(&message.properties);
+        let bytes = message.payload.len() + properties_size(&message.properties);
         let wanted = bytes.div_ceil(SHARE).clamp(1, self.all_shares);
         let shares = Arc::clone(&self.shares)
             .acquire_many_owned(wanted as u32)
@@ -219,27 +215,6 @@ async fn all(waiting: Vec<oneshot::Receiver<Result<(), Error>>>) -> Result<(), E
         receipt.await.unwrap_or(Err(Error::Closed))?;
     }
     Ok(())
-}
-
-fn check(message: &Outgoing) -> Result<(), Error> {
-    let (topic, size) = (message.topic.clone(), message.payload.len());
-    if size > MAX_PAYLOAD {
-        let limit = MAX_PAYLOAD;
-        return Err(Error::TooLarge { topic, size, limit });
-    }
-    let size = self::size(&message.properties);
-    if size > MAX_PROPERTIES {
-        let limit = MAX_PROPERTIES;
-        return Err(Error::PropertiesTooLarge { topic, size, limit });
-    }
-    Ok(())
-}
-
-fn size(properties: &Properties) -> usize {
-    properties
-        .iter()
-        .map(|(key, value)| key.len() + value.len())
-        .sum()
 }
 
 pub(super) fn now() -> Millis {

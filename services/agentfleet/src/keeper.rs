@@ -1,6 +1,7 @@
 //! Sees to it that a fleet runs while a command needs one: this process's own if no other has the
 //! fleet lock, and its own as soon as the other goes.
 
+use crate::clock;
 use crate::engine::Engine;
 use crate::error::Failure;
 use crate::fleet::{Fleet, Roles};
@@ -37,7 +38,7 @@ impl Keeper {
         engine: Option<Engine>,
     ) -> Result<Self, Failure> {
         if store.embedded.is_none() {
-            return Self::on_servers(settings, engine);
+            return Self::on_servers(settings, engine).await;
         }
         let stop = CancellationToken::new();
         let (told, worker) = watch::channel(Worker::Other);
@@ -79,10 +80,11 @@ impl Keeper {
     }
 
     /// Where any number of processes work: one more if it came to work, and none if it came to ask.
-    fn on_servers(settings: &Settings, engine: Option<Engine>) -> Result<Self, Failure> {
+    async fn on_servers(settings: &Settings, engine: Option<Engine>) -> Result<Self, Failure> {
         let stop = CancellationToken::new();
         let (own, fleet) = match engine {
             Some(engine) => {
+                clock::watch(settings).await?;
                 let fleet = Fleet::start(&engine, settings, Roles::All)?;
                 let model = engine.model.reason.clone();
                 (Worker::Own { model }, Some((engine, fleet)))

@@ -4,6 +4,7 @@
 #[macro_use]
 mod ui;
 mod cli;
+mod clock;
 mod commands;
 pub mod engine;
 pub mod error;

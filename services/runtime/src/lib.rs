@@ -6,6 +6,7 @@
 
 pub mod account;
 pub mod client;
+pub mod clock;
 mod commit;
 mod consume;
 pub mod effects;

@@ -3,6 +3,7 @@
 use super::purge;
 use super::trace::Renderer;
 use crate::cli::Up;
+use crate::clock;
 use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::fleet::{Fleet, Roles};
@@ -149,6 +150,7 @@ async fn drained_or_left(drained: impl Future<Output = ()>, mut signals: Signals
 pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let numbers = Numbers::install()?;
+    clock::watch(settings).await?;
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;

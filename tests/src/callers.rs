@@ -29,8 +29,9 @@ pub struct End {
 }
 
 /// A response of a recorded step: something was committed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Progress {
+    pub root: String,
     pub published_at: Millis,
     pub heard_at: Millis,
     pub ends: bool,
@@ -247,7 +248,7 @@ impl Heard {
         let part = (name, response.seq, response.end_of_message);
         self.repeats += usize::from(!self.parts.insert(part));
         if response.end_of_dialog {
-            self.ends.entry(root).or_default().push(End {
+            self.ends.entry(root.clone()).or_default().push(End {
                 message_id: response.message_id.as_str().to_owned(),
                 error: response
                     .error
@@ -258,6 +259,7 @@ impl Heard {
         // Chunks come before the commit, everything else after it.
         if response.end_of_message || response.explain_id.is_some() {
             self.progress.push(Progress {
+                root,
                 published_at: delivery.published_at,
                 heard_at: now(),
                 ends: response.end_of_dialog,

@@ -149,18 +149,23 @@ impl Drop for Process {
 
 /// A service whose every call has an effect. It takes its time, so that kills find it at work.
 pub fn service(starts: Starts) -> u16 {
+    service_taking(starts, WORK)
+}
+
+/// The same, where a call takes as long as it says.
+pub fn service_taking(starts: Starts, work: Duration) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let starts = Arc::clone(&starts);
-            std::thread::spawn(move || drop(serve(stream.unwrap(), &starts)));
+            std::thread::spawn(move || drop(serve(stream.unwrap(), &starts, work)));
         }
     });
     port
 }
 
-fn serve(mut stream: TcpStream, starts: &Starts) -> std::io::Result<()> {
+fn serve(mut stream: TcpStream, starts: &Starts, work: Duration) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut key, mut length) = (String::new(), 0);
     loop {
@@ -182,7 +187,7 @@ fn serve(mut stream: TcpStream, starts: &Starts) -> std::io::Result<()> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     *starts.lock().unwrap().entry(key).or_default() += 1;
-    std::thread::sleep(WORK);
+    std::thread::sleep(work);
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nsent")
 }
 

@@ -19,6 +19,8 @@ pub struct Place {
     pub pulsar: Server,
     pub s3: Server,
     pub fuseki: Server,
+    /// Settings as they come, instead of limits that are far away.
+    pub as_it_comes: bool,
 }
 
 impl Place {
@@ -32,6 +34,7 @@ impl Place {
             pulsar: Server::pulsar(),
             s3: Server::s3(),
             fuseki: Server::fuseki(None),
+            as_it_comes: false,
         }
     }
 
@@ -59,13 +62,15 @@ impl Place {
             .env("AGENTFLEET_GRAPH", self.fuseki.address())
             .env("AGENTFLEET_LISTEN", "127.0.0.1:0")
             .env("AGENTFLEET_LOG", "error")
-            .env("AGENTFLEET_LEASE", "5s")
-            .env("AGENTFLEET_SUBAGENT_TIMEOUT", "2h")
-            .env("AGENTFLEET_RUN_TIMEOUT", "4h")
-            .env("AGENTFLEET_MAX_ATTEMPTS", "100")
             .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
             .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
             .env("AWS_REGION", "us-east-1");
+        if !self.as_it_comes {
+            command
+                .env("AGENTFLEET_SUBAGENT_TIMEOUT", "2h")
+                .env("AGENTFLEET_RUN_TIMEOUT", "4h")
+                .env("AGENTFLEET_MAX_ATTEMPTS", "100");
+        }
     }
 
     /// Runs a command to its end, and returns what it said as JSON.

@@ -29,7 +29,7 @@ impl Kill {
 }
 
 /// What kills of one kind did.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Kind {
     pub kills: usize,
     /// Kills while at least one run was open.
@@ -40,6 +40,20 @@ pub struct Kind {
     pub until_step: Option<Millis>,
     /// The longest time until a run ended.
     pub until_end: Option<Millis>,
+    /// For each kill under load, how long it took until every run that was open had gone on.
+    pub recoveries: Vec<Millis>,
+}
+
+impl Kind {
+    /// The median and the longest time until every open run had gone on.
+    pub fn recovery(&self) -> (Option<Millis>, Option<Millis>) {
+        let mut sorted = self.recoveries.clone();
+        sorted.sort_unstable();
+        (
+            sorted.get(sorted.len() / 2).copied(),
+            sorted.last().copied(),
+        )
+    }
 }
 
 #[derive(Debug)]
@@ -121,7 +135,10 @@ impl Report {
 
     fn json(&self) -> Value {
         let kinds: serde_json::Map<String, Value> = self.kinds.iter().map(|(what, kind)| {
+            let (median, longest) = kind.recovery();
             let told = json!({
+                "median_until_every_run_went_on_ms": median,
+                "longest_until_every_run_went_on_ms": longest,
                 "kills": kind.kills, "under_load": kind.under_load,
                     "longest_until_back_ms": kind.until_back,
                 "longest_until_step_ms": kind.until_step, "longest_until_end_ms": kind.until_end,
@@ -167,17 +184,24 @@ impl Report {
 }
 
 /// How long each kind of kill held up the fleet, seen by its callers.
-fn kinds(kills: &[Kill], asked: &[Asked], heard: &Heard) -> BTreeMap<&'static str, Kind> {
+pub fn kinds(kills: &[Kill], asked: &[Asked], heard: &Heard) -> BTreeMap<&'static str, Kind> {
     let mut kinds = BTreeMap::<_, Kind>::new();
     for kill in kills {
         let kind = kinds.entry(kill.what).or_default();
         kind.kills += 1;
-        let open = asked.iter().any(|one| {
+        let open = asked.iter().filter(|one| {
             one.at <= kill.at && heard.end(one).is_some_and(|end| end.published_at > kill.at)
         });
-        if !open {
+        let went_on = open.filter_map(|one| {
+            let root = heard.root(one)?;
+            let of_run = heard.progress.iter().filter(|step| step.root == root);
+            let after = of_run.filter(|step| step.published_at > kill.at);
+            after.map(|step| step.published_at - kill.at).min()
+        });
+        let Some(recovered) = went_on.max() else {
             continue;
-        }
+        };
+        kind.recoveries.push(recovered);
         kind.under_load += 1;
         kind.until_back = kind.until_back.max(Some(kill.back - kill.at));
         let after = |ends: bool| {
@@ -207,16 +231,19 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "{:<14}{:>7}{:>12}   longest until {:>9}{:>10}{:>10}",
-            "killed", "times", "under load", "it is back", "a step", "an end"
+            "{:<14}{:>7}{:>12}   longest until {:>9}{:>10}{:>10}   every run: {:>8}{:>9}",
+            "killed", "times", "under load", "it is back", "a step", "an end", "median", "longest"
         )?;
         for (what, kind) in &self.kinds {
             let back = seconds(kind.until_back);
             let (step, end) = (seconds(kind.until_step), seconds(kind.until_end));
             writeln!(
                 f,
-                "{what:<14}{:>7}{:>12}{back:>27}{step:>10}{end:>10}",
-                kind.kills, kind.under_load
+                "{what:<14}{:>7}{:>12}{back:>27}{step:>10}{end:>10}{:>22}{:>9}",
+                kind.kills,
+                kind.under_load,
+                seconds(kind.recovery().0),
+                seconds(kind.recovery().1)
             )?;
         }
         let evidence = &self.evidence;

@@ -4,6 +4,9 @@
 //! and in the graph one synthesis, no side-effecting call was started twice, the graph has every
 //! statement of every record, and independent validators find its traces valid.
 //!
+//! A second test kills one worker at a time, at the settings as they come, and says for how long runs
+//! were held up (`AGENTFLEET_STORM_KILLS`).
+//!
 //! `AGENTFLEET_STORM_SECONDS` sets how long (default 30), `AGENTFLEET_STORM_WAVE` how many requests the
 //! wave has (12), `AGENTFLEET_STORM_TRACES` how many traces are validated (4, half of them of the
 //! wave), `AGENTFLEET_SEED` repeats the choices.
@@ -11,10 +14,13 @@
 
 use agentfleet_tests::callers::Callers;
 use agentfleet_tests::evidence::{Evidence, validate};
-use agentfleet_tests::load::{Process, Random, Starts, ends_once, notify, number, script, service};
+use agentfleet_tests::load::{
+    Process, Random, Starts, ends_once, notify, number, script, service, service_taking,
+    started_once,
+};
 use agentfleet_tests::place::{Place, ROLES};
-use agentfleet_tests::report::{Kill, Report};
-use std::sync::Arc;
+use agentfleet_tests::report::{Kill, Report, kinds};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// No more is asked while so many requests beside the wave are open: what ends the storm is its time,
@@ -27,8 +33,58 @@ const BUSY: usize = 6;
 /// So many of the runs that the command asked for are looked at by the command, too.
 const ATTACHED: usize = 5;
 
+/// Each test has servers of its own, and the machine is too small for two sets.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A run may be held up for so long by the death of its worker, on a busy machine.
+const HELD_UP: i64 = 20_000;
+
+/// What an operator sees: all settings as they come, few runs, and one worker killed at a time.
+#[test]
+fn a_killed_worker_holds_up_its_runs_for_seconds() {
+    let _alone = ALONE.lock();
+    let mut random = Random::from_environment();
+    let count = number("AGENTFLEET_STORM_KILLS", 6);
+    println!("{random}, {count} kills (AGENTFLEET_STORM_KILLS)");
+    let mut place = Place::new();
+    place.as_it_comes = true;
+    let starts: Starts = Arc::default();
+    // Long enough that most kills find a call in flight.
+    let port = service_taking(Arc::clone(&starts), Duration::from_secs(1));
+    let script = script(place.directory.path());
+    let tool = place.path("tool.json");
+    let mut notify = notify(port);
+    notify.as_object_mut().unwrap().remove("timeout-ms");
+    std::fs::write(&tool, notify.to_string()).unwrap();
+    place.cli(&["config", "put", "tool", "notify", tool.to_str().unwrap()]);
+    let others = ROLES[1..].iter();
+    let _others: Vec<Process> = others.map(|role| place.start(role, &script)).collect();
+    let role = ROLES[0];
+    let mut workers = [place.start(role, &script), place.start(role, &script)];
+    let callers = Callers::listen(place.pulsar.address());
+    let mut kills: Vec<Kill> = Vec::new();
+    for at in 0..count as usize {
+        callers.ask(&vec!["send a number".to_owned(); BUSY]);
+        std::thread::sleep(Duration::from_millis(1_000 + random.below(2_000)));
+        kills.push(Kill::and_start(role, || {
+            workers[at % 2].kill();
+            workers[at % 2] = place.start(role, &script);
+        }));
+        callers.until_all_ended();
+    }
+    let (asked, heard) = (callers.asked(), callers.heard());
+    let kinds = kinds(&kills, &asked, &heard);
+    let (median, longest) = kinds[role].recovery();
+    let (median, longest) = (median.unwrap(), longest.unwrap());
+    println!("until every run had gone on: median {median} ms, longest {longest} ms");
+    assert!(asked.iter().all(|one| heard.distinct_ends(one).len() == 1));
+    started_once(&starts);
+    assert!(longest < HELD_UP, "a run was held up for {longest} ms");
+}
+
 #[test]
 fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
+    let _alone = ALONE.lock();
     let mut random = Random::from_environment();
     let seconds = number("AGENTFLEET_STORM_SECONDS", 30);
     let wave = number("AGENTFLEET_STORM_WAVE", 12) as usize;

@@ -1,18 +1,28 @@
 //! Attempts at a step, noted before its work where the broker cannot count deliveries.
 //!
-//! A note says until when its attempt is alive. One that works for longer says so again, so that a
-//! duplicate of its message waits instead of asking the model as well. Safety never rests on this:
-//! the record of the step decides.
+//! A note says until when its attempt is alive, and which message it works. An attempt at work renews
+//! its note. Who comes to the step meanwhile waits, so that no model is asked twice for one step:
+//! - The same message comes again when its holder lost it: the attempt is dead, and nobody waits. The
+//!   exception is a broker that was away, which hands out what living workers hold.
+//! - Another message of the same step waits for one lease at most. If the note was not renewed by then,
+//!   the attempt is dead, whatever its worker's clock said.
+//!
+//! Safety never rests on this: the record of the step decides, and the fences of its calls.
 
 use crate::error::Stop;
-use agentfleet_documents::{Created, Documents};
-use agentfleet_runtime::Host;
+use agentfleet_broker::Delivery;
+use agentfleet_documents::Documents;
+use agentfleet_runtime::{CLOCK_SKEW, Host};
 use agentfleet_schema::keys::{self, AttemptNote};
+use agentfleet_schema::topics::property;
 use agentfleet_schema::{Millis, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
+
+/// Longest time that a note keeps others away without being renewed.
+pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
 /// `.../attempts/{k}`, and what follows it while the attempt is at work.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -20,6 +30,10 @@ use std::time::Duration;
 struct AttemptRecord {
     nonce: String,
     lease_until: Millis,
+    /// The message that is worked.
+    message: String,
+    /// When the attempt began.
+    since: Millis,
 }
 
 /// What is noted of one attempt.
@@ -39,9 +53,12 @@ pub(crate) struct Begun {
     step: u32,
     number: u32,
     nonce: String,
+    message: String,
+    since: Millis,
     /// How many there were that count, this one included.
     pub counted: u32,
     kept: AtomicU32,
+    kept_at: AtomicI64,
 }
 
 /// Where attempts are noted, and for how long one note keeps others away.
@@ -58,56 +75,118 @@ impl Attempts<'_> {
         (session, step): (&SessionId, u32),
         listed: &[String],
         nonce: &str,
+        delivery: &Delivery,
     ) -> Result<Begun, Stop> {
-        let mut noted: BTreeMap<u32, Noted> = BTreeMap::new();
-        for (number, note) in listed.iter().filter_map(|key| keys::attempt_note(key)) {
-            let noted = noted.entry(number).or_default();
-            match note {
-                AttemptNote::Begun => {}
-                AttemptNote::Over => noted.over = true,
-                AttemptNote::PutOff => noted.put_off = true,
-                AttemptNote::Kept(times) => noted.kept = noted.kept.max(times),
-            }
-        }
-        if let Some((number, last)) = noted.last_key_value()
-            && !last.over
-            && !last.put_off
-        {
-            let key = match last.kept {
-                0 => keys::attempt(session, step, *number),
-                times => keys::attempt_kept(session, step, *number, times),
-            };
-            let left = self.lease_of(&key).await? - self.host.now();
-            if left > 0 {
-                return Err(Stop::Postpone {
-                    reason: "another attempt is at work".into(),
-                    after: Duration::from_millis(left.unsigned_abs()),
-                });
-            }
+        let noted = noted(listed);
+        if let Some((number, last)) = noted.last_key_value() {
+            self.wait_for((session, step), *number, last, delivery)
+                .await?;
         }
         let put_off = noted.values().filter(|noted| noted.put_off).count() as u32;
-        let mut number = noted.last_key_value().map_or(0, |(number, _)| *number);
-        loop {
-            number += 1;
-            let key = keys::attempt(session, step, number);
-            if self.documents.create(&key, self.note(nonce)).await? == Created::New {
-                return Ok(Begun {
-                    session: session.clone(),
-                    step,
-                    number,
-                    nonce: nonce.to_owned(),
-                    counted: number - put_off,
-                    kept: AtomicU32::new(0),
-                });
+        let number = noted.last_key_value().map_or(0, |(number, _)| *number) + 1;
+        let now = self.host.now();
+        let begun = Begun {
+            session: session.clone(),
+            step,
+            number,
+            nonce: nonce.to_owned(),
+            message: delivery.message_id.clone(),
+            since: now,
+            counted: number - put_off,
+            kept: AtomicU32::new(0),
+            kept_at: AtomicI64::new(now),
+        };
+        let key = keys::attempt(session, step, number);
+        match self.documents.create_or_get(&key, self.note(&begun)).await {
+            Ok(None) => Ok(begun),
+            // It began after the keys were listed.
+            Ok(Some(_)) => Err(Stop::Behind {
+                attempt: mark(number, 0),
+                after: self.lease,
+            }),
+            Err(error) => {
+                // The note may be there although the store did not say so, and nobody works under it.
+                self.give_up(&begun, false).await;
+                Err(error.into())
             }
         }
     }
 
-    /// Says that an attempt is still at work.
+    /// Waits for the attempt with a nonce, unless it is dead; `false` if no such attempt is noted.
+    pub(crate) async fn wait_for_owner(
+        &self,
+        (session, step): (&SessionId, u32),
+        nonce: &str,
+        delivery: &Delivery,
+    ) -> Result<bool, Stop> {
+        let listed = self.documents.list(&keys::step(session, step)).await?;
+        for (number, noted) in noted(&listed) {
+            let key = keys::attempt(session, step, number);
+            if self
+                .read(&key)
+                .await?
+                .is_some_and(|note| note.nonce == nonce)
+            {
+                // A call that it made may still come to an end, although its message was lost.
+                let other = Delivery {
+                    message_id: String::new(),
+                    ..delivery.clone()
+                };
+                self.wait_for((session, step), number, &noted, &other)
+                    .await?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits for an attempt that may be alive.
+    async fn wait_for(
+        &self,
+        (session, step): (&SessionId, u32),
+        number: u32,
+        noted: &Noted,
+        delivery: &Delivery,
+    ) -> Result<(), Stop> {
+        let mark = mark(number, noted.kept);
+        let waited = delivery.properties.get(property::WAITED_FOR);
+        if noted.over || noted.put_off || waited == Some(&mark) {
+            return Ok(());
+        }
+        let key = match noted.kept {
+            0 => keys::attempt(session, step, number),
+            times => keys::attempt_kept(session, step, number, times),
+        };
+        let Some(note) = self.read(&key).await? else {
+            return Ok(());
+        };
+        let skew = CLOCK_SKEW.as_millis() as Millis;
+        let handed_out_again = delivery.reopened_at.map(|at| at + skew);
+        let is_lost = !note.message.is_empty() && note.message == delivery.message_id;
+        if is_lost && handed_out_again.is_none_or(|at| note.since > at) {
+            return Ok(());
+        }
+        let left = (note.lease_until - self.host.now()).min(self.lease.as_millis() as Millis);
+        if left <= 0 {
+            return Ok(());
+        }
+        Err(Stop::Behind {
+            attempt: mark,
+            after: Duration::from_millis(left.unsigned_abs()),
+        })
+    }
+
+    /// Says that an attempt is still at work, if it is time to.
     pub(crate) async fn keep(&self, begun: &Begun) {
+        let now = self.host.now();
+        let since = now - begun.kept_at.load(Ordering::Relaxed);
+        if since < (self.lease / 3).as_millis() as Millis {
+            return;
+        }
+        begun.kept_at.store(now, Ordering::Relaxed);
         let times = begun.kept.fetch_add(1, Ordering::Relaxed) + 1;
         let key = keys::attempt_kept(&begun.session, begun.step, begun.number, times);
-        if let Err(error) = self.documents.create(&key, self.note(&begun.nonce)).await {
+        if let Err(error) = self.documents.create(&key, self.note(begun)).await {
             tracing::debug!(%error, "a duplicate may be worked beside this attempt");
         }
     }
@@ -125,23 +204,43 @@ impl Attempts<'_> {
         }
     }
 
-    fn note(&self, nonce: &str) -> Vec<u8> {
+    fn note(&self, begun: &Begun) -> Vec<u8> {
         let record = AttemptRecord {
-            nonce: nonce.to_owned(),
+            nonce: begun.nonce.clone(),
             lease_until: self.host.now() + self.lease.as_millis() as Millis,
+            message: begun.message.clone(),
+            since: begun.since,
         };
         // Plain data: writing it as JSON cannot fail.
         serde_json::to_vec(&record).unwrap_or_default()
     }
 
-    async fn lease_of(&self, key: &str) -> Result<Millis, Stop> {
-        let Some(body) = self.documents.get(key).await? else {
-            return Ok(0);
-        };
-        let record: AttemptRecord =
-            serde_json::from_slice(&body).map_err(|error| Stop::unreadable(key, &error))?;
-        Ok(record.lease_until)
+    async fn read(&self, key: &str) -> Result<Option<AttemptRecord>, Stop> {
+        let body = self.documents.get(key).await?;
+        let read = body.map(|body| serde_json::from_slice(&body));
+        read.transpose()
+            .map_err(|error| Stop::unreadable(key, &error))
     }
+}
+
+/// What an attempt said last, as a message carries it that waits for it.
+fn mark(number: u32, kept: u32) -> String {
+    format!("{number}.{kept}")
+}
+
+/// The attempts at a step, by number.
+fn noted(listed: &[String]) -> BTreeMap<u32, Noted> {
+    let mut all: BTreeMap<u32, Noted> = BTreeMap::new();
+    for (number, note) in listed.iter().filter_map(|key| keys::attempt_note(key)) {
+        let noted = all.entry(number).or_default();
+        match note {
+            AttemptNote::Begun => {}
+            AttemptNote::Over => noted.over = true,
+            AttemptNote::PutOff => noted.put_off = true,
+            AttemptNote::Kept(times) => noted.kept = noted.kept.max(times),
+        }
+    }
+    all
 }
 
 #[cfg(test)]
@@ -190,47 +289,194 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn an_attempt_keeps_others_away_for_as_long_as_it_says() {
-        let directory = tempfile::tempdir().unwrap();
-        let database = Database::open(directory.path()).unwrap();
-        let documents = EmbeddedDocuments::open(&database).unwrap();
-        let host = Stopped::default();
-        let attempts = Attempts {
-            documents: &documents,
-            host: &host,
-            lease: Duration::from_secs(30),
-        };
-        let session = SessionId::from("s");
-        let begin = async || {
-            let listed = documents.list(&keys::step(&session, 0)).await.unwrap();
-            attempts.begin((&session, 0), &listed, "nonce").await
-        };
-        let waits = |begun: Result<Begun, Stop>| match begun {
-            Err(Stop::Postpone { after, .. }) => after.as_secs(),
-            other => panic!("{other:?}"),
-        };
-        let at = |seconds: i64| host.0.store(seconds * 1000, Ordering::Relaxed);
-
-        let first = begin().await.unwrap();
-        assert_eq!(first.counted, 1);
-        at(10);
-        assert_eq!(waits(begin().await), 20);
-        for seconds in [20, 40, 60] {
-            at(seconds);
-            attempts.keep(&first).await;
+    fn delivery(message: &str, waited_for: Option<&str>, reopened_at: Option<Millis>) -> Delivery {
+        let waited = waited_for.map(|mark| (property::WAITED_FOR.to_owned(), mark.to_owned()));
+        Delivery {
+            message_id: message.to_owned(),
+            topic: agentfleet_schema::topics::AGENT_REQUEST,
+            payload: Vec::new().into(),
+            properties: waited.into_iter().collect(),
+            deliveries: None,
+            published_at: 0,
+            reopened_at,
+            receipt: agentfleet_broker::Receipt::default(),
         }
-        assert_eq!(waits(begin().await), 30);
-        at(90);
+    }
+
+    /// Attempts at one step, and when they are made.
+    struct Stage {
+        _directory: tempfile::TempDir,
+        documents: EmbeddedDocuments,
+        host: Stopped,
+        session: SessionId,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let database = Database::open(directory.path()).unwrap();
+            Self {
+                documents: EmbeddedDocuments::open(&database).unwrap(),
+                _directory: directory,
+                host: Stopped::default(),
+                session: SessionId::from("s"),
+            }
+        }
+
+        fn at(&self, seconds: i64) -> Attempts<'_> {
+            self.host.0.store(seconds * 1000, Ordering::Relaxed);
+            Attempts {
+                documents: &self.documents,
+                host: &self.host,
+                lease: LEASE,
+            }
+        }
+
+        async fn begin(&self, seconds: i64, delivery: &Delivery) -> Result<Begun, Stop> {
+            let step = (&self.session, 0);
+            let listed = self.documents.list(&keys::step(step.0, step.1)).await;
+            let attempts = self.at(seconds);
+            let nonce = format!("{} at {seconds}", delivery.message_id);
+            attempts
+                .begin(step, &listed.unwrap(), &nonce, delivery)
+                .await
+        }
+
+        /// Whom a message waits for, and how long in seconds.
+        async fn waits(&self, seconds: i64, delivery: &Delivery) -> (String, u64) {
+            match self.begin(seconds, delivery).await {
+                Err(Stop::Behind { attempt, after }) => (attempt, after.as_secs()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_attempt_keeps_other_messages_away_for_as_long_as_it_says() {
+        let stage = Stage::new();
+        let (one, other) = (delivery("1", None, None), delivery("2", None, None));
+        let first = stage.begin(0, &one).await.unwrap();
+        assert_eq!(first.counted, 1);
+        assert_eq!(stage.waits(1, &other).await, ("1.0".into(), 4));
+        for seconds in [3, 6, 9] {
+            stage.at(seconds).keep(&first).await;
+        }
+        assert_eq!(stage.waits(9, &other).await, ("1.3".into(), 5));
         // It says nothing any more.
-        let second = begin().await.unwrap();
+        let second = stage.begin(14, &other).await.unwrap();
         assert_eq!(second.counted, 2);
         // One that says that it is over does not keep the next waiting.
-        attempts.give_up(&second, true).await;
-        let third = begin().await.unwrap();
+        stage.at(14).give_up(&second, true).await;
+        let third = stage.begin(14, &one).await.unwrap();
         assert_eq!(third.counted, 3);
-        attempts.give_up(&third, false).await;
+        stage.at(14).give_up(&third, false).await;
         // What was put off does not count.
-        assert_eq!(begin().await.unwrap().counted, 3);
+        assert_eq!(stage.begin(14, &one).await.unwrap().counted, 3);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_its_holder_lost_waits_for_nobody() {
+        let stage = Stage::new();
+        stage.begin(0, &delivery("1", None, None)).await.unwrap();
+        let again = stage.begin(1, &delivery("1", None, None)).await;
+        assert_eq!(again.unwrap().counted, 2);
+    }
+
+    #[tokio::test]
+    async fn what_a_broker_that_was_away_hands_out_again_may_be_in_living_hands() {
+        let stage = Stage::new();
+        stage.begin(10, &delivery("1", None, None)).await.unwrap();
+        let again = delivery("1", None, Some(11_000));
+        assert_eq!(stage.waits(11, &again).await, ("1.0".into(), 4));
+        // The one that began after the broker was back was lost since.
+        let second = stage.begin(16, &again).await.unwrap();
+        assert_eq!(second.counted, 2);
+        assert_eq!(stage.begin(17, &again).await.unwrap().counted, 3);
+    }
+
+    #[tokio::test]
+    async fn a_dead_worker_whose_clock_was_ahead_is_waited_for_once() {
+        let stage = Stage::new();
+        stage.begin(120, &delivery("1", None, None)).await.unwrap();
+        assert_eq!(
+            stage.waits(0, &delivery("2", None, None)).await,
+            ("1.0".into(), 5)
+        );
+        let waited = delivery("3", Some("1.0"), None);
+        assert_eq!(stage.begin(7, &waited).await.unwrap().counted, 2);
+    }
+
+    #[tokio::test]
+    async fn a_call_waits_for_its_owner_while_that_is_alive() {
+        let stage = Stage::new();
+        let one = delivery("1", None, None);
+        stage.begin(0, &one).await.unwrap();
+        let step = (&stage.session, 0);
+        let owner = "1 at 0";
+        // Also where its message was lost: the call may still come to its end.
+        let waits = stage.at(2).wait_for_owner(step, owner, &one).await;
+        assert!(matches!(waits, Err(Stop::Behind { after, .. }) if after.as_secs() == 3));
+        assert!(stage.at(5).wait_for_owner(step, owner, &one).await.unwrap());
+        // A broker that counts deliveries has no notes.
+        let unknown = stage.at(5).wait_for_owner(step, "nobody", &one).await;
+        assert!(!unknown.unwrap());
+    }
+
+    /// A store that loses the reply to the first create of an attempt, and stores it.
+    struct Late(EmbeddedDocuments);
+
+    #[async_trait::async_trait]
+    impl Documents for Late {
+        async fn create(
+            &self,
+            key: &str,
+            body: Vec<u8>,
+        ) -> Result<agentfleet_documents::Created, agentfleet_documents::Error> {
+            self.0.create(key, body.clone()).await?;
+            // The repeated create finds its own object.
+            self.0.create(key, body).await
+        }
+        async fn get(
+            &self,
+            key: &str,
+        ) -> Result<Option<std::sync::Arc<[u8]>>, agentfleet_documents::Error> {
+            self.0.get(key).await
+        }
+        async fn get_many(
+            &self,
+            keys: &[String],
+        ) -> Result<Vec<Option<std::sync::Arc<[u8]>>>, agentfleet_documents::Error> {
+            self.0.get_many(keys).await
+        }
+        async fn list(&self, prefix: &str) -> Result<Vec<String>, agentfleet_documents::Error> {
+            self.0.list(prefix).await
+        }
+        async fn entries(
+            &self,
+            prefix: &str,
+            after: &str,
+            max: usize,
+        ) -> Result<Vec<agentfleet_documents::Entry>, agentfleet_documents::Error> {
+            self.0.entries(prefix, after, max).await
+        }
+        async fn delete(&self, keys: &[String]) -> Result<(), agentfleet_documents::Error> {
+            self.0.delete(keys).await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_late_reply_of_the_store_is_no_attempt_of_another() {
+        let stage = Stage::new();
+        let late = Late(stage.documents.clone());
+        let attempts = Attempts {
+            documents: &late,
+            ..stage.at(0)
+        };
+        let step = (&stage.session, 0);
+        let one = delivery("1", None, None);
+        let begun = attempts.begin(step, &[], "nonce", &one).await.unwrap();
+        assert_eq!((begun.number, begun.counted), (1, 1));
+        let listed = late.list(&keys::step(step.0, step.1)).await.unwrap();
+        assert_eq!(listed.len(), 1, "{listed:?}");
     }
 }

@@ -7,10 +7,12 @@
 //! already, and tells it. So no call is made that no record tells. Whoever puts a fence commits before
 //! its time is over, or not at all; after it, and without a record, it is that of a dead attempt.
 
+use crate::attempts::Attempts;
 use crate::error::Stop;
 use crate::{Options, Parts};
+use agentfleet_broker::Delivery;
 use agentfleet_core::ToolUse;
-use agentfleet_documents::{Created, Documents};
+use agentfleet_documents::Documents;
 use agentfleet_runtime::{CLOCK_SKEW, effects};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::keys::{self, CallPart};
@@ -36,6 +38,8 @@ pub(crate) struct Caller<'a> {
     pub request: &'a AgentRequest,
     pub snapshot: &'a Arc<Snapshot>,
     pub nonce: &'a str,
+    pub attempts: &'a Attempts<'a>,
+    pub delivery: &'a Delivery,
 }
 
 /// What comes of ending a step without a call.
@@ -99,13 +103,10 @@ impl Caller<'_> {
         let (session, step) = (&self.request.session_id, self.request.step);
         loop {
             let key = keys::intent(session, step, *number);
-            if documents.create(&key, bytes(own)).await? == Created::New {
+            let Some(there) = documents.create_or_get(&key, bytes(own)).await? else {
                 return Ok(Claim::Own);
-            }
-            // What is there decides; nothing there means the store's reply was wrong.
-            let Some(there) = read::<IntentRecord>(documents, &key).await? else {
-                continue;
             };
+            let there: IntentRecord = decode(&key, &there)?;
             if there.nonce == own.nonce {
                 return Ok(Claim::Own);
             }
@@ -191,14 +192,10 @@ impl Caller<'_> {
             content: result.content.clone(),
             sources: result.sources.clone(),
         };
-        while documents.create(&result_key, bytes(&record)).await? == Created::Exists {
-            match read::<ResultRecord>(documents, &result_key).await? {
-                Some(there) if there == record => break,
-                // Somebody gave up on this attempt while the call was still running.
-                Some(_) => return self.adopt(own, *number).await,
-                // The store's reply was wrong.
-                None => {}
-            }
+        let there = documents.create_or_get(&result_key, bytes(&record)).await?;
+        if there.is_some() {
+            // Somebody gave up on this attempt while the call was still running.
+            return self.adopt(own, *number).await;
         }
         Ok(Called {
             ran: (own.tool, own.arguments),
@@ -213,8 +210,13 @@ impl Caller<'_> {
         if let Some(record) = read::<ResultRecord>(documents, &result_key).await? {
             return self.adopted(intent, record).await;
         }
+        let step = (&self.request.session_id, self.request.step);
+        let owner = self
+            .attempts
+            .wait_for_owner(step, &intent.nonce, self.delivery);
         let left = intent.lease_until - self.parts.host.now();
-        if left > 0 {
+        // Where attempts are not noted, the call is waited for as long as it may take.
+        if !owner.await? && left > 0 {
             return Err(Stop::Postpone {
                 reason: format!("another attempt is calling `{}`", intent.tool),
                 after: Duration::from_millis(left.unsigned_abs()),
@@ -280,32 +282,23 @@ async fn read<T: DeserializeOwned>(
     documents: &dyn Documents,
     key: &str,
 ) -> Result<Option<T>, Stop> {
-    let Some(body) = documents.get(key).await? else {
-        return Ok(None);
-    };
-    match serde_json::from_slice(&body) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => Err(Stop::Retry {
-            reason: format!("record `{key}` cannot be read: {error}"),
-            after: Duration::from_secs(30),
-        }),
-    }
+    let body = documents.get(key).await?;
+    body.map(|body| decode(key, &body)).transpose()
 }
 
-/// Creates a record, and answers with the one that is there then. A store may say that there is one
-/// and have stored none, so what counts is what can be read.
+fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Stop> {
+    serde_json::from_slice(body).map_err(|error| Stop::unreadable(key, &error))
+}
+
+/// Creates a record, and answers with the one that is there then.
 async fn settle<T: Serialize + DeserializeOwned>(
     documents: &dyn Documents,
     key: &str,
     own: T,
 ) -> Result<T, Stop> {
-    loop {
-        if documents.create(key, bytes(&own)).await? == Created::New {
-            return Ok(own);
-        }
-        if let Some(there) = read(documents, key).await? {
-            return Ok(there);
-        }
+    match documents.create_or_get(key, bytes(&own)).await? {
+        Some(there) => decode(key, &there),
+        None => Ok(own),
     }
 }
 

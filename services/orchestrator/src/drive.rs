@@ -1,11 +1,13 @@
 //! The only driver: carries out each order of a turn and feeds the result back, until it ends.
 
+use crate::attempts::Attempts;
 use crate::calls::{Called, Caller, Fenced};
 use crate::debits::Debits;
 use crate::error::Stop;
 use crate::stream::{Attempt, Stream};
 use crate::watched::Watched;
 use crate::{Options, Parts, model};
+use agentfleet_broker::Delivery;
 use agentfleet_core::commit::Streamed;
 use agentfleet_core::limits::Left;
 use agentfleet_core::{
@@ -31,7 +33,8 @@ pub(crate) struct Driver<'a> {
     pub parts: &'a Parts,
     pub options: &'a Options,
     pub request: &'a AgentRequest,
-    pub properties: &'a BTreeMap<String, String>,
+    pub delivery: &'a Delivery,
+    pub attempts: Attempts<'a>,
     pub snapshot: &'a Arc<Snapshot>,
     pub nonce: &'a str,
     pub responses: &'a Topic,
@@ -157,7 +160,7 @@ impl Driver<'_> {
             let stream = Stream {
                 broker: &*self.parts.broker,
                 request: self.request,
-                properties: self.properties,
+                properties: &self.delivery.properties,
                 nonce: self.nonce,
                 responses: self.responses,
                 kind: ask.stream,
@@ -228,6 +231,8 @@ impl Driver<'_> {
             request: self.request,
             snapshot: self.snapshot,
             nonce: self.nonce,
+            attempts: &self.attempts,
+            delivery: self.delivery,
         }
     }
 
@@ -323,7 +328,7 @@ impl Driver<'_> {
         }
         let attempt = Attempt {
             request: self.request,
-            properties: self.properties,
+            properties: &self.delivery.properties,
             nonce: self.nonce,
             responses: self.responses,
         };

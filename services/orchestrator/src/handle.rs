@@ -1,6 +1,6 @@
 //! The step protocol: look up, check, work, commit, publish, acknowledge.
 
-use crate::attempts::{Attempts, Begun};
+use crate::attempts::{Attempts, Begun, LEASE};
 use crate::calls;
 use crate::debits::Debits;
 use crate::drive::Driver;
@@ -8,8 +8,10 @@ use crate::error::Stop;
 use crate::intake::{self, Intake};
 use crate::watched::Watched;
 use crate::{Options, Parts};
-use agentfleet_broker::{Delivery, MAX_PAYLOAD, Outgoing, Receipt};
-use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_broker::{
+    Delivery, MAX_PAYLOAD, MAX_PROPERTIES, Outgoing, Receipt, properties_size,
+};
+use agentfleet_core::commit::{self, Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
 use agentfleet_core::limits::Limits;
 use agentfleet_core::{
@@ -24,7 +26,9 @@ use agentfleet_schema::records::{
     ClosedRecord, FanInRecord, Publication, StepRecord, TELLING, Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, ErrorBody, Millis, keys};
+use agentfleet_schema::{
+    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Millis, keys,
+};
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
@@ -150,11 +154,23 @@ impl Handler for Orchestrator {
         self.look_after(&watched).await;
     }
 
+    async fn panicked(&self, delivery: &Delivery) {
+        let working = self.working().remove(&delivery.receipt);
+        if let Some(Working { begun, watched }) = working {
+            let (session, step) = (&watched.request.session_id, watched.request.step);
+            tracing::error!(%session, step, "the attempt at this step ended in a panic");
+            self.give_up(begun, true).await;
+        }
+    }
+
     async fn look(&self, delivery: &Delivery) {
         let working = self.working().get(&delivery.receipt).cloned();
-        let Some(Working { watched, .. }) = working else {
+        let Some(Working { begun, watched }) = working else {
             return;
         };
+        if let Some(begun) = begun {
+            self.attempts().keep(&begun).await;
+        }
         let ago = watched.looked_ago(self.parts.host.now());
         if self.is_too_late(&watched) || ago >= self.options.look.as_millis() as Millis {
             self.look_after(&watched).await;
@@ -175,7 +191,7 @@ impl Orchestrator {
         Attempts {
             documents: &*self.parts.documents,
             host: &*self.parts.host,
-            lease: self.options.lease,
+            lease: self.options.lease.min(LEASE),
         }
     }
 
@@ -196,8 +212,16 @@ impl Orchestrator {
             }
             Err(Stop::Postpone { reason, after }) => {
                 self.give_up(begun, false).await;
-                tracing::info!(message = %delivery.message_id, %reason, ?after, "put back");
-                self.postpone(delivery, after).await
+                tracing::warn!(message = %delivery.message_id, %reason, ?after, "put back");
+                self.postpone(delivery, after, None).await
+            }
+            Err(Stop::Behind { attempt, after }) => {
+                self.give_up(begun, false).await;
+                tracing::warn!(
+                    message = %delivery.message_id, attempt, ?after,
+                    "another attempt may be at work on this step; waiting for its lease"
+                );
+                self.postpone(delivery, after, Some(attempt)).await
             }
         }
     }
@@ -237,11 +261,13 @@ impl Orchestrator {
         if found.outcome.is_some() {
             metrics::redelivery();
         }
-        if found.tombstone || (found.outcome.is_some() && found.published) {
+        if found.tombstone {
             return Ok(Disposition::Ack);
         }
         if let Some(record) = &found.outcome {
-            return self.adopt(&request, record, delivery).await;
+            return self
+                .adopt(&request, record, found.published, delivery)
+                .await;
         }
         let now = self.parts.host.now().max(request.control.after);
         // Nothing is recorded of the run yet, but what may be adopted was chosen under that.
@@ -260,7 +286,10 @@ impl Orchestrator {
             Some(count) => (count, None),
             None => {
                 let step = (&request.session_id, request.step);
-                let begun = self.attempts().begin(step, &found.listed, &nonce).await?;
+                let begun = self
+                    .attempts()
+                    .begin(step, &found.listed, &nonce, delivery)
+                    .await?;
                 (begun.counted, Some(Arc::new(begun)))
             }
         };
@@ -288,7 +317,8 @@ impl Orchestrator {
             parts: &self.parts,
             options: &self.options,
             request: &request,
-            properties: &delivery.properties,
+            delivery,
+            attempts: self.attempts(),
             snapshot: &snapshot,
             nonce: &nonce,
             responses: &responses,
@@ -614,13 +644,11 @@ impl Orchestrator {
             let letter = parked(delivery, reason);
             assembled.record.publications.push(letter);
         }
-        if let Some(size) = oversized(&assembled) {
+        if let Some(what) = oversized(&assembled) {
             // Checked before the commit: afterwards it could only be tried for ever.
             let error = error::body(
                 Code::StepTooLarge,
-                format!(
-                    "the step would publish a message of {size} bytes, the limit is {MAX_PAYLOAD}"
-                ),
+                what,
                 "ask for less at a time, or lower the number of subagents",
             );
             commit.finish = say::failed(error, Termination::Error, 0);
@@ -661,7 +689,7 @@ impl Orchestrator {
             Committed::Lost => {
                 metrics::attempt_lost();
                 match self.parts.documents.get(&outcome).await? {
-                    Some(theirs) => self.adopt(&commit.request, &theirs, delivery).await,
+                    Some(theirs) => self.adopt(&commit.request, &theirs, false, delivery).await,
                     None => Err(Stop::Retry {
                         reason: format!("record `{outcome}` was taken but cannot be read"),
                         after: Duration::from_secs(1),
@@ -676,19 +704,63 @@ impl Orchestrator {
         &self,
         request: &AgentRequest,
         record: &[u8],
+        published: bool,
         delivery: &Delivery,
     ) -> Result<Disposition, Stop> {
         let (session, step) = (&request.session_id, request.step);
         let marker = keys::published(session, step);
-        if self.parts.documents.get(&marker).await?.is_some() {
+        let published = published || self.parts.documents.get(&marker).await?.is_some();
+        let is_root = step == 0 && !request.is_subagent();
+        if published && !is_root {
             return Ok(Disposition::Ack);
         }
         let record: StepRecord = decode(&keys::outcome(session, step), record)?;
+        if is_root && intake::is_another(&record, &delivery.payload) {
+            self.refuse_second(request, delivery).await?;
+            return Ok(Disposition::Ack);
+        }
+        if published {
+            return Ok(Disposition::Ack);
+        }
         self.parts
             .committer
             .adopt(Adoption::of(record), Some(delivery))
             .await?;
         Ok(Disposition::Settled)
+    }
+
+    /// Tells the producer of a request that its session has another one. It ends no dialog (OR-3), and
+    /// is no response of the other's run: it carries no root.
+    async fn refuse_second(&self, request: &AgentRequest, delivery: &Delivery) -> Result<(), Stop> {
+        let session = &request.session_id;
+        let error = error::body(
+            Code::SessionTaken,
+            format!("`$.session_id`: session `{session}` has another request; this one is not run"),
+            "use another session id for another request; to repeat one, send it unchanged",
+        );
+        tracing::warn!(%session, message = %delivery.message_id, "a second request names this session");
+        let digest = Digest::of(&delivery.payload);
+        let response = AgentResponse {
+            message_type: MessageType::Error,
+            session_id: session.clone(),
+            conversation_id: request.conversation_id.clone(),
+            content: error.message.clone(),
+            error: Some(error),
+            end_of_message: true,
+            message_id: MessageId::of_attempt(digest.as_str(), "session-taken"),
+            ..AgentResponse::default()
+        };
+        let topic = self.options.reply_topics.of(&delivery.properties);
+        let mut properties = commit::carried(&delivery.properties);
+        properties.insert(property::SESSION.to_owned(), session.to_string());
+        let refusal = Outgoing {
+            topic: topic.unwrap_or(topics::AGENT_RESPONSE),
+            payload: serde_json::to_vec(&response).unwrap_or_default(),
+            properties,
+            deliver_at: None,
+            durability: agentfleet_broker::Durability::Durable,
+        };
+        Ok(self.parts.broker.publish(vec![refusal]).await?)
     }
 
     /// Gives a cancellation to those who end runs from outside. Said twice it does no more.
@@ -714,8 +786,16 @@ impl Orchestrator {
     }
 
     /// Puts a message back as a new, delayed one: waiting for others must not use up its tries.
-    async fn postpone(&self, delivery: &Delivery, after: Duration) -> Disposition {
+    async fn postpone(
+        &self,
+        delivery: &Delivery,
+        after: Duration,
+        waits_for: Option<String>,
+    ) -> Disposition {
         let mut properties = delivery.properties.clone();
+        if let Some(attempt) = waits_for {
+            properties.insert(property::WAITED_FOR.to_owned(), attempt);
+        }
         // Ever more rarely: what is away for long comes back to a queue, not to a storm.
         let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);
         let pause = Duration::from_millis(waited.max(0).unsigned_abs() / 4);
@@ -771,18 +851,26 @@ fn parked(delivery: &Delivery, reason: String) -> Publication {
     }
 }
 
-fn oversized(assembled: &Assembled) -> Option<usize> {
-    let synthesis = assembled.fan_out.iter().map(|f| f.synthesis.body.len());
-    let resume = assembled.pause.iter().map(|p| p.resume.body.len());
-    let largest = assembled
-        .record
-        .publications
-        .iter()
-        .map(|p| p.body.len())
+/// Says what a step would publish that is larger than a message may be.
+fn oversized(assembled: &Assembled) -> Option<String> {
+    let synthesis = assembled.fan_out.iter().map(|fan_out| &fan_out.synthesis);
+    let resume = assembled.pause.iter().map(|pause| &pause.resume);
+    let published = assembled.record.publications.iter();
+    let sizes = published
         .chain(synthesis)
         .chain(resume)
-        .max();
-    largest.filter(|size| *size > MAX_PAYLOAD)
+        .map(|one| (one.body.len(), properties_size(&one.properties)));
+    let (body, properties) = sizes.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
+    let (what, size, limit) = if body > MAX_PAYLOAD {
+        ("a message", body, MAX_PAYLOAD)
+    } else if properties > MAX_PROPERTIES {
+        ("properties", properties, MAX_PROPERTIES)
+    } else {
+        return None;
+    };
+    Some(format!(
+        "the step would publish {what} of {size} bytes, the limit is {limit}"
+    ))
 }
 
 fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Stop> {

@@ -5,6 +5,7 @@
 
 use agentfleet_broker::{Delivery, MAX_PAYLOAD};
 use agentfleet_core::error::Code;
+use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::property;
 use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId};
 
@@ -64,6 +65,10 @@ fn parse(payload: &[u8]) -> Result<AgentRequest, String> {
             Code::InvalidJson.refusal(&format!("the message is not JSON: {error}"))
         }
     };
+    if payload.starts_with("\u{feff}".as_bytes()) {
+        let why = "the message begins with a byte order mark (U+FEFF): send UTF-8 without one";
+        return Err(Code::InvalidJson.refusal(why));
+    }
     // A list would be read as the fields in their order.
     let first = payload.iter().find(|byte| !byte.is_ascii_whitespace());
     if first != Some(&b'{') {
@@ -78,16 +83,56 @@ fn parse(payload: &[u8]) -> Result<AgentRequest, String> {
     let request: AgentRequest = serde_path_to_error::deserialize(&mut reader)
         .map_err(|error| wrong(error.inner(), &error.path().to_string()))?;
     reader.end().map_err(|error| wrong(&error, "."))?;
-    let session = &request.session_id;
-    if !session.is_empty() && !session.is_well_formed() {
+    // All of them become parts of keys.
+    let ids = named_sessions(&request).find(|(_, id)| !id.is_empty() && !id.is_well_formed());
+    if let Some((field, _)) = ids {
         let why = format!(
-            "`$.session_id`: must have at most {} letters, digits, `-`, `_`, `.`, `~` or `:`, a \
-             letter or digit first",
+            "`$.{field}`: must have at most {} letters, digits, `-`, `_`, `.`, `~` or `:`, a letter \
+             or digit first",
             SessionId::MAX
         );
         return Err(Code::InvalidRequest.refusal(&why));
     }
     Ok(request)
+}
+
+/// Whether a message asks something else than the first record of its session tells. White space and
+/// whether somebody listens make no difference; nor does a message that is a worker's, or of which the
+/// record does not hold what it asked.
+pub(crate) fn is_another(record: &StepRecord, payload: &[u8]) -> bool {
+    if record.request.is_empty() || record.request == Digest::of(payload) {
+        return false;
+    }
+    let worked = record.worked.as_ref();
+    let first = worked.and_then(|worked| worked.request.as_deref());
+    let asked = |body: &[u8]| {
+        let request = serde_json::from_slice::<AgentRequest>(body).ok()?;
+        Some(AgentRequest {
+            streaming: false,
+            ..request
+        })
+    };
+    let (first, second) = (
+        first.and_then(|first| asked(first.as_bytes())),
+        asked(payload),
+    );
+    first.is_some() && first != second
+}
+
+/// Every session that a request names, by its field.
+fn named_sessions(request: &AgentRequest) -> impl Iterator<Item = (&'static str, &SessionId)> {
+    let control = &request.control;
+    let above = control.ancestors.iter().map(|above| &above.session);
+    let before = control.lineage.iter().map(|before| &before.session);
+    [
+        ("session_id", &request.session_id),
+        ("parent_session_id", &request.parent_session_id),
+        ("control.root", &control.root),
+        ("control.fan_in_session", &control.fan_in_session),
+    ]
+    .into_iter()
+    .chain(above.map(|session| ("control.ancestors", session)))
+    .chain(before.map(|session| ("control.lineage", session)))
 }
 
 /// When a message that was put back came first.
@@ -113,6 +158,7 @@ mod tests {
                 .collect::<Properties>(),
             deliveries: None,
             published_at: 0,
+            reopened_at: None,
             receipt: Receipt::default(),
         }
     }
@@ -121,11 +167,18 @@ mod tests {
     fn what_is_no_request_is_refused_with_its_code_and_its_place() {
         let large = vec![b' '; MAX_PAYLOAD + 1];
         let long = "x".repeat(property::MAX_CARRIED + 1);
-        let table: [(&[u8], &[(&str, &str)], &str, &str); 11] = [
+        let number = format!("{{\"step\": \"{}\"}}", "7".repeat(3_000_000));
+        let table: [(&[u8], &[(&str, &str)], &str, &str); 15] = [
             (b"", &[], "invalid-json", "not JSON"),
             (b"{\"question\": }", &[], "invalid-json", "column 14"),
             (b"{\"question\": \"\xff\"}", &[], "invalid-json", "not JSON"),
             (b"{} {}", &[], "invalid-json", "trailing"),
+            (
+                b"\xef\xbb\xbf{}",
+                &[],
+                "invalid-json",
+                "begins with a byte order mark",
+            ),
             (b"[\"why?\"]", &[], "invalid-request", "`$`: "),
             (b"7", &[], "invalid-request", "`$`: "),
             (
@@ -146,6 +199,19 @@ mod tests {
                 "invalid-request",
                 "`$.session_id`: ",
             ),
+            (
+                b"{\"control\": {\"root\": \"../..\"}}",
+                &[],
+                "invalid-request",
+                "`$.control.root`: ",
+            ),
+            (
+                b"{\"control\": {\"ancestors\": [{\"session\": \"a/b\", \"step\": 1}]}}",
+                &[],
+                "invalid-request",
+                "`$.control.ancestors`: ",
+            ),
+            (number.as_bytes(), &[], "invalid-request", "expected u32"),
             (b"{}", &[("id", &long)], "invalid-request", "property `id`"),
             (&large, &[], "message-too-large", "4194305 bytes"),
         ];
@@ -154,7 +220,34 @@ mod tests {
             let (found, why) = Code::of_refusal(&reason);
             assert_eq!(found.as_str(), code, "{reason}");
             assert!(why.contains(text), "{reason}");
+            // It travels as a property.
+            assert!(reason.len() <= 2 * property::MAX_CARRIED, "{reason}");
         }
+    }
+
+    #[test]
+    fn a_second_request_under_a_session_is_told_from_a_repeat_of_the_first() {
+        let first = r#"{"question": "why?", "session_id": "s"}"#;
+        let record = StepRecord {
+            request: Digest::of(first.as_bytes()),
+            worked: Some(Box::new(agentfleet_schema::records::Worked {
+                request: Some(first.to_owned()),
+                ..Default::default()
+            })),
+            ..StepRecord::default()
+        };
+        for (second, another) in [
+            (first, false),
+            (
+                r#"{"session_id":"s","question":"why?","streaming":true}"#,
+                false,
+            ),
+            (r#"{"question": "how?", "session_id": "s"}"#, true),
+        ] {
+            assert_eq!(is_another(&record, second.as_bytes()), another, "{second}");
+        }
+        // An end from outside, before the request came, holds no request to compare with.
+        assert!(!is_another(&StepRecord::default(), first.as_bytes()));
     }
 
     #[test]

@@ -6,7 +6,10 @@
 use crate::watchdog::{Leash, Watchdog};
 use crate::{Error, metrics};
 use agentfleet_broker::{Broker, Consumer, Delivery, Subscription};
+use agentfleet_schema::topics::property;
 use async_trait::async_trait;
+use futures::FutureExt as _;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -35,6 +38,29 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Called about every second between that, for what cannot wait until the lease is kept.
     async fn look(&self, _delivery: &Delivery) {}
+
+    /// Called when handling a delivery panicked, before the delivery is handed back.
+    async fn panicked(&self, _delivery: &Delivery) {}
+}
+
+/// How long a message rests whose handler panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// Runs a handler; `Err` if it panicked. A panic in one message must not hold back the others of its
+/// process, nor its own message for a whole lease.
+async fn caught<T>(handled: impl Future<Output = T>) -> Result<T, String> {
+    let caught = AssertUnwindSafe(handled).catch_unwind().await;
+    caught.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        text.unwrap_or("without a message").to_owned()
+    })
+}
+
+fn tell_panic(delivery: &Delivery, panic: &str) {
+    let session = delivery.properties.get(property::SESSION);
+    let session = session.map_or("", String::as_str);
+    tracing::error!(message = %delivery.message_id, topic = %delivery.topic, session, panic, "a worker panicked; the message is handed back");
 }
 
 /// How often a handler looks after what it handles.
@@ -190,9 +216,17 @@ async fn work(
             }
         }
     };
-    let disposition = tokio::select! {
-        disposition = handler.handle(delivery) => disposition,
+    let handled = tokio::select! {
+        handled = caught(handler.handle(delivery)) => handled,
         never = keeping => never,
+    };
+    let disposition = match handled {
+        Ok(disposition) => disposition,
+        Err(panic) => {
+            tell_panic(delivery, &panic);
+            handler.panicked(delivery).await;
+            Disposition::RetryAfter(AFTER_PANIC)
+        }
     };
     settle(broker, delivery, &disposition).await;
     disposition
@@ -214,6 +248,22 @@ async fn settle(broker: &dyn Broker, delivery: &Delivery, disposition: &Disposit
     }
 }
 
+/// Handles a batch. If that panics each delivery is handled alone, so that one does not stop the others.
+async fn handle_batch(handler: &dyn BatchHandler, deliveries: &[Delivery]) -> Vec<Disposition> {
+    if let Ok(dispositions) = caught(handler.handle(deliveries)).await {
+        return dispositions;
+    }
+    let mut dispositions = Vec::new();
+    for delivery in deliveries {
+        let alone = caught(handler.handle(std::slice::from_ref(delivery))).await;
+        dispositions.extend(alone.unwrap_or_else(|panic| {
+            tell_panic(delivery, &panic);
+            vec![Disposition::RetryAfter(AFTER_PANIC)]
+        }));
+    }
+    dispositions
+}
+
 /// Serves a subscription in batches of up to `max`, one batch at a time.
 pub async fn serve_batches(
     broker: Arc<dyn Broker>,
@@ -233,7 +283,7 @@ pub async fn serve_batches(
         match received {
             Ok(deliveries) => {
                 let leash = deliveries.first().map(|first| drain.watch(&name, first));
-                let dispositions = handler.handle(&deliveries).await;
+                let dispositions = handle_batch(&*handler, &deliveries).await;
                 drop(leash);
                 let mut acks = Vec::new();
                 for (delivery, disposition) in deliveries.iter().zip(dispositions) {
@@ -260,5 +310,83 @@ pub async fn serve_batches(
                 consumer = open(&*broker, &subscription, &drain).await?;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use agentfleet_broker::{Durability, EmbeddedBroker, Options, Outgoing, Properties};
+    use agentfleet_schema::topics::AGENT_REQUEST;
+    use agentfleet_storage::Database;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Panics at the first delivery, and ends the test at the second.
+    struct Once {
+        stop: CancellationToken,
+        deliveries: AtomicU32,
+        cleaned_up: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Handler for Once {
+        async fn handle(&self, _: &Delivery) -> Disposition {
+            if self.deliveries.fetch_add(1, Ordering::Relaxed) == 0 {
+                panic!("as it is meant to");
+            }
+            self.stop.cancel();
+            Disposition::Ack
+        }
+
+        async fn panicked(&self, _: &Delivery) {
+            self.cleaned_up.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_whose_handler_panics_comes_again_before_its_lease_is_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
+        let broker = EmbeddedBroker::open(&database, Options::default()).unwrap();
+        let lease = Duration::from_secs(3_600);
+        let subscription = Subscription {
+            topic: AGENT_REQUEST,
+            name: "workers".to_owned(),
+            only: None,
+            lease,
+            max_deliveries: None,
+        };
+        let broker: Arc<dyn Broker> = Arc::new(broker);
+        broker
+            .establish(std::slice::from_ref(&subscription))
+            .await
+            .unwrap();
+        let message = Outgoing {
+            topic: AGENT_REQUEST,
+            payload: b"{}".to_vec(),
+            properties: Properties::new(),
+            deliver_at: None,
+            durability: Durability::Process,
+        };
+        broker.publish(vec![message]).await.unwrap();
+        let stop = CancellationToken::new();
+        let handler = Arc::new(Once {
+            stop: stop.clone(),
+            deliveries: AtomicU32::new(0),
+            cleaned_up: AtomicU32::new(0),
+        });
+        let drain = Drain {
+            stop,
+            grace: Duration::from_secs(10),
+            watchdog: None,
+        };
+        let served = serve(broker, subscription, handler.clone(), 1, drain);
+        tokio::time::timeout(Duration::from_secs(60), served)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(handler.deliveries.load(Ordering::Relaxed), 2);
+        assert_eq!(handler.cleaned_up.load(Ordering::Relaxed), 1);
     }
 }

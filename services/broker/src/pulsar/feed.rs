@@ -11,7 +11,7 @@ use super::consumer::Intake;
 use super::holdings::{Holdings, Terms};
 use super::link::Arrival;
 use super::parcel::{self, Unreadable};
-use super::publisher::Publisher;
+use super::publisher::{self, Publisher};
 use super::stream::Stream;
 use super::streams::Streams;
 use crate::Error;
@@ -79,6 +79,7 @@ impl Feed {
                     () = self.stop.cancelled() => return,
                 }
             };
+            stream.reopened_at = Some(publisher::now());
             listed.opened(&stream);
             tracing::info!(
                 topic = self.topic,
@@ -141,7 +142,8 @@ impl Feed {
         match parcel::open(&stream.link, stream.id, arrival, self.copies) {
             Ok(messages) => {
                 stream.permits = stream.permits.saturating_sub(messages.len());
-                for message in messages {
+                for mut message in messages {
+                    message.reopened_at = stream.reopened_at;
                     let wanted = self.only.as_ref().is_none_or(|(key, value)| {
                         message
                             .properties

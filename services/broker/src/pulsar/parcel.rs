@@ -30,6 +30,8 @@ pub(super) struct Arrived {
     pub(super) published_at: Millis,
     /// How often it was handed back before.
     pub(super) attempt: u32,
+    /// When its stream was opened again, if it was.
+    pub(super) reopened_at: Option<Millis>,
     pub(super) entry: Arc<Entry>,
 }
 
@@ -116,6 +118,7 @@ pub(super) fn open(
                 .collect(),
             published_at: Millis::try_from(metadata.publish_time).unwrap_or_default(),
             attempt: 0,
+            reopened_at: None,
             entry: Arc::clone(&entry),
         };
         if copies {

@@ -5,6 +5,7 @@ use super::cluster::{Cluster, failed};
 use super::commands;
 use super::link::{Arrival, Fault, Link};
 use crate::Error;
+use agentfleet_schema::Millis;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -14,6 +15,8 @@ pub(super) struct Stream {
     pub(super) arrivals: mpsc::UnboundedReceiver<Arrival>,
     /// How many messages the broker may still send.
     pub(super) permits: usize,
+    /// Set where it follows one that ended.
+    pub(super) reopened_at: Option<Millis>,
     closed: bool,
 }
 
@@ -34,6 +37,7 @@ impl Stream {
             link: Arc::clone(&link),
             id,
             permits: 0,
+            reopened_at: None,
             closed: false,
         };
         let subscribe = |request| commands::subscribe(request, id, topic, subscription);

@@ -4,7 +4,8 @@
 //! stack. The price is that an element left unclosed inside a skipped one could hide what follows,
 //! so a page that yields nothing is read again without skipping navigation.
 
-use super::format::Parsed;
+use super::format::{Halt, Parsed};
+use super::guard::Patience;
 use super::outline::{MAX_INDENT, Outline, one_line, table_row};
 use super::passage::{ROW, code};
 use html5ever::TokenizerResult;
@@ -77,13 +78,16 @@ const VOID: &[&str] = &[
 ];
 
 /// Reads a whole page.
-pub(crate) fn parse(text: &str) -> Parsed {
+pub(crate) fn parse(text: &str) -> Result<Parsed, Halt> {
     let page = read(text, true);
     let page = if page.has_text(false) {
         page
     } else {
         read(text, false)
     };
+    if let Some(halt) = page.halt {
+        return Err(halt);
+    }
     let title = one_line(&page.title);
     let only_main = page.has_text(true);
     let mut outline = Outline::default();
@@ -94,7 +98,7 @@ pub(crate) fn parse(text: &str) -> Parsed {
     {
         item.add_to(&mut outline);
     }
-    outline.into_parsed(None, (!title.is_empty()).then_some(title))
+    Ok(outline.into_parsed(None, (!title.is_empty()).then_some(title)))
 }
 
 /// The headings and blocks of a piece of HTML.
@@ -138,14 +142,21 @@ fn read(text: &str, skip_navigation: bool) -> Page {
     };
     let tokenizer = Tokenizer::new(Sink(RefCell::new(page)), TokenizerOpts::default());
     let input = BufferQueue::default();
-    // A tendril holds less than 4 GiB; pieces keep far below that.
-    for piece in pieces(text, 1 << 20) {
+    // A tag with very many attributes takes the tokenizer long, so the clock is looked at often.
+    let patience = Patience::of(text.len() as u64);
+    let mut halt = None;
+    for piece in pieces(text, 1 << 14) {
+        halt = patience.check().err();
+        if halt.is_some() {
+            break;
+        }
         input.push_back(StrTendril::from(piece));
         // It stops early only to let a caller run scripts or change the encoding.
         while !matches!(tokenizer.feed(&input), TokenizerResult::Done) {}
     }
     tokenizer.end();
     let mut page = tokenizer.sink.0.into_inner();
+    page.halt = halt;
     page.end_row();
     page.close_term();
     page.end_block();
@@ -216,6 +227,8 @@ enum Inside {
 
 #[derive(Debug, Default)]
 struct Page {
+    /// Set where the page was not read to its end.
+    halt: Option<Halt>,
     skip_navigation: bool,
     inside: Inside,
     title: String,
@@ -580,7 +593,12 @@ fn raw_text(name: &str, starts: bool) -> TokenSinkResult<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    fn parse(html: &str) -> Parsed {
+        super::parse(html).unwrap()
+    }
 
     fn texts(html: &str) -> Vec<String> {
         parse(html).passages.into_iter().map(|p| p.text).collect()

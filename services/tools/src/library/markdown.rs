@@ -9,11 +9,14 @@ use super::html;
 use super::outline::{MAX_INDENT, Outline, one_line, table_row};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
+/// Most marks of emphasis, links and code in one paragraph: the parser takes the square of their number.
+const MAX_MARKS: usize = 20_000;
 /// Events between two looks at the clock.
 const EVENTS: usize = 4_096;
 
 /// Reads a whole document.
 pub(crate) fn parse(text: &str, patience: &Patience) -> Result<Parsed, Halt> {
+    check_marks(text)?;
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
@@ -30,6 +33,23 @@ pub(crate) fn parse(text: &str, patience: &Patience) -> Result<Parsed, Halt> {
     }
     reader.end_block();
     Ok(reader.into_parsed())
+}
+
+/// Refuses a paragraph that is all marks. Rows of tables are paragraphs of their own.
+fn check_marks(text: &str) -> Result<(), Halt> {
+    let mut marks = 0;
+    for line in text.lines() {
+        if line.trim().is_empty() || line.trim_start().starts_with('|') {
+            marks = 0;
+        }
+        marks += line.bytes().filter(|byte| b"*_[`~".contains(byte)).count();
+        if marks > MAX_MARKS {
+            return Err(Halt::unreadable(format!(
+                "has a paragraph with more than {MAX_MARKS} marks of emphasis, links and code"
+            )));
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, Default)]

@@ -169,7 +169,7 @@ impl Reader {
         }
         let text = format::decode(&bytes, format)?;
         match format {
-            Format::Html => Ok(html::parse(&text)),
+            Format::Html => html::parse(&text),
             Format::Rst => Ok(rst::parse(&text)),
             _ => markdown::parse(&text, &self.patience),
         }

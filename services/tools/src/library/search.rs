@@ -25,6 +25,9 @@ const LATER: f64 = 0.6;
 /// Words from which on a passage counts in full, and the least that one counts.
 const SUBSTANTIAL: f64 = 50.0;
 const SLIGHT: f64 = 0.75;
+/// What a passage counts that begins to tell of a name with an underscore in the question: manuals list what
+/// such a name is as `work_mem (integer): ...`, and mention it in the descriptions of others.
+const DEFINES: f64 = 1.5;
 /// What an entity counts whose whole name stands in the question.
 const NAMED: f64 = 2.0;
 /// What an entity counts at least, beside the best, that the question names for something else.
@@ -261,7 +264,12 @@ fn ranked(
             row.score *= match index {
                 Index::Text => {
                     let words = row.text.split_whitespace().count() as f64;
-                    SLIGHT + (1.0 - SLIGHT) * (words / SUBSTANTIAL).min(1.0)
+                    let defines = if defines(text, &row.text) {
+                        DEFINES
+                    } else {
+                        1.0
+                    };
+                    defines * (SLIGHT + (1.0 - SLIGHT) * (words / SUBSTANTIAL).min(1.0))
                 }
                 Index::Entities if is_named(text, &row.heading) => NAMED,
                 Index::Entities => 1.0,
@@ -312,6 +320,22 @@ fn candidates(
     Ok((found, visible))
 }
 
+/// Whether a line of a passage begins with a name of the question, such as `work_mem` or, after the module that it is
+/// of, `functools.lru_cache`.
+fn defines(question: &str, passage: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let names = question.split(|c: char| !is_part(c));
+    let mut names = names.filter(|name| name.contains('_'));
+    names.any(|name| {
+        passage.lines().any(|line| {
+            let first = line.trim_start_matches(|c: char| !is_part(c));
+            let end = first.find(|c: char| !is_part(c) && c != '.');
+            let first = &first[..end.unwrap_or(first.len())];
+            first.rsplit('.').next() == Some(name)
+        })
+    })
+}
+
 /// Whether all words of a name stand in a question as they are. `OrganizationalUnit` is two words.
 fn is_named(question: &str, name: &str) -> bool {
     let words = |text: &str| -> HashSet<String> {
@@ -343,4 +367,35 @@ fn row(connection: &Connection, id: i64) -> Result<Option<Row>, StorageError> {
         })
     });
     Ok(row.optional()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passage_defines_a_name_that_one_of_its_lines_begins_with() {
+        for (question, passage, expected) in [
+            (
+                "default of work_mem?",
+                "Memory.\nwork_mem (integer): Sets it.",
+                true,
+            ),
+            (
+                "default of work_mem?",
+                "maintenance_work_mem (integer): Sets it.",
+                false,
+            ),
+            ("default of work_mem?", "It uses work_mem.", false),
+            (
+                "the lru_cache decorator",
+                "@functools.lru_cache(maxsize=128): Wraps.",
+                true,
+            ),
+            ("What is memory?", "memory: a thing", false),
+            ("What is __init__?", "__init__ is called", true),
+        ] {
+            assert_eq!(defines(question, passage), expected, "{question} {passage}");
+        }
+    }
 }

@@ -177,6 +177,11 @@ async fn each_hostile_file_costs_that_file_only() {
             "holds a stream that unpacks to more than 16 MiB",
         ),
         ("cut.pdf", b"%PDF-1.4\n1 0 obj".to_vec(), "broken PDF: "),
+        (
+            "marks.md",
+            "*a _b ".repeat(200_000).into_bytes(),
+            "has a paragraph with more than 20000 marks",
+        ),
         ("empty.pdf", pdf(&[b"q Q"]), "holds no text"),
     ];
     for (path, content, _) in &cases {

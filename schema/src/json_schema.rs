@@ -9,7 +9,7 @@ use crate::config::{self, item_type};
 use crate::records::ForkedFrom;
 use crate::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, HeldCall, Lineage, Metadata,
-    PlanStep, RoutingContext, RunControl, RunLimits, Term, Triple, Triples,
+    PlanStep, RoutingContext, RunControl, RunLimits, Source, Term, Triple, Triples,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -85,12 +85,13 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 31] = [
+pub const DECODERS: [Decoder; 32] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
     decoder::<RunLimits>(),
     decoder::<RunControl>(),
+    decoder::<Source>(),
     decoder::<Ancestor>(),
     decoder::<HeldCall>(),
     decoder::<Lineage>(),

@@ -25,6 +25,7 @@ mod quotes;
 mod react;
 mod route;
 mod synthesise;
+mod unable;
 
 /// Words sent before others get a turn.
 const WORDS_AT_A_TIME: usize = 16;
@@ -47,7 +48,7 @@ impl Offline {
         let inputs = &request.inputs;
         match request.operation {
             Operation::ClassifyTaskType => route::task_type(inputs).to_string(),
-            Operation::SelectPattern => route::pattern(inputs).to_string(),
+            Operation::SelectPattern => unable::told(route::pattern(inputs), inputs).to_string(),
             Operation::Decompose => decompose::goals(inputs).to_string(),
             Operation::React => react::turn(inputs),
             Operation::Review => review(),

@@ -21,11 +21,8 @@ pub(super) fn task_type(inputs: &Value) -> Value {
         .find(|option| is_said(&option.name, question))
     {
         Some(option) => choice(&option.name, "the question says its name"),
-        None => simplest(
-            &options,
-            GENERAL,
-            "the question asks for no particular kind of task",
-        ),
+        // Also where it is not on offer: what comes first there is no better.
+        None => choice(GENERAL, "the question asks for no particular kind of task"),
     }
 }
 

@@ -76,15 +76,21 @@ fn the_simplest_is_chosen_unless_the_question_asks_for_more() {
         let inputs = json!({"question": question, "framing": framing, "patterns": patterns});
         let reply = json_of(Operation::SelectPattern, inputs);
         assert_eq!(reply["choice"], expected, "{question}");
+        let rationale = reply["rationale"].as_str().unwrap();
+        assert!(rationale.contains("no language model"), "{rationale}");
+        // Of those on offer, which it could not work.
         assert!(
-            reply["rationale"]
-                .as_str()
-                .unwrap()
-                .contains("no language model")
+            rationale.ends_with(
+                "to work as they are meant: `debate` (arguing, and weighing what others argue)"
+            ),
+            "{rationale}"
         );
     }
     let named = json!({"question": "How tall is it?", "task_types": ["a", "b"]});
-    assert_eq!(json_of(Operation::ClassifyTaskType, named)["choice"], "a");
+    assert_eq!(
+        json_of(Operation::ClassifyTaskType, named)["choice"],
+        "general"
+    );
 }
 
 #[test]

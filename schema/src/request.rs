@@ -3,6 +3,7 @@
 use crate::Millis;
 use crate::config::JoinPolicy;
 use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
+use crate::records::DecidedBy;
 use crate::spent::{Money, Spent};
 use crate::tolerant::{null_default, string_map};
 use crate::worked::ForkedFrom;
@@ -438,6 +439,9 @@ pub struct RunControl {
         skip_serializing_if = "String::is_empty"
     )]
     pub reasoner: String,
+    /// How the fan-out above came by the pattern of this subagent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern_by: Option<DecidedBy>,
     /// Key of the model profile that comes before those of the operations; empty if none.
     #[serde(
         default,

@@ -290,7 +290,7 @@ fn check_queries(rows: Rows<'_>, compared: &str, nonsense: &str, busy: &str) {
     for (pattern, by, runs) in [
         ("supervisor", "model", "1"),
         ("react", "model", "2"),
-        ("react", "caller", "3"),
+        ("react", "fallback", "3"),
     ] {
         let wanted = [
             ("task_type", "general"),
@@ -333,8 +333,17 @@ fn check_queries(rows: Rows<'_>, compared: &str, nonsense: &str, busy: &str) {
         "{found:?}"
     );
     let found = rows(&["router-fallbacks"]);
-    let wanted = [("session", nonsense), ("subject", "task-type")];
-    assert!(has(&found, &wanted) && found.len() == 1, "{found:?}");
+    // The goals of the fan-out named no pattern.
+    for (session, subject) in [
+        (nonsense, "task-type"),
+        (compared, "subagent-pattern-1"),
+        (compared, "subagent-pattern-3"),
+    ] {
+        let wanted = [("session", session), ("subject", subject)];
+        assert!(has(&found, &wanted), "{found:?}");
+    }
+    let subjects = found.iter().filter(|row| row["subject"] != "pattern");
+    assert_eq!(subjects.count(), 4, "{found:?}");
     let found = rows(&["tool-use"]);
     let wanted = [("tool", "document-search"), ("calls", "1"), ("errors", "0")];
     assert!(has(&found, &wanted), "{found:?}");
@@ -477,7 +486,10 @@ fn each_decision_is_explained_with_what_else_was_open() {
         "because: three parts",
         "● supervisor: ",
         "○ react: ",
-        "pattern: react  (given by the caller)",
+        "pattern: react  (fallen back to)",
+        "fan-out: fan-out  (chosen by the model)",
+        "then: 1. read about pumps; 2. fail at valves; 3. guess at pipes",
+        "subagent-pattern-1: react  (fallen back to)",
         "tool: document-search",
         "ended: answer (subagents-complete, in part)",
     ] {

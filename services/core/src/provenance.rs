@@ -392,7 +392,9 @@ impl Teller<'_> {
         if !decision.rationale.is_empty() {
             self.link(uri, tg::RATIONALE, &uris::document_of(uri));
         }
-        if decision.decided_by == DecidedBy::Model {
+        // The pattern of a subagent was chosen above, where the model is known.
+        let is_theirs = self.record.parent.is_some() && decision.subject == "pattern";
+        if decision.decided_by == DecidedBy::Model && !is_theirs {
             self.attribution(uri);
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::json;
 use crate::limits::Limits;
-use crate::patterns::{Implemented, unanswered};
+use crate::patterns::{self, Implemented, unanswered};
 use crate::say;
+use crate::specialists;
 use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
 use crate::task_types;
 use crate::turn::Situation;
@@ -69,12 +70,7 @@ impl Route {
 
     /// Chooses without the model, and so that the answer comes with the fewest calls.
     pub(crate) fn spare(&mut self, why: &str) -> Step {
-        let mut decision = self.fallback(why, String::new());
-        if matches!(self.asking, Asking::Pattern { .. })
-            && decision.options.iter().any(|option| option == REACT)
-        {
-            REACT.clone_into(&mut decision.chosen);
-        }
+        let decision = self.fallback(why, String::new());
         self.decided(decision)
     }
 
@@ -138,7 +134,8 @@ impl Route {
             .task_type
             .as_ref()
             .map_or(GENERAL, |d| d.chosen.as_str());
-        let (options, narrowed_by) = pattern_options(snapshot, task_type, self.limits.max_depth);
+        let (options, narrowed_by) =
+            pattern_options(&self.request, snapshot, task_type, self.limits.max_depth);
         match options.as_slice() {
             [] => self.done(Decision {
                 subject: "pattern".into(),
@@ -242,15 +239,27 @@ impl Route {
         }
     }
 
+    /// The general task type, whether or not it is configured; ReACT, where it is an option. What
+    /// happens to come first is nobody's choice.
     fn fallback(&self, signal: &str, rationale: String) -> Decision {
-        let (subject, options, narrowed_by) = self.asked();
-        let fallback = options
-            .iter()
-            .find(|o| subject == "task-type" && *o == GENERAL)
-            .or(options.first());
+        let (subject, mut options, mut narrowed_by) = self.asked();
+        let chosen = match self.asking {
+            Asking::TaskType(_) => {
+                if !options.iter().any(|option| option == GENERAL) {
+                    options.push(GENERAL.to_owned());
+                    narrowed_by.push_str(", and `general`, which needs no item");
+                }
+                GENERAL.to_owned()
+            }
+            Asking::Pattern { .. } => {
+                let react = options.iter().find(|option| *option == REACT);
+                let fallback = react.or(options.first());
+                fallback.cloned().unwrap_or_else(|| REACT.to_owned())
+            }
+        };
         Decision {
             subject: subject.into(),
-            chosen: fallback.cloned().unwrap_or_else(|| REACT.into()),
+            chosen,
             signal: signal.into(),
             rationale,
             decided_by: DecidedBy::Fallback,
@@ -360,8 +369,9 @@ fn how_chosen(decision: &Decision) -> String {
 }
 
 /// The patterns a task type may use here, and what narrowed them: valid, configured, implemented,
-/// and with room below for those that fan out.
+/// with room below for those that fan out, and with somebody to give the message to.
 pub fn pattern_options(
+    request: &AgentRequest,
     snapshot: &Snapshot,
     task_type: &str,
     max_depth: u32,
@@ -382,6 +392,9 @@ pub fn pattern_options(
                 _ if !configured.contains(name) => "not configured",
                 None => "not implemented by this worker",
                 Some(pattern) if pattern.fans_out() && max_depth == 0 => "no depth left",
+                Some(Implemented::Router) if specialists::able(request, snapshot).0.is_empty() => {
+                    "no specialist has a tool here"
+                }
                 Some(_) => return true,
             };
             left_out.push(format!("`{name}`: {why}"));
@@ -398,11 +411,12 @@ pub fn pattern_options(
 /// The patterns a subagent may have that may itself go `depth` deeper: those of the task type it has from
 /// its parent, and ReACT always.
 pub(crate) fn subagent_patterns(
+    request: &AgentRequest,
     snapshot: &Snapshot,
-    task_type: &str,
     depth: u32,
 ) -> (Vec<String>, String) {
-    let (mut options, narrowed_by) = pattern_options(snapshot, or_general(task_type), depth);
+    let task_type = or_general(&request.task_type);
+    let (mut options, narrowed_by) = pattern_options(request, snapshot, task_type, depth);
     if !options.iter().any(|option| option == REACT) {
         options.push(REACT.to_owned());
     }
@@ -425,26 +439,49 @@ pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     } else {
         &request.pattern
     };
-    // Whoever ends a subagent from outside has no config at hand.
-    let of_type = request.is_subagent() && request.control.reasoner.is_empty();
-    let (options, narrowed_by) = if of_type && !snapshot.patterns.is_empty() {
-        let depth = request.limits.max_depth.unwrap_or_default();
-        let (mut open, narrowed_by) = subagent_patterns(snapshot, &request.task_type, depth);
-        if !open.iter().any(|option| option == pattern) {
-            open.push(pattern.to_owned());
-        }
-        (open, narrowed_by)
-    } else {
-        let known = Implemented::ALL.iter().map(|p| p.as_str().to_owned());
-        let options = known
-            .filter(|name| name == pattern || snapshot.patterns.contains_key(name))
-            .collect();
-        (options, "the patterns this worker implements".to_owned())
+    let is_subagent = request.is_subagent();
+    let decided_by = match request.control.pattern_by {
+        Some(by) if is_subagent => by,
+        _ => DecidedBy::Caller,
     };
-    let by = if request.is_subagent() {
-        "the fan-out above"
-    } else {
-        "the request"
+    // Whoever ends a subagent from outside has no config at hand.
+    let of_type = is_subagent && request.control.reasoner.is_empty();
+    let of_type = of_type && !snapshot.patterns.is_empty();
+    let of_type = of_type.then(|| {
+        let depth = request.limits.max_depth.unwrap_or_default();
+        subagent_patterns(request, snapshot, depth)
+    });
+    let is_fixed = |open: &[String]| decided_by == DecidedBy::OnlyOption && open != [pattern];
+    let (options, narrowed_by) = match of_type {
+        Some((mut open, narrowed_by)) if !is_fixed(&open) => {
+            if !open.iter().any(|option| option == pattern) {
+                open.push(pattern.to_owned());
+            }
+            (open, narrowed_by)
+        }
+        _ if decided_by == DecidedBy::OnlyOption => {
+            let only = vec![pattern.to_owned()];
+            (only, "the pattern that fans out above".to_owned())
+        }
+        _ => {
+            let known = Implemented::ALL.iter().map(|p| p.as_str().to_owned());
+            let options = known
+                .filter(|name| name == pattern || snapshot.patterns.contains_key(name))
+                .collect();
+            (options, "the patterns this worker implements".to_owned())
+        }
+    };
+    let signal = match decided_by {
+        DecidedBy::Model | DecidedBy::Fallback => format!(
+            "decision `{}-{}` of the fan-out above",
+            patterns::PATTERN,
+            request.control.index + 1
+        ),
+        DecidedBy::OnlyOption => "there is no other".to_owned(),
+        DecidedBy::Caller | DecidedBy::Person if is_subagent => {
+            "the fan-out above names it".to_owned()
+        }
+        DecidedBy::Caller | DecidedBy::Person => "the request names it".to_owned(),
     };
     // Refused or ended before anything was chosen, or asked for what nobody can do: then nothing was
     // decided.
@@ -455,17 +492,23 @@ pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
             ..Routed::default()
         };
     }
+    let is_unknown =
+        !snapshot.task_types.is_empty() && task_types::unknown(request, snapshot).is_some();
     Routed {
         question: request.question.clone(),
-        task_type: request.task_type.clone(),
+        task_type: if is_unknown {
+            String::new()
+        } else {
+            request.task_type.clone()
+        },
         pattern: pattern.to_owned(),
         decisions: vec![Decision {
             subject: "pattern".into(),
             options,
             narrowed_by,
-            signal: format!("{by} names it"),
+            signal,
             chosen: pattern.to_owned(),
-            decided_by: DecidedBy::Caller,
+            decided_by,
             rationale: String::new(),
         }],
     }
@@ -529,7 +572,7 @@ mod tests {
     use super::*;
     use crate::limits::FleetLimits;
     use crate::turn::Turn;
-    use agentfleet_schema::config::{AgentPattern, AgentTaskType};
+    use agentfleet_schema::config::{AgentPattern, AgentTaskType, Specialist, ToolItem};
     use std::sync::Arc;
 
     fn snapshot() -> Snapshot {
@@ -657,6 +700,92 @@ mod tests {
     }
 
     #[test]
+    fn what_happens_to_come_first_is_no_fallback() {
+        let mut snapshot = snapshot();
+        snapshot.task_types.remove("general");
+        snapshot
+            .patterns
+            .insert("debate".into(), AgentPattern::default());
+        let mut turn = route(snapshot, ask());
+        turn.resume(Input::Begin);
+        turn.resume(reply("neither"));
+        // No item lists its patterns, so all are open to it, `debate` first of them.
+        turn.resume(reply("nor"));
+        turn.resume(reply("this"));
+        let (next, routed) = finish(turn.resume(reply("nor that")));
+        assert_eq!(
+            (next.task_type.as_str(), next.pattern.as_str()),
+            ("general", "react")
+        );
+        let [task_type, pattern] = routed.decisions.as_slice() else {
+            panic!("{routed:?}")
+        };
+        assert_eq!(task_type.options, ["risk", "short", "general"]);
+        assert!(task_type.narrowed_by.ends_with("which needs no item"));
+        assert_eq!(pattern.options[0], "debate");
+    }
+
+    #[test]
+    fn an_unknown_task_type_is_told_and_not_taken() {
+        let asked = |pattern: &str| AgentRequest {
+            task_type: "astrology".into(),
+            pattern: pattern.into(),
+            ..ask()
+        };
+        let mut turn = route(snapshot(), asked(""));
+        turn.resume(Input::Begin);
+        let Step::Finish(routed) = turn.resume(reply("short")) else {
+            panic!("the router did not choose")
+        };
+        let mut turn = route(snapshot(), asked("router"));
+        let Step::Finish(given) = turn.resume(Input::Begin) else {
+            panic!("there is nobody to choose among")
+        };
+        for (finish, chosen) in [(routed, "router"), (given, "none")] {
+            let decision = &finish.decisions[0];
+            assert_eq!(
+                (decision.subject.as_str(), decision.chosen.as_str()),
+                ("override-task-type", chosen)
+            );
+            let why = "the request names task type `astrology`, which is not configured";
+            assert_eq!(decision.signal, why);
+            let Outcome::Continue(next) = finish.outcome else {
+                panic!("it ended")
+            };
+            assert_ne!(next.task_type, "astrology");
+        }
+        assert_eq!(arrived(&asked("react"), &snapshot()).task_type, "");
+    }
+
+    #[test]
+    fn a_router_is_offered_where_a_specialist_has_a_tool() {
+        let mut snapshot = snapshot();
+        snapshot
+            .patterns
+            .insert("router".into(), AgentPattern::default());
+        let specialist = Specialist {
+            tools: vec!["blog_*".into()],
+            ..Specialist::default()
+        };
+        snapshot.specialists.insert("blog".into(), specialist);
+        let (options, why) = pattern_options(&ask(), &snapshot, "general", 0);
+        assert_eq!(options, ["react"]);
+        assert!(
+            why.contains("`router`: no specialist has a tool here"),
+            "{why}"
+        );
+        let tool = ToolItem {
+            name: "blog_list".into(),
+            group: vec!["default".into()],
+            applicable_states: vec!["*".into()],
+            ..ToolItem::default()
+        };
+        snapshot.tools.insert("blog_list".into(), tool);
+        let (options, _) = pattern_options(&ask(), &snapshot, "general", 0);
+        assert_eq!(options, ["react", "router"]);
+    }
+
+    #[test]
     fn the_last_call_of_a_budget_is_not_spent_on_routing() {
         for (calls, by) in [(1, DecidedBy::Fallback), (2, DecidedBy::Model)] {
             let mut request = ask();
@@ -691,6 +820,22 @@ mod tests {
         let told = of(&snapshot());
         assert!(told.narrowed_by.starts_with(VALID), "{told:?}");
         assert_eq!(told.decided_by, DecidedBy::Caller);
+        // Who fanned out chose it, and nobody who called.
+        for (by, options, signal) in [
+            (DecidedBy::Model, 2, "decision `subagent-pattern-3`"),
+            (DecidedBy::Fallback, 2, "decision `subagent-pattern-3`"),
+            (DecidedBy::OnlyOption, 1, "there is no other"),
+        ] {
+            request.control.pattern_by = Some(by);
+            request.control.index = 2;
+            request.limits.max_depth = Some(1);
+            let told = arrived(&request, &snapshot()).decisions.remove(0);
+            assert_eq!((told.decided_by, told.options.len()), (by, options));
+            assert!(told.signal.starts_with(signal), "{}", told.signal);
+        }
+        request.control.pattern_by = None;
+        request.limits.max_depth = None;
+        let of = |snapshot: &Snapshot| arrived(&request, snapshot).decisions.remove(0);
         // Whoever ends it from outside knows no config, and claims nothing about it.
         let told = of(&Snapshot::default());
         assert_eq!(told.narrowed_by, "the patterns this worker implements");
@@ -724,7 +869,7 @@ mod tests {
 
     #[test]
     fn without_depth_no_pattern_that_fans_out_is_offered() {
-        let (options, why) = pattern_options(&snapshot(), "risk", 0);
+        let (options, why) = pattern_options(&ask(), &snapshot(), "risk", 0);
         assert_eq!(options, ["react"]);
         assert!(why.contains("`supervisor`: no depth left"), "{why}");
     }
@@ -766,8 +911,8 @@ mod tests {
             (
                 framed,
                 vec!["risk", "no", "no"],
-                "task type `risk` of 3, pattern `supervisor` (the model twice named none of the \
-                 options), framing given by the caller",
+                "task type `risk` of 3, pattern `react` (the model twice named none of the options), \
+                 framing given by the caller",
             ),
         ] {
             assert_eq!(told(request, &replies), format!("Routed: {expected}"));

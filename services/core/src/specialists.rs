@@ -1,6 +1,7 @@
 //! Specialists: who works a session, with which prompt, tools, context and model profile. A
 //! specialist is a config item; a new one needs no code.
 
+use crate::tools;
 use agentfleet_schema::AgentRequest;
 use agentfleet_schema::config::{Snapshot, Specialist, ToolItem};
 use serde_json::Value;
@@ -34,6 +35,36 @@ pub fn allows(request: &AgentRequest, snapshot: &Snapshot, tool: &ToolItem) -> b
     let item = snapshot.specialists.get(name);
     name != GENERAL
         && item.is_some_and(|item: &Specialist| item.tools.iter().any(|g| matches(g, &tool.name)))
+}
+
+/// What a specialist is to have tools for, and finds none among those that a request sees.
+pub fn lacks<'a>(item: &'a Specialist, visible: &[&ToolItem]) -> Vec<&'a str> {
+    let globs = item.tools.iter().map(String::as_str);
+    globs
+        .filter(|glob| !visible.iter().any(|tool| matches(glob, &tool.name)))
+        .collect()
+}
+
+/// The specialists a request can be given to beside [`GENERAL`], and of the others what each needs. Who is
+/// to have tools and finds none could only say so.
+pub fn able(request: &AgentRequest, snapshot: &Snapshot) -> (Vec<String>, Vec<String>) {
+    let visible = tools::visible(request, snapshot);
+    let (mut able, mut unable) = (Vec::new(), Vec::new());
+    for (name, item) in snapshot.specialists.iter().filter(|(n, _)| *n != GENERAL) {
+        let lacks = lacks(item, &visible);
+        if lacks.is_empty() || lacks.len() < item.tools.len() {
+            able.push(name.clone());
+        } else {
+            unable.push(format!("`{name}`: no tool matches {}", either(&lacks)));
+        }
+    }
+    (able, unable)
+}
+
+/// Names in words: `` `a` or `b` ``.
+pub fn either(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(" or ")
 }
 
 /// Whether a name matches a glob: `*` stands for any characters.

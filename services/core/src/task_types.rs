@@ -2,6 +2,7 @@
 
 use crate::error::{Code, Rejection};
 use agentfleet_schema::config::{AgentTaskType, Snapshot, choice};
+use agentfleet_schema::records::{DecidedBy, Decision};
 use agentfleet_schema::{AgentRequest, Operation};
 
 /// The framing of a run: the caller's or the type's, and when the task is done.
@@ -98,6 +99,42 @@ pub fn check(request: &AgentRequest, snapshot: &Snapshot) -> Result<(), Rejectio
             format!("leave `{what}` out, or choose another task type"),
         )),
     }
+}
+
+/// The task type that a new run names and that is not configured, if so.
+pub(crate) fn unknown<'a>(request: &'a AgentRequest, snapshot: &Snapshot) -> Option<&'a str> {
+    let is_fork = request.control.forked_from.is_some();
+    let is_new = request.step == 0 && !request.is_subagent() && !is_fork;
+    let named = request.task_type.as_str();
+    (is_new && !named.is_empty() && !snapshot.task_types.contains_key(named)).then_some(named)
+}
+
+/// Takes back the task type of a new run that is not configured, and tells so: a run that comes over the
+/// queue was not refused at a door.
+pub fn settle(request: &mut AgentRequest, snapshot: &Snapshot) -> Option<Decision> {
+    let signal = format!(
+        "the request names task type `{}`, which is not configured",
+        unknown(request, snapshot)?
+    );
+    request.task_type.clear();
+    let chosen = if request.pattern.is_empty() {
+        "router"
+    } else {
+        "none"
+    };
+    Some(Decision {
+        subject: "override-task-type".into(),
+        options: vec![chosen.into()],
+        narrowed_by: format!(
+            "the {} configured task types, version {}",
+            snapshot.task_types.len(),
+            snapshot.version
+        ),
+        signal,
+        chosen: chosen.into(),
+        decided_by: DecidedBy::OnlyOption,
+        rationale: String::new(),
+    })
 }
 
 /// Why a fork may not be made, if its task type does not allow what is to be otherwise: another `pattern`,

@@ -5,7 +5,7 @@ use agentfleet_schema::AgentRequest;
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// State of a run that never set one.
 pub const UNDEFINED_STATE: &str = "undefined";
@@ -46,27 +46,33 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
     tools
 }
 
-/// The groups a subagent gets: what the supervisor asked for where that narrows the parent's, else
-/// the parent's. A supervisor can take tools away, never add them.
-pub fn narrowed(parent: Option<&Vec<String>>, asked: Option<Vec<String>>) -> Option<Vec<String>> {
-    let inherited = parent.cloned();
-    let Some(asked) = asked.filter(|groups| !groups.is_empty()) else {
-        return inherited;
-    };
-    let default = vec![String::from("default")];
-    let own = parent.unwrap_or(&default);
-    if own.iter().any(|g| g == "*") {
-        return Some(asked);
+/// The tool groups that a request can hand on to subagents: those of its own that a tool it sees is in.
+pub fn groups(request: &AgentRequest, snapshot: &Snapshot) -> Vec<String> {
+    let default = [String::from("default")];
+    let own: &[String] = request.group.as_deref().unwrap_or(&default);
+    let is_own = |group: &&String| own.iter().any(|g| g == "*" || g == *group);
+    let visible = visible(request, snapshot);
+    let groups = visible
+        .iter()
+        .filter(|tool| tool.kind != tool_kind::READ_BACK)
+        .flat_map(|tool| &tool.group)
+        .filter(is_own);
+    let groups: BTreeSet<&String> = groups.collect();
+    groups.into_iter().cloned().collect()
+}
+
+/// The groups among `asked` that are `open`, and those that are not. Asking for `*`, or for nothing, is
+/// asking for all there are: `None`.
+pub fn narrowed(open: &[String], asked: &[String]) -> Option<(Vec<String>, Vec<String>)> {
+    if asked.is_empty() || asked.iter().any(|group| group.trim() == "*") {
+        return None;
     }
-    let kept: Vec<String> = asked
-        .into_iter()
-        .filter(|group| own.contains(group))
-        .collect();
-    if kept.is_empty() {
-        inherited
-    } else {
-        Some(kept)
-    }
+    let same = |a: &str, b: &str| a.trim().eq_ignore_ascii_case(b.trim());
+    let is_asked = |group: &&String| asked.iter().any(|name| same(name, group));
+    let is_unknown = |name: &&String| !open.iter().any(|group| same(name, group));
+    let kept = open.iter().filter(is_asked).cloned().collect();
+    let unknown = asked.iter().filter(is_unknown).cloned().collect();
+    Some((kept, unknown))
 }
 
 /// The tool that a model means by a name, if it may be called with these arguments; `Err` is what
@@ -178,23 +184,38 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_can_only_narrow() {
-        let own = |list: &[&str]| Some(list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
-        let cases = [
-            (own(&["a", "b"]), own(&["a"]), own(&["a"])),
-            (own(&["a"]), own(&["b"]), own(&["a"])),
-            (own(&["*"]), own(&["b"]), own(&["b"])),
-            (None, own(&["finance"]), None),
-            (None, own(&["default"]), own(&["default"])),
-            (own(&["a"]), None, own(&["a"])),
-            (own(&["a"]), own(&[]), own(&["a"])),
-        ];
-        for (parent, asked, expected) in cases {
-            assert_eq!(
-                narrowed(parent.as_ref(), asked.clone()),
-                expected,
-                "{parent:?} {asked:?}"
-            );
+    fn groups_are_handed_on_and_narrowed_and_never_widened() {
+        let list =
+            |words: &str| -> Vec<String> { words.split_whitespace().map(str::to_owned).collect() };
+        let mut snapshot = snapshot();
+        let both = ToolItem {
+            group: list("default legal"),
+            applicable_states: list("*"),
+            ..ToolItem::default()
+        };
+        snapshot.tools.insert("both".into(), both);
+        for (group, expected) in [
+            (None, "default"),
+            (Some("*"), "default finance legal"),
+            (Some("finance nobody"), "finance"),
+            (Some(""), ""),
+        ] {
+            let request = AgentRequest {
+                group: group.map(list),
+                ..AgentRequest::default()
+            };
+            assert_eq!(groups(&request, &snapshot), list(expected), "{group:?}");
+        }
+        for (asked, expected) in [
+            ("", None),
+            ("made-up *", None),
+            ("a", Some(("a", ""))),
+            ("B a", Some(("a b", ""))),
+            ("b made-up", Some(("b", "made-up"))),
+            ("made-up", Some(("", "made-up"))),
+        ] {
+            let expected = expected.map(|(kept, unknown)| (list(kept), list(unknown)));
+            assert_eq!(narrowed(&list("a b c"), &list(asked)), expected, "{asked}");
         }
     }
 }

@@ -35,8 +35,9 @@ pub struct Turn {
     budget: Budget,
     /// What the session spent, this turn included.
     spent: Spent,
-    /// Set where the history had no room as it came: what was done about it.
-    fitted: Option<Decision>,
+    /// What was decided about the request before it was worked: a history without room, a name that
+    /// nothing is configured under.
+    settled: Vec<Decision>,
 }
 
 /// Closed: a new pattern is a variant, and the exhaustive matches point at the rest.
@@ -58,18 +59,24 @@ impl Turn {
         let wrong = |(code, what, hint)| Rejection::invalid(code, what, hint);
         bounds::check(&request).map_err(wrong)?;
         task_types::check(&request, &situation.snapshot)?;
+        let unknown = task_types::settle(&mut request, &situation.snapshot);
         task_types::frame(&mut request, &situation.snapshot);
         history::settle(&mut request);
-        match history::fitted(&request, &situation.snapshot, &situation.fleet) {
-            None => Self::of(request, situation, None),
-            Some((request, decision)) => Self::of(request, situation, Some(decision)),
+        let mut settled = Vec::new();
+        if let Some((fitted, decision)) =
+            history::fitted(&request, &situation.snapshot, &situation.fleet)
+        {
+            request = fitted;
+            settled.push(decision);
         }
+        settled.extend(unknown);
+        Self::of(request, situation, settled)
     }
 
     fn of(
         request: AgentRequest,
         situation: Situation,
-        fitted: Option<Decision>,
+        settled: Vec<Decision>,
     ) -> Result<Self, Rejection> {
         let limits = Limits::of(&request, &situation.snapshot, &situation.fleet);
         // A synthesis has what its subagents spent behind it.
@@ -80,7 +87,7 @@ impl Turn {
             budget: limits.budget,
             spent: request.control.spent + below,
             kind: Kind::parse(request, situation, limits)?,
-            fitted,
+            settled,
         })
     }
 
@@ -97,10 +104,10 @@ impl Turn {
         self.told(step)
     }
 
-    /// With what was decided on the history, where the step ends.
+    /// With what was decided on the request, where the step ends.
     fn told(&self, mut step: Step) -> Step {
-        if let (Step::Finish(finish), Some(decision)) = (&mut step, &self.fitted) {
-            finish.decisions.insert(0, decision.clone());
+        if let Step::Finish(finish) = &mut step {
+            finish.decisions.splice(0..0, self.settled.iter().cloned());
         }
         step
     }

@@ -218,31 +218,6 @@ fn of_step(record: &StepRecord, decided: Option<&Decided>, set: &Snapshot) -> Ve
         .collect();
     match &record.activity {
         Activity::Iterated(it) => choices.push(of_tool(record, it, decided, set)),
-        // A debate and a plan leave no choice whether to fan out.
-        Activity::FannedOut(fanned_out) if divided(record) => {
-            let goals: Vec<String> = fanned_out
-                .children
-                .iter()
-                .map(|child| format!("{}. {}", child.index + 1, child.goal))
-                .collect();
-            let mut choice = bare(record, "fan-out", "fan-out", DecidedBy::Model);
-            choice.options = options(
-                "fan-out",
-                &["fan-out".to_owned(), "alone".to_owned()],
-                "fan-out",
-                set,
-            );
-            "the limits of the run, and the goals the model found"
-                .clone_into(&mut choice.narrowed_by);
-            choice.signal = match fanned_out.children.len() {
-                1 => "1 goal was found".to_owned(),
-                goals => format!("{goals} goals were found"),
-            };
-            choice.rationale.clone_from(&fanned_out.thought);
-            choice.outcome = Some(goals.join("; "));
-            paid(&mut choice, record, Operation::Decompose);
-            choices.push(choice);
-        }
         Activity::Executed(executed) => {
             let calls = executed.call.iter();
             choices.extend(calls.map(|it| of_tool(record, it, decided, set)));
@@ -256,15 +231,6 @@ fn of_step(record: &StepRecord, decided: Option<&Decided>, set: &Snapshot) -> Ve
         | Activity::Concluded(_) => {}
     }
     choices
-}
-
-/// Whether the model divided the task, or said what was still to be found out.
-fn divided(record: &StepRecord) -> bool {
-    let dividing = [Operation::Decompose, Operation::Review].map(Operation::as_str);
-    record.calls.iter().any(|call| match call {
-        Call::Model { operation, .. } => dividing.contains(&operation.as_str()),
-        Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => false,
-    })
 }
 
 fn bare(record: &StepRecord, subject: &str, chosen: &str, by: DecidedBy) -> Choice {
@@ -297,6 +263,12 @@ fn of_decision(record: &StepRecord, decision: &Decision, set: &Snapshot) -> Choi
     choice.rationale.clone_from(&decision.rationale);
     if let Activity::Decided(decided) = &record.activity {
         choice.outcome = Some(approval::who(decided));
+    }
+    if let (Activity::FannedOut(fanned_out), "fan-out" | "next-round") = (&record.activity, subject)
+    {
+        let goals = fanned_out.children.iter();
+        let goals = goals.map(|child| format!("{}. {}", child.index + 1, child.goal));
+        choice.outcome = Some(goals.collect::<Vec<_>>().join("; "));
     }
     let operation = match subject {
         "task-type" => Some(Operation::ClassifyTaskType),
@@ -445,7 +417,7 @@ fn meaning(subject: &str, name: &str, set: &Snapshot) -> String {
             "the oldest steps of the history in a line each, what they observed left out".to_owned()
         }
         (CONTEXT, SUMMARY) => "the oldest steps of the history in one summary".to_owned(),
-        ("pattern", _) => {
+        (of, _) if of == "pattern" || of.starts_with("subagent-pattern") => {
             let item = set.patterns.get(name);
             item.map_or_else(String::new, |it| both(&it.description, &it.when_to_use))
         }

@@ -237,6 +237,7 @@ impl<'a> Chart<'a> {
         branches: &mut Vec<(&'a FanOut, Vec<usize>)>,
     ) -> usize {
         match step {
+            Step::Decision(decision) if decision.is_of_fan_out() => last,
             Step::Decision(decision) => {
                 let (label, class) = decided(decision);
                 self.indent(level + 1);

@@ -174,6 +174,14 @@ impl Decision {
         self.subject == "approval"
     }
 
+    /// Whether the fan-out that follows shows what was chosen: that there is one, and what its subagents
+    /// work by.
+    pub(crate) fn is_of_fan_out(&self) -> bool {
+        (self.subject == "fan-out" && self.selected == "fan-out")
+            || self.subject.starts_with("subagent-pattern")
+            || self.subject.starts_with("subagent-group")
+    }
+
     /// What was answered to a call that waited, and by whom: `denied by ada`.
     pub(crate) fn answer_in_brief(&self) -> String {
         let answer = match self.selected.as_str() {

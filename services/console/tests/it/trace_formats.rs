@@ -115,7 +115,10 @@ fn json_says_its_version_and_has_every_session_once() {
     assert_eq!(value["running"], false);
     assert_eq!(value["roots"], serde_json::json!([run.root]));
     assert_eq!(value["sessions"].as_array().unwrap().len(), 7);
-    assert_eq!(value["sessions"][0]["steps"][0]["kind"], "fan-out");
+    let steps = &value["sessions"][0]["steps"];
+    assert_eq!(steps[0]["kind"], "decision");
+    assert_eq!(steps[1]["subject"], "subagent-pattern-1");
+    assert_eq!(steps[5]["kind"], "fan-out");
     assert_eq!(
         value["sessions"][0]["started_at"],
         "2026-11-21T09:00:00.000Z"

@@ -1,7 +1,7 @@
 //! Every recorded choice against its options, and the options against the config of the run.
 
 use super::{About, Finding};
-use crate::{history, patterns, routing, tools};
+use crate::{history, patterns, routing, specialists, task_types, tools};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Iterated, StepRecord};
 use agentfleet_schema::{AgentRequest, keys};
@@ -13,13 +13,20 @@ pub fn choices(record: &StepRecord, asked: Option<&AgentRequest>, set: &Snapshot
     let mut check = Check {
         key: keys::outcome(&record.session, record.step),
         version: record.config_version,
+        is_subagent: record.parent.is_some(),
         set,
         findings: Vec::new(),
     };
     let task_type = record.routed.as_ref().map(|r| r.task_type.as_str());
     let routed = record.routed.iter().flat_map(|routed| &routed.decisions);
+    let asked = asked.map(|asked| {
+        let mut asked = asked.clone();
+        task_types::settle(&mut asked, set);
+        asked
+    });
+    let asked = asked.as_ref();
     for decision in routed.chain(&record.decisions) {
-        check.decision(decision, task_type.unwrap_or_default());
+        check.decision(decision, task_type.unwrap_or_default(), asked);
     }
     if let Some(routed) = &record.routed {
         for (subject, chosen) in [
@@ -52,18 +59,36 @@ pub fn choices(record: &StepRecord, asked: Option<&AgentRequest>, set: &Snapshot
             .worked
             .as_ref()
             .and_then(|worked| worked.fleet.as_ref());
-        let worked = asked.map(|asked| match fleet {
-            Some(fleet) => history::as_worked(asked, set, fleet),
-            None => asked.clone(),
+        let worked = asked.map(|asked| {
+            let mut worked = match fleet {
+                Some(fleet) => history::as_worked(asked, set, fleet),
+                None => asked.clone(),
+            };
+            engage(&mut worked, &record.activity);
+            worked
         });
         check.tool(it, worked.as_ref());
     }
     check.findings
 }
 
+/// Notes whose step of a plan it was: where no subagent could work on it, the session did so with the tools of
+/// that specialist.
+fn engage(request: &mut AgentRequest, activity: &Activity) {
+    if let Activity::Executed(executed) = activity
+        && let Some(result) = executed.steps.first()
+        && let Some(plan) = patterns::current_plan(request)
+        && let Some(step) = plan.get(result.index as usize)
+        && !step.specialist.is_empty()
+    {
+        request.control.specialist = step.specialist.clone();
+    }
+}
+
 struct Check<'a> {
     key: String,
     version: u64,
+    is_subagent: bool,
     set: &'a Snapshot,
     findings: Vec<Finding>,
 }
@@ -75,7 +100,7 @@ impl Check<'_> {
             .push(Finding::new(About::Choice, what, problem));
     }
 
-    fn decision(&mut self, decision: &Decision, task_type: &str) {
+    fn decision(&mut self, decision: &Decision, task_type: &str, asked: Option<&AgentRequest>) {
         let subject = &decision.subject;
         if !decision.options.contains(&decision.chosen) {
             self.found(
@@ -98,12 +123,37 @@ impl Check<'_> {
         match subject.as_str() {
             "task-type" => self.task_types(decision),
             "pattern" => self.patterns(decision, task_type),
-            "intent" => self.configured(decision, "intent", &patterns::intents(self.set)),
-            "specialist" => {
-                self.configured(decision, "specialist", &patterns::specialists(self.set));
+            "intent" => {
+                let general = patterns::GENERAL_CHAT;
+                self.configured(decision, "intent", patterns::intents(self.set), general);
             }
-            // Sets of the program's own, and of patterns this part need not know.
-            _ => {}
+            "specialist" => {
+                let known: Vec<String> = self.set.specialists.keys().cloned().collect();
+                self.configured(decision, "specialist", known, specialists::GENERAL);
+            }
+            subject => {
+                if let Some(asked) = asked {
+                    self.assigned(subject, decision, asked);
+                }
+            }
+        }
+    }
+
+    /// What a fan-out settled for one goal.
+    fn assigned(&mut self, subject: &str, decision: &Decision, asked: &AgentRequest) {
+        let is = |kind: &str| {
+            let number = subject.strip_prefix(kind);
+            number.is_some_and(|number| number.starts_with('-'))
+        };
+        if is(patterns::PATTERN) {
+            self.patterns(decision, &asked.task_type);
+        } else if is(patterns::GROUP) {
+            let mut open = tools::groups(asked, self.set);
+            // Several groups together, or none, are told as one option.
+            open.extend([patterns::ALL.to_owned(), decision.chosen.clone()]);
+            let had: BTreeSet<&str> = decision.options.iter().map(String::as_str).collect();
+            let were = open.iter().map(String::as_str).collect();
+            self.same(subject, "tool group", &had, &were);
         }
     }
 
@@ -129,19 +179,25 @@ impl Check<'_> {
         }
     }
 
-    fn configured(&mut self, decision: &Decision, what: &str, open: &[String]) {
+    /// What a message is dispatched by: `general` is always there to fall back on, and those who have no tool
+    /// here are named in what narrowed the options.
+    fn configured(&mut self, decision: &Decision, what: &str, known: Vec<String>, general: &str) {
         let had: BTreeSet<&str> = decision.options.iter().map(String::as_str).collect();
-        let were: BTreeSet<&str> = open.iter().map(String::as_str).collect();
-        // Without any specialist the message's own is not looked for.
-        if decision.decided_by != DecidedBy::OnlyOption {
-            self.same(what, what, &had, &were);
+        let mut were: BTreeSet<&str> = known
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !decision.narrowed_by.contains(&format!("`{name}`: ")))
+            .collect();
+        if had.contains(general) {
+            were.insert(general);
         }
+        self.same(what, what, &had, &were);
     }
 
     fn task_types(&mut self, decision: &Decision) {
         let had: BTreeSet<&str> = decision.options.iter().map(String::as_str).collect();
         let mut were: BTreeSet<&str> = self.set.task_types.keys().map(String::as_str).collect();
-        if were.is_empty() {
+        if were.is_empty() || decision.decided_by == DecidedBy::Fallback {
             were.insert(routing::GENERAL);
         }
         self.same("task-type", "task type", &had, &were);
@@ -154,7 +210,8 @@ impl Check<'_> {
         let had: BTreeSet<&str> = decision.options.iter().map(String::as_str).collect();
         let configured: BTreeSet<&str> = set.patterns.keys().map(String::as_str).collect();
         let of_task_type = decision.narrowed_by.starts_with(routing::VALID);
-        if decision.decided_by == DecidedBy::Caller && !of_task_type {
+        let of_fan_out = self.is_subagent || decision.subject != "pattern";
+        if (of_fan_out || decision.decided_by == DecidedBy::Caller) && !of_task_type {
             // A caller may name what no item is about, if workers know it.
             let open: BTreeSet<&str> = configured
                 .into_iter()
@@ -181,11 +238,11 @@ impl Check<'_> {
         if open.is_empty() && decision.decided_by == DecidedBy::Fallback {
             open.insert(decision.chosen.as_str());
         }
-        if decision.decided_by == DecidedBy::Caller {
+        if of_fan_out || decision.decided_by == DecidedBy::Caller {
             // A fan-out may always choose it for a subagent.
             open.insert(routing::REACT);
         }
-        self.same("pattern", "pattern", &had, &open);
+        self.same(&decision.subject, "pattern", &had, &open);
     }
 
     fn tool(&mut self, it: &Iterated, asked: Option<&AgentRequest>) {
@@ -365,6 +422,59 @@ mod tests {
         }
         let found = problems(&taken, None);
         assert_eq!(found, ["`supervisor` was chosen, and `react` was taken"]);
+    }
+
+    #[test]
+    fn what_a_fan_out_settled_for_a_goal_is_held_against_what_its_parent_had() {
+        let asked = AgentRequest {
+            task_type: "risk".into(),
+            group: Some(texts("*")),
+            ..AgentRequest::default()
+        };
+        for (subject, options, chosen, expected) in [
+            ("subagent-pattern-1", "supervisor react", "react", ""),
+            (
+                "subagent-pattern-1",
+                "supervisor react debate",
+                "react",
+                "has the option `debate`",
+            ),
+            (
+                "subagent-pattern-12",
+                "react",
+                "react",
+                "lacks the option `supervisor`",
+            ),
+            (
+                "subagent-group-1",
+                "default finance",
+                "finance",
+                "lacks the option `all of its parent's`",
+            ),
+            (
+                "subagent-group-1",
+                "default finance secret",
+                "finance",
+                "has the option `secret`",
+            ),
+        ] {
+            let record = StepRecord {
+                decisions: vec![Decision {
+                    subject: subject.into(),
+                    options: texts(options),
+                    narrowed_by: format!("{} `risk`", routing::VALID),
+                    chosen: chosen.into(),
+                    ..Decision::default()
+                }],
+                ..StepRecord::default()
+            };
+            let found = problems(&record, Some(&asked));
+            if expected.is_empty() {
+                assert_eq!(found, Vec::<String>::new());
+            } else {
+                assert!(found.iter().any(|one| one.contains(expected)), "{found:?}");
+            }
+        }
     }
 
     #[test]

@@ -81,6 +81,7 @@ impl OpenDebate {
             "debate",
             None,
             &refused,
+            "",
             DecidedBy::OnlyOption,
         )
     }
@@ -113,6 +114,7 @@ fn goal(reasoner: &Reasoner, request: &AgentRequest, round: u32, answers: &str) 
         text,
         question: request.question.clone(),
         pattern: reasoner.pattern.clone(),
+        fixed: true,
         context: context.trim().to_owned(),
         reasoner: reasoner.name.clone(),
         profile: reasoner.profile.clone(),

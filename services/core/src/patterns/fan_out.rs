@@ -2,12 +2,11 @@
 //! request that the verdict on them releases.
 
 use super::Implemented;
+use super::assign::{Assigned, Offer};
 use crate::limits::Limits;
-use crate::routing::subagent_patterns;
 use crate::say;
 use crate::specialists;
 use crate::step::{FanOut, Finish, Outcome, Step, Used};
-use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::records::{
     Activity, Child, Compared, CompletionStatus, DecidedBy, Decision, FanInRecord, FanInSummary,
@@ -25,7 +24,12 @@ pub(super) struct Goal {
     /// What it is asked, where that is not the goal itself.
     pub question: String,
     pub pattern: String,
-    pub group: Option<Vec<String>>,
+    /// Whether that is the pattern's that fans out, and no choice.
+    pub fixed: bool,
+    /// The tool groups that it is narrowed to; empty means its parent's.
+    pub group: Vec<String>,
+    /// Why it is worked so, in the words of whoever chose.
+    pub rationale: String,
     pub context: String,
     /// Key of its model profile; empty means its parent's.
     pub profile: String,
@@ -74,23 +78,19 @@ impl Round<'_> {
         let task_types = &self.situation.snapshot.task_types;
         let of_type = task_types.get(&request.task_type).map(|task| task.join);
         let policy = request.join.or(of_type).unwrap_or_default();
-        let (patterns, narrowed_by) = child_patterns(request, self.situation, self.limits);
-        let closed = closed_patterns(&goals, &patterns);
+        let offer = Offer::of(request, self.situation, self.limits);
+        let closed = goals.iter().filter(|goal| offer.is_closed(goal));
+        let closed = closed.map(|goal| {
+            let (text, pattern) = (say::in_one_line(&goal.text), &goal.pattern);
+            let narrowed_by = &offer.narrowed_by;
+            format!("{text}\t`{pattern}` was not open to it: {narrowed_by}")
+        });
+        let closed: Vec<String> = closed.collect();
         let mut history = self.history;
         if let Some(first) = history.first_mut().filter(|_| !closed.is_empty()) {
-            let lines: Vec<String> = closed
-                .iter()
-                .map(|goal| {
-                    let pattern = &goal.pattern;
-                    format!(
-                        "{}\t`{pattern}` was not open to it: {narrowed_by}",
-                        say::in_one_line(&goal.text)
-                    )
-                })
-                .collect();
-            first.arguments.insert(CLOSED.to_owned(), lines.join("\n"));
+            first.arguments.insert(CLOSED.to_owned(), closed.join("\n"));
         }
-        let closed = fallen_back(&closed, &patterns, narrowed_by);
+        let (goals, assigned) = offer.assign(goals, request.group.as_ref());
         let mut ancestors = request.control.ancestors.clone();
         ancestors.push(Ancestor {
             session: request.session_id.clone(),
@@ -99,14 +99,14 @@ impl Round<'_> {
         let children: Vec<(Child, AgentRequest)> = goals
             .into_iter()
             .zip(0u32..)
-            .map(|(goal, index)| {
+            .map(|(assigned, index)| {
                 let session = SessionId::child(&request.session_id, request.step, index);
-                let pattern = if patterns.contains(&goal.pattern) {
-                    goal.pattern
-                } else {
-                    Implemented::React.as_str().to_owned()
-                };
-                let group = tools::narrowed(request.group.as_ref(), goal.group);
+                let Assigned {
+                    goal,
+                    pattern,
+                    pattern_by,
+                    group,
+                } = assigned;
                 let child = Child {
                     index,
                     session: session.clone(),
@@ -124,6 +124,8 @@ impl Round<'_> {
                 };
                 let mut child_request = AgentRequest {
                     question,
+                    // In another state it might see tools that its parent does not.
+                    state: request.state.clone(),
                     group,
                     user: request.user.clone(),
                     collection: request.collection.clone(),
@@ -152,6 +154,8 @@ impl Round<'_> {
                 control.hard_deadline = join_deadline;
                 control.derives_from = uris::goal(&request.session_id, &correlation, index);
                 control.reasoner = goal.reasoner;
+                control.pattern_by = Some(pattern_by);
+                control.specialist.clone_from(&request.control.specialist);
                 control.profile = if goal.profile.is_empty() {
                     request.control.profile.clone()
                 } else {
@@ -203,7 +207,7 @@ impl Round<'_> {
                 synthesis,
             })),
             routed: None,
-            decisions: self.decisions.into_iter().chain(closed).collect(),
+            decisions: self.decisions.into_iter().chain(assigned).collect(),
             said: vec![
                 say::message(MessageType::Thought, text.trim_end(), uri),
                 say::status(format!("Fanned out to {}", say::subagents(count as usize))),
@@ -218,6 +222,7 @@ pub(super) fn alone(
     action: &str,
     goal: Option<Goal>,
     signal: &str,
+    rationale: &str,
     decided_by: DecidedBy,
 ) -> Step {
     let mut next = request.clone();
@@ -235,70 +240,36 @@ pub(super) fn alone(
         outcome: Outcome::Continue(Box::new(next)),
         activity: Activity::None,
         routed: None,
-        decisions: vec![Decision {
-            subject: "fan-out".into(),
-            options: match decided_by {
-                // The limits took the other one away.
-                DecidedBy::OnlyOption => vec!["alone".into()],
-                DecidedBy::Model | DecidedBy::Fallback | DecidedBy::Caller | DecidedBy::Person => {
-                    vec!["fan-out".into(), "alone".into()]
-                }
-            },
-            narrowed_by: "the limits and what there is to divide".into(),
-            signal: signal.into(),
-            chosen: "alone".into(),
-            decided_by,
-            rationale: String::new(),
-        }],
+        decisions: vec![decided(ALONE, signal, rationale, decided_by)],
         said: vec![say::status(format!("No fan-out: {signal}"))],
     }))
 }
 
-/// Patterns a child may have: valid for the task type, and without fan-out where the depth ends.
-pub(super) fn child_patterns(
-    request: &AgentRequest,
-    situation: &Situation,
-    limits: &Limits,
-) -> (Vec<String>, String) {
-    let depth = limits.max_depth.saturating_sub(1);
-    subagent_patterns(&situation.snapshot, &request.task_type, depth)
-}
+pub(super) const ALONE: &str = "alone";
+pub(super) const FAN_OUT: &str = "fan-out";
 
-/// A goal that names a pattern which is not open to it.
-struct Closed {
-    number: u32,
-    text: String,
-    pattern: String,
-}
-
-fn closed_patterns(goals: &[Goal], options: &[String]) -> Vec<Closed> {
-    let numbered = goals.iter().zip(1..);
-    let closed =
-        numbered.filter(|(goal, _)| !goal.pattern.is_empty() && !options.contains(&goal.pattern));
-    closed
-        .map(|(goal, number)| Closed {
-            number,
-            text: goal.text.clone(),
-            pattern: goal.pattern.clone(),
-        })
-        .collect()
-}
-
-/// Records that such goals get `react` instead.
-fn fallen_back(closed: &[Closed], options: &[String], narrowed_by: String) -> Option<Decision> {
-    let named: Vec<String> = closed
-        .iter()
-        .map(|goal| format!("goal {} names `{}`", goal.number, goal.pattern))
-        .collect();
-    (!closed.is_empty()).then(|| Decision {
-        subject: "subagent-pattern".into(),
-        options: options.to_vec(),
-        narrowed_by,
-        signal: format!("{}, which is not open here", named.join(", ")),
-        chosen: Implemented::React.as_str().to_owned(),
-        decided_by: DecidedBy::Fallback,
-        rationale: String::new(),
-    })
+/// The choice between subagents and none.
+pub(super) fn decided(
+    chosen: &str,
+    signal: &str,
+    rationale: &str,
+    decided_by: DecidedBy,
+) -> Decision {
+    Decision {
+        subject: FAN_OUT.into(),
+        options: match decided_by {
+            // The limits took the other one away.
+            DecidedBy::OnlyOption => vec![chosen.to_owned()],
+            DecidedBy::Model | DecidedBy::Fallback | DecidedBy::Caller | DecidedBy::Person => {
+                vec![FAN_OUT.into(), ALONE.into()]
+            }
+        },
+        narrowed_by: "the limits and what there is to divide".into(),
+        signal: signal.into(),
+        chosen: chosen.into(),
+        decided_by,
+        rationale: rationale.into(),
+    }
 }
 
 /// What a fan-in brought, as the record of the step that read it says.

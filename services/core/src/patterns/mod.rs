@@ -1,6 +1,7 @@
 //! The patterns this binary implements, one file each.
 
 mod answer;
+mod assign;
 mod dag;
 mod debate;
 mod fan_out;
@@ -13,6 +14,7 @@ mod router;
 mod supervisor;
 
 pub(crate) use answer::unanswered;
+pub(crate) use assign::{ALL, GROUP, PATTERN};
 pub(crate) use dag::{COMPLETE, FAILED, REVISED, current as current_plan, results_of_plan};
 pub use debate::{CloseRound, OpenDebate};
 pub use plan::Plan;
@@ -20,7 +22,7 @@ pub use react::React;
 pub(crate) use react::{is_iteration, iterations};
 pub(crate) use reflexion::{ANSWER, is_critique};
 pub use router::Dispatch;
-pub(crate) use router::{intents, specialists};
+pub(crate) use router::{GENERAL_CHAT, intents};
 pub use supervisor::{Decompose, Synthesise};
 
 /// A pattern this binary can run. What is configured beyond these is never offered.

@@ -3,7 +3,7 @@
 
 use super::Implemented;
 use super::dag::{self, COMPLETE, FAILED};
-use super::fan_out::{Goal, Round};
+use super::fan_out::{self, Goal, Round};
 use super::plan::{go_on, remember};
 use super::react::{iterations, preview};
 use super::repeats;
@@ -13,6 +13,7 @@ use crate::json;
 use crate::limits::Limits;
 use crate::react_format::{Said as Format, parse};
 use crate::say;
+use crate::specialists;
 use crate::step::{
     Finish, Input, ModelAsk, Outcome, Reply, Said, Step, StreamAs, ToolOutcome, ToolUse, Used,
 };
@@ -67,6 +68,9 @@ pub struct Execute {
     ready: Vec<usize>,
     at: usize,
     tools: Vec<ToolItem>,
+    framing: String,
+    /// Why no subagent works on it, where one was meant to.
+    alone: Option<Decision>,
     /// What was wrong with the model's replies so far.
     faults: Vec<String>,
     thought: String,
@@ -108,8 +112,10 @@ impl Execute {
         let faults = denied.iter().map(|step| step.observation.clone()).collect();
         let visible = tools::visible(&request, &situation.snapshot);
         let tools = visible.into_iter().cloned().collect();
-        Self {
+        let mut step = Self {
             at: ready.first().copied().unwrap_or_default(),
+            framing: request.framing.clone(),
+            alone: None,
             request,
             situation,
             limits,
@@ -122,7 +128,25 @@ impl Execute {
             called: None,
             held,
             model_ms: 0,
+        };
+        if step.held.is_some() {
+            // What waited was ordered here, so no subagent works on it.
+            step.engage();
         }
+        step
+    }
+
+    /// Works a specialist's step in this session: with its prompt and its tools.
+    fn engage(&mut self) {
+        let (name, snapshot) = (self.step().specialist, &self.situation.snapshot);
+        if name.is_empty() {
+            return;
+        }
+        let mut engaged = self.request.clone();
+        specialists::engage(&mut engaged, &name, snapshot);
+        let visible = tools::visible(&engaged, snapshot);
+        self.tools = visible.into_iter().cloned().collect();
+        self.framing = engaged.framing;
     }
 
     pub(super) fn tools(&self) -> &[ToolItem] {
@@ -180,19 +204,14 @@ impl Execute {
             special
         };
         if !given.is_empty() {
-            let needs_specialist = !self.step().specialist.is_empty();
             match self.give_away(given) {
                 Ok(step) => return step,
-                Err(reason) if needs_specialist => {
-                    return self.finish(Came {
-                        status: FAILED,
-                        result: format!("No specialist could work on it: {reason}."),
-                        trouble: Some(format!("step {}: {reason}", self.at)),
-                        decisions: Vec::new(),
-                    });
-                }
                 // One after the other, then.
-                Err(_) => {}
+                Err(reason) => {
+                    let by = DecidedBy::OnlyOption;
+                    self.alone = Some(fan_out::decided(fan_out::ALONE, &reason, "", by));
+                    self.engage();
+                }
             }
         }
         self.ask()
@@ -255,6 +274,7 @@ impl Execute {
         Goal {
             text: step.goal.clone(),
             pattern: Implemented::React.as_str().to_owned(),
+            fixed: true,
             context,
             specialist: step.specialist.clone(),
             ..Goal::default()
@@ -269,7 +289,7 @@ impl Execute {
             operation: Operation::PlanStep,
             variables: json!({
                 "question": self.request.question,
-                "framing": self.request.framing,
+                "framing": self.framing,
                 "index": self.at,
                 "goal": step.goal,
                 "tool_hint": step.tool_hint,
@@ -417,7 +437,7 @@ impl Execute {
             operation: Operation::PlanAssess,
             variables: json!({
                 "question": self.request.question,
-                "framing": self.request.framing,
+                "framing": self.framing,
                 "goal": step.goal,
                 "action": name,
                 "arguments": arguments,
@@ -566,7 +586,10 @@ impl Execute {
                 ..AgentStep::default()
             },
         );
-        let mut said = Vec::new();
+        let alone = self.alone.iter();
+        let mut said: Vec<Said> = alone
+            .map(|alone| say::status(format!("No fan-out: {}", alone.signal)))
+            .collect();
         let call = self.called.as_ref().map(|called| {
             if !self.thought.is_empty() {
                 let uri = uris::document_of(&uris::thought(session, n));
@@ -622,7 +645,10 @@ impl Execute {
                 model_ms: self.model_ms,
             }),
             routed: None,
-            decisions: came.decisions.into_iter().chain(replan).collect(),
+            decisions: (self.alone.iter().cloned())
+                .chain(came.decisions)
+                .chain(replan)
+                .collect(),
             said,
         }))
     }

@@ -11,6 +11,7 @@ use crate::json;
 use crate::say;
 use crate::specialists::{self, GENERAL};
 use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
+use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Planned};
@@ -22,7 +23,7 @@ const MIN_CONFIDENCE: f64 = 0.5;
 /// `step_type` of what a dispatch leaves in the history: nothing that was found out.
 pub(super) const ROUTE: &str = "route";
 /// What a message is about if nothing can be told.
-const GENERAL_CHAT: &str = "general_chat";
+pub(crate) const GENERAL_CHAT: &str = "general_chat";
 
 #[derive(Debug)]
 pub struct Dispatch {
@@ -51,15 +52,6 @@ pub(crate) fn intents(snapshot: &Snapshot) -> Vec<String> {
     } else {
         known
     }
-}
-
-/// The specialists that a message can go to.
-pub(crate) fn specialists(snapshot: &Snapshot) -> Vec<String> {
-    let mut names: Vec<String> = snapshot.specialists.keys().cloned().collect();
-    if !names.iter().any(|name| name == GENERAL) {
-        names.push(GENERAL.to_owned());
-    }
-    names
 }
 
 impl Dispatch {
@@ -97,18 +89,31 @@ impl Dispatch {
         intents(&self.situation.snapshot)
     }
 
+    /// The specialists that the message can go to, in the order of their names.
     fn specialists(&self) -> Vec<String> {
-        specialists(&self.situation.snapshot)
+        let (mut able, _) = specialists::able(&self.request, &self.situation.snapshot);
+        able.push(GENERAL.to_owned());
+        able.sort();
+        able
     }
 
     fn begin(&self) -> Step {
-        if self.specialists().len() < 2 {
+        let open = self.specialists();
+        if open.len() < 2 {
             let nobody = Classified {
                 specialist: GENERAL.to_owned(),
                 ..Classified::default()
             };
-            let signal = "no specialist is configured";
-            let chosen = self.decision("specialist", &[GENERAL.to_owned()], GENERAL, signal);
+            let (_, unable) = specialists::able(&self.request, &self.situation.snapshot);
+            let signal = if unable.is_empty() {
+                "no other specialist is configured".to_owned()
+            } else {
+                format!(
+                    "no other specialist has a tool here ({})",
+                    unable.join(", ")
+                )
+            };
+            let chosen = self.decision("specialist", &open, GENERAL, &signal);
             let chosen = Decision {
                 decided_by: DecidedBy::OnlyOption,
                 ..chosen
@@ -124,6 +129,7 @@ impl Dispatch {
         let specialists: Vec<Value> = snapshot
             .specialists
             .iter()
+            .filter(|(name, _)| open.contains(*name))
             .map(|(name, one)| json!({"name": name, "description": one.description}))
             .collect();
         let known = &self.request.routing;
@@ -178,7 +184,10 @@ impl Dispatch {
                     };
                     return self.dispatch(&unsure, vec![intent, chosen]);
                 }
-                let signal = format!("intent {}", classified.intent);
+                let mut signal = format!("intent {}", classified.intent);
+                if let Some(lack) = self.lack(&classified.specialist) {
+                    signal.push_str(&format!(", though {lack}"));
+                }
                 let chosen =
                     self.decision("specialist", &specialists, &classified.specialist, &signal);
                 self.dispatch(&classified, vec![intent, chosen])
@@ -199,31 +208,42 @@ impl Dispatch {
             ..decision
         };
         let (intents, specialists) = (self.intents(), self.specialists());
-        let intent = intents
-            .iter()
-            .find(|i| *i == GENERAL_CHAT)
-            .or(intents.first());
-        let intent = intent.cloned().unwrap_or_default();
+        let mut intents = intents;
+        if !intents.iter().any(|intent| intent == GENERAL_CHAT) {
+            // Not what happens to come first.
+            intents.push(GENERAL_CHAT.to_owned());
+        }
         let decisions = vec![
-            fallback(self.decision("intent", &intents, &intent, signal)),
+            fallback(self.decision("intent", &intents, GENERAL_CHAT, signal)),
             fallback(self.decision("specialist", &specialists, GENERAL, signal)),
         ];
         let nobody = Classified {
-            intent,
+            intent: GENERAL_CHAT.to_owned(),
             specialist: GENERAL.to_owned(),
             ..Classified::default()
         };
         self.dispatch(&nobody, decisions)
     }
 
+    /// What a specialist is to have tools for and finds none.
+    fn lack(&self, name: &str) -> Option<String> {
+        let snapshot = &self.situation.snapshot;
+        let item = snapshot.specialists.get(name)?;
+        let lacks = specialists::lacks(item, &tools::visible(&self.request, snapshot));
+        (!lacks.is_empty()).then(|| format!("no tool matches {}", specialists::either(&lacks)))
+    }
+
     fn decision(&self, subject: &str, options: &[String], chosen: &str, signal: &str) -> Decision {
+        let snapshot = &self.situation.snapshot;
+        let mut narrowed_by = format!("the configured {subject}s, version {}", snapshot.version);
+        let (_, unable) = specialists::able(&self.request, snapshot);
+        if subject == "specialist" && !unable.is_empty() {
+            narrowed_by.push_str(&format!(", without {}", unable.join(", ")));
+        }
         Decision {
             subject: subject.into(),
             options: options.to_vec(),
-            narrowed_by: format!(
-                "the configured {subject}s, version {}",
-                self.situation.snapshot.version
-            ),
+            narrowed_by,
             signal: signal.into(),
             chosen: chosen.into(),
             decided_by: DecidedBy::Model,
@@ -243,7 +263,13 @@ impl Dispatch {
             Implemented::React.as_str().clone_into(&mut next.pattern);
             specialists::engage(&mut next, &to.specialist, &self.situation.snapshot);
             next.control.context = specialists::context(&next, &self.situation.snapshot, &to.whole);
-            format!("Dispatched to {}", to.specialist)
+            let last = decisions.last().filter(|_| to.specialist == GENERAL);
+            let why = match last.filter(|d| d.decided_by != DecidedBy::Model) {
+                Some(decision) => Some(decision.signal.clone()),
+                None => self.lack(&to.specialist),
+            };
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            format!("Dispatched to {}{why}", to.specialist)
         };
         next.history.push(AgentStep {
             thought: told.clone(),

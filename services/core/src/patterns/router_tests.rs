@@ -234,3 +234,90 @@ fn several_steps_become_a_plan_of_specialists() {
         assert_eq!(next.control.specialist, "general");
     }
 }
+
+#[test]
+fn who_has_no_tool_here_is_not_offered_and_what_is_missing_is_named() {
+    // There is `blog_list`, and nothing for shops.
+    let (decisions, next) = dispatched(&["shop"], &[]);
+    assert_eq!(next.control.specialist, "general");
+    let [chosen] = decisions.as_slice() else {
+        panic!("{decisions:?}")
+    };
+    let missing = "`shop`: no tool matches `shop_*`";
+    assert_eq!(chosen.options, ["general"]);
+    assert_eq!(
+        chosen.signal,
+        format!("no other specialist has a tool here ({missing})")
+    );
+    assert!(chosen.narrowed_by.ends_with(missing), "{chosen:?}");
+    assert!(next.history[0].observation.contains(missing));
+    let mut turn = Turn::parse(request(), situation(&["blog", "shop"])).unwrap();
+    let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+        panic!("there are two to choose among")
+    };
+    let offered = &ask.schema.unwrap()["properties"]["specialist"]["enum"];
+    assert_eq!(*offered, json!(["blog", "general"]));
+    assert_eq!(ask.variables["specialists"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn an_unclear_message_is_not_about_what_comes_first() {
+    let mut situation = situation(BOTH);
+    Arc::make_mut(&mut situation.snapshot)
+        .intents
+        .remove(GENERAL_CHAT);
+    let mut turn = Turn::parse(request(), situation).unwrap();
+    turn.resume(Input::Begin);
+    let nonsense = |turn: &mut Turn| {
+        turn.resume(Input::ModelReplied(Reply {
+            text: "what?".into(),
+            ..Reply::default()
+        }))
+    };
+    nonsense(&mut turn);
+    let Step::Finish(finish) = nonsense(&mut turn) else {
+        panic!("asked too often")
+    };
+    let intent = &finish.decisions[0];
+    assert_eq!(intent.chosen, GENERAL_CHAT);
+    assert_eq!(intent.options, ["analytics_diagnosis", GENERAL_CHAT]);
+}
+
+#[test]
+fn without_depth_the_session_works_each_step_as_its_specialist() {
+    let reply = json!({"intent": "analytics_diagnosis", "confidence": 0.9, "specialist": "analytics",
+        "multi_step": true, "steps": [
+            {"specialist": "analytics", "task": "topics"},
+            {"specialist": "general", "task": "calendar", "depends_on": "step_1"}]});
+    let (_, mut next) = dispatched(BOTH, &[&reply.to_string()]);
+    next.limits.max_depth = Some(0);
+    for (prompt, tools, status) in [
+        ("prompt of analytics", &["analytics_trend"][..], "pending"),
+        ("", &[], "complete"),
+    ] {
+        let mut turn = Turn::parse(next, situation(BOTH)).unwrap();
+        let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+            panic!("the step failed")
+        };
+        assert_eq!(ask.variables["framing"], prompt);
+        let seen: Vec<_> = turn.tools().iter().map(|t| t.name.as_str()).collect();
+        assert_eq!(seen, tools);
+        let Step::Finish(finish) = turn.resume(Input::ModelReplied(Reply {
+            text: "Final Answer: done".into(),
+            ..Reply::default()
+        })) else {
+            panic!("it goes on")
+        };
+        let why = &finish.decisions[0];
+        assert_eq!(
+            (why.subject.as_str(), why.chosen.as_str()),
+            ("fan-out", "alone")
+        );
+        assert_eq!(why.signal, "no depth is left for subagents");
+        let Outcome::Continue(following) = finish.outcome else {
+            panic!("it ended")
+        };
+        assert_eq!(dag::current(&following).unwrap()[1].status, status);
+        next = *following;
+    }
+}

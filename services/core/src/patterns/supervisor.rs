@@ -4,17 +4,16 @@
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
 use super::answer::{answered, name_missing};
+use super::assign::Offer;
 use super::fan_out::{
-    self, CLOSED, Goal, Round, bounded, child_patterns, in_part, lacked, missing, summary,
+    self, CLOSED, FAN_OUT, Goal, Round, bounded, in_part, lacked, missing, summary,
 };
 use crate::json;
 use crate::limits::Limits;
 use crate::routing::read_choice;
 use crate::say;
 use crate::step::{FactsQuery, Input, ModelAsk, Reply, Step, StreamAs, Used};
-use crate::tools;
 use crate::turn::Situation;
-use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{
     CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Source, Termination,
 };
@@ -39,6 +38,8 @@ pub struct Decompose {
     situation: Situation,
     limits: Limits,
     retried: bool,
+    /// What was wrong with the goals of the reply before.
+    fault: String,
     used: Used,
 }
 
@@ -49,6 +50,7 @@ impl Decompose {
             situation,
             limits,
             retried: false,
+            fault: String::new(),
             used: Used::default(),
         }
     }
@@ -64,50 +66,39 @@ impl Decompose {
     }
 
     pub(crate) fn broke(&self, why: &str) -> Step {
-        self.alone(None, why, DecidedBy::OnlyOption)
+        self.alone(None, why, "", DecidedBy::OnlyOption)
     }
 
     fn begin(&self) -> Step {
         if self.limits.max_depth == 0 {
-            return self.alone(
-                None,
-                "no depth is left for subagents",
-                DecidedBy::OnlyOption,
-            );
+            let why = "no depth is left for subagents";
+            return self.alone(None, why, "", DecidedBy::OnlyOption);
         }
         if self.limits.width() < 2 {
-            return self.alone(
-                None,
-                "the limits leave no room for two subagents",
-                DecidedBy::OnlyOption,
-            );
+            let why = "the limits leave no room for two subagents";
+            return self.alone(None, why, "", DecidedBy::OnlyOption);
         }
-        let visible = tools::visible(&self.request, &self.situation.snapshot);
-        let (patterns, _) = child_patterns(&self.request, &self.situation, &self.limits);
-        let described: Vec<_> = patterns
-            .iter()
-            .filter_map(|name| {
-                self.situation
-                    .snapshot
-                    .patterns
-                    .get(name)
-                    .map(|p| (name, p))
-            })
-            .map(|(name, p)| json!({"name": name, "description": p.description}))
-            .collect();
+        let offer = Offer::of(&self.request, &self.situation, &self.limits);
+        let mut variables = json!({
+            "question": self.request.question,
+            "framing": self.request.framing,
+            "max_subagents": self.limits.width(),
+        });
+        offer.show(&mut variables, &self.request, &self.situation, &self.fault);
         Step::AskModel(Box::new(ModelAsk {
             operation: Operation::Decompose,
-            variables: json!({
-                "question": self.request.question,
-                "framing": self.request.framing,
-                "max_subagents": self.limits.width(),
-                "tools": tools::described(&visible),
-                "patterns": described,
-                "groups": groups_of(&visible),
-            }),
+            variables,
             transcript: Vec::new(),
             tools: Vec::new(),
-            schema: Some(goals_schema(&patterns)),
+            schema: Some(json!({
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["thought", "goals"],
+                "properties": {
+                    "thought": {"type": "string", "description": "why the task falls into these goals"},
+                    "goals": offer.goals_schema(),
+                },
+            })),
             stream: StreamAs::Nothing,
         }))
     }
@@ -119,20 +110,22 @@ impl Decompose {
                 self.retried = true;
                 return self.begin();
             }
-            return self.alone(
-                None,
-                "the model twice returned no list of goals",
-                DecidedBy::Fallback,
-            );
+            let why = "the model twice returned no list of goals";
+            return self.alone(None, why, "", DecidedBy::Fallback);
         };
         let (goals, left_out) = merged(goals, self.limits.width());
         if goals.len() < 2 {
-            return self.alone(
-                goals.into_iter().next(),
-                "there is one goal only",
-                DecidedBy::Model,
-            );
+            let (goal, why) = (goals.into_iter().next(), "there is one goal only");
+            return self.alone(goal, why, &thought, DecidedBy::Model);
         }
+        let offer = Offer::of(&self.request, &self.situation, &self.limits);
+        if let Some(fault) = offer.fault(&goals).filter(|_| !self.retried) {
+            self.retried = true;
+            self.fault = fault;
+            return self.begin();
+        }
+        let signal = format!("{} goals were found", goals.len());
+        let divided = fan_out::decided(FAN_OUT, &signal, &thought, DecidedBy::Model);
         let round = Round {
             request: &self.request,
             situation: &self.situation,
@@ -141,17 +134,33 @@ impl Decompose {
             thought,
             after: None,
             compared: None,
-            decisions: no_room(&left_out, goals.len()).into_iter().collect(),
+            decisions: [divided]
+                .into_iter()
+                .chain(no_room(&left_out, goals.len()))
+                .collect(),
             used: self.used,
         };
         match round.fan_out(goals) {
             Ok(step) => step,
-            Err(reason) => self.alone(None, &reason, DecidedBy::OnlyOption),
+            Err(reason) => self.alone(None, &reason, "", DecidedBy::OnlyOption),
         }
     }
 
-    fn alone(&self, goal: Option<Goal>, signal: &str, decided_by: DecidedBy) -> Step {
-        fan_out::alone(&self.request, DECOMPOSE, goal, signal, decided_by)
+    fn alone(
+        &self,
+        goal: Option<Goal>,
+        signal: &str,
+        rationale: &str,
+        decided_by: DecidedBy,
+    ) -> Step {
+        fan_out::alone(
+            &self.request,
+            DECOMPOSE,
+            goal,
+            signal,
+            rationale,
+            decided_by,
+        )
     }
 }
 
@@ -166,6 +175,8 @@ pub struct Synthesise {
     texts: Vec<Option<String>>,
     sources: BTreeMap<String, Vec<Source>>,
     asking: Asking,
+    /// What was wrong with the goals of the review before.
+    fault: String,
     decisions: Vec<Decision>,
     termination: Termination,
     used: Used,
@@ -192,6 +203,7 @@ impl Synthesise {
             texts: Vec::new(),
             sources: BTreeMap::new(),
             asking: Asking::Review,
+            fault: String::new(),
             decisions: Vec::new(),
             termination: Termination::SubagentsComplete,
             used: Used::default(),
@@ -304,18 +316,31 @@ impl Synthesise {
 
     fn review(&mut self) -> Step {
         self.asking = Asking::Review;
+        let offer = Offer::of(&self.request, &self.situation, &self.limits);
+        let mut variables = json!({
+            "question": self.request.question,
+            "framing": self.request.framing,
+            "results": self.results(),
+            "missing": self.missing(),
+            "rounds_left": self.limits.max_rounds - self.request.control.rounds,
+        });
+        offer.show(&mut variables, &self.request, &self.situation, &self.fault);
         Step::AskModel(Box::new(ModelAsk {
             operation: Operation::Review,
-            variables: json!({
-                "question": self.request.question,
-                "framing": self.request.framing,
-                "results": self.results(),
-                "missing": self.missing(),
-                "rounds_left": self.limits.max_rounds - self.request.control.rounds,
-            }),
+            variables,
             transcript: Vec::new(),
             tools: Vec::new(),
-            schema: Some(review_schema()),
+            schema: Some(json!({
+                "type": "object",
+                "additionalProperties": false,
+                "required": ["decision", "signal", "rationale", "goals"],
+                "properties": {
+                    "decision": {"type": "string", "enum": ["answer", "investigate"]},
+                    "signal": {"type": "string"},
+                    "rationale": {"type": "string"},
+                    "goals": offer.goals_schema(),
+                },
+            })),
             stream: StreamAs::Nothing,
         }))
     }
@@ -345,6 +370,11 @@ impl Synthesise {
                 .map(|(_, goals)| goals)
                 .unwrap_or_default();
             let (goals, left_out) = merged(goals, self.limits.width());
+            let offer = Offer::of(&self.request, &self.situation, &self.limits);
+            if let Some(fault) = offer.fault(&goals).filter(|_| self.fault.is_empty()) {
+                self.fault = fault;
+                return self.review();
+            }
             let count = goals.len();
             let mut request = self.request.clone();
             self.remember_results(&mut request);
@@ -542,52 +572,6 @@ fn decomposed(
     vec![first, step(ended, "aggregate", String::new(), "synthesise")]
 }
 
-fn groups_of(tools: &[&ToolItem]) -> Vec<String> {
-    let mut groups: Vec<String> = tools.iter().flat_map(|t| t.group.clone()).collect();
-    groups.sort();
-    groups.dedup();
-    groups
-}
-
-fn goals_schema(patterns: &[String]) -> Value {
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["thought", "goals"],
-        "properties": {
-            "thought": {"type": "string", "description": "why the task falls into these goals"},
-            "goals": {"type": "array", "items": goal_schema(patterns)},
-        },
-    })
-}
-
-fn goal_schema(patterns: &[String]) -> Value {
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["goal", "pattern", "context"],
-        "properties": {
-            "goal": {"type": "string", "description": "one focused, self-contained goal"},
-            "pattern": {"type": "string", "enum": patterns},
-            "group": {"type": "array", "items": {"type": "string"}},
-            "context": {"type": "string", "description": "what the subagent must know beside it"},
-        },
-    })
-}
-
-fn review_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["decision", "signal", "rationale"],
-        "properties": {
-            "decision": {"type": "string", "enum": ["answer", "investigate"]},
-            "signal": {"type": "string"},
-            "rationale": {"type": "string"},
-            "goals": {"type": "array", "items": goal_schema(&["react".to_owned()])},
-        },
-    })
-}
-
 /// Reads `{"thought", "goals": [...]}`, or a bare array; goals may be strings or objects.
 fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
     let value = json::extract(text)?;
@@ -611,16 +595,20 @@ fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
             }),
             Value::Object(map) => {
                 let field = |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default();
-                let group = map.get("group").and_then(Value::as_array).map(|list| {
-                    list.iter()
-                        .filter_map(Value::as_str)
-                        .map(str::to_owned)
-                        .collect()
-                });
+                // One name alone is meant as a list of it.
+                let group = match map.get("group") {
+                    Some(Value::String(one)) => vec![one.clone()],
+                    Some(Value::Array(list)) => {
+                        let names = list.iter().filter_map(Value::as_str);
+                        names.map(str::to_owned).collect()
+                    }
+                    _ => Vec::new(),
+                };
                 Some(Goal {
                     text: field("goal").to_owned(),
                     pattern: field("pattern").to_owned(),
                     group,
+                    rationale: field("rationale").to_owned(),
                     context: field("context").to_owned(),
                     ..Goal::default()
                 })

@@ -3,13 +3,22 @@ use super::*;
 use crate::limits::FleetLimits;
 use crate::step::{FanOut, Finish, Outcome};
 use crate::turn::Turn;
-use agentfleet_schema::config::{AgentPattern, Snapshot};
+use agentfleet_schema::config::{AgentPattern, Snapshot, ToolItem};
 use agentfleet_schema::records::{Activity, Child, JoinCause, Member};
 use agentfleet_schema::{CorrelationId, SessionId};
 use std::sync::Arc;
 
 fn situation(fan_in: Option<FanInRecord>) -> Situation {
     let mut snapshot = Snapshot::default();
+    for group in ["default", "finance", "secret"] {
+        let tool = ToolItem {
+            name: format!("{group}-search"),
+            group: vec![group.into()],
+            applicable_states: vec!["*".into()],
+            ..ToolItem::default()
+        };
+        snapshot.tools.insert(group.into(), tool);
+    }
     for name in ["react", "supervisor"] {
         let pattern = AgentPattern {
             name: name.into(),
@@ -69,7 +78,7 @@ fn decompose(request: AgentRequest, text: &str) -> Step {
 }
 
 const TWO: &str = r#"{"thought":"two sides","goals":[
-    {"goal":"Look at money.","pattern":"react","group":["finance"],"context":"fiscal 2025"},
+    {"goal":"Look at money.","pattern":"react","group":["finance"],"context":"fiscal 2025","rationale":"figures"},
     {"goal":"look at MONEY","pattern":"react","context":""},
     {"goal":"Look at law","pattern":"astrology","context":""}]}"#;
 
@@ -101,12 +110,20 @@ fn goals_without_room_and_patterns_that_are_not_open_are_told() {
         r#"{"thought":"t","goals":["one",{"goal":"two","pattern":"debate"},"three\nlines"]}"#;
     let finish = finished(decompose(narrow, three));
     let subjects: Vec<&str> = finish.decisions.iter().map(|d| &*d.subject).collect();
-    assert_eq!(subjects, ["subagents", "subagent-pattern"]);
+    let expected = [
+        "fan-out",
+        "subagents",
+        "subagent-pattern-1",
+        "subagent-group-1",
+        "subagent-pattern-2",
+        "subagent-group-2",
+    ];
+    assert_eq!(subjects, expected);
     assert_eq!(
-        finish.decisions[0].signal,
+        finish.decisions[1].signal,
         "left out for want of room: three lines"
     );
-    let closed = &finish.decisions[1];
+    let closed = &finish.decisions[4];
     assert_eq!(
         closed.signal,
         "goal 2 names `debate`, which is not open here"
@@ -238,6 +255,170 @@ fn goals_are_merged_and_each_child_inherits_what_is_not_narrowed() {
         fan_out.synthesis.history.last().unwrap().step_type,
         "synthesise"
     );
+}
+
+/// Every decision about a goal: subject, chosen, how.
+fn about_goals(decisions: &[Decision]) -> Vec<(&str, &str, DecidedBy)> {
+    let of_goal = decisions
+        .iter()
+        .filter(|d| d.subject.starts_with("subagent-"));
+    of_goal
+        .map(|d| {
+            assert!(d.options.contains(&d.chosen), "PV-2: {d:?}");
+            (d.subject.as_str(), d.chosen.as_str(), d.decided_by)
+        })
+        .collect()
+}
+
+#[test]
+fn what_the_model_chose_for_a_subagent_is_its_decision_with_options_and_reasons() {
+    let finish = finished(decompose(request(), TWO));
+    let first = &finish.decisions[0];
+    assert_eq!(
+        (first.subject.as_str(), first.chosen.as_str()),
+        ("fan-out", "fan-out")
+    );
+    assert_eq!(first.options, ["fan-out", "alone"]);
+    assert_eq!(
+        (first.decided_by, first.rationale.as_str()),
+        (DecidedBy::Model, "two sides")
+    );
+    assert_eq!(
+        about_goals(&finish.decisions),
+        [
+            ("subagent-pattern-1", "react", DecidedBy::Model),
+            ("subagent-group-1", "finance", DecidedBy::Model),
+            ("subagent-pattern-2", "react", DecidedBy::Fallback),
+            ("subagent-group-2", "all of its parent's", DecidedBy::Model),
+        ]
+    );
+    let group = &finish.decisions[2];
+    assert_eq!(group.options, ["default", "finance", "all of its parent's"]);
+    assert_eq!(group.rationale, "figures");
+    let fan_out = fanned_out(decompose(request(), TWO));
+    let by: Vec<_> = fan_out
+        .children
+        .iter()
+        .map(|(_, c)| c.control.pattern_by)
+        .collect();
+    assert_eq!(by, [Some(DecidedBy::Model), Some(DecidedBy::Fallback)]);
+}
+
+#[test]
+fn a_group_that_the_parent_does_not_have_gives_nothing() {
+    let with = |group: &str| {
+        format!(
+            r#"{{"thought":"t","goals":[{{"goal":"one","pattern":"react","group":{group}}},"two"]}}"#
+        )
+    };
+    let (asked, all) = (request(), Some(vec!["*".to_owned()]));
+    for (parent, group, expected) in [
+        (asked.group.clone(), r#"["finance"]"#, Some("finance")),
+        (
+            asked.group.clone(),
+            r#"["Finance", "finance"]"#,
+            Some("finance"),
+        ),
+        (asked.group.clone(), r#""finance""#, Some("finance")),
+        (
+            asked.group.clone(),
+            r#"["default", "finance"]"#,
+            Some("default finance"),
+        ),
+        (asked.group.clone(), "[]", Some("default finance")),
+        (asked.group.clone(), r#"["*"]"#, Some("default finance")),
+        // Beyond what the parent has, known or not: asked for once more, and then not given.
+        (asked.group.clone(), r#"["secret"]"#, Some("")),
+        (
+            asked.group.clone(),
+            r#"["made-up", "finance"]"#,
+            Some("finance"),
+        ),
+        (all.clone(), r#"["made-up"]"#, Some("")),
+        (all.clone(), r#"["secret"]"#, Some("secret")),
+        (None, r#"["finance"]"#, Some("")),
+        (None, "[]", None),
+    ] {
+        let parent = AgentRequest {
+            group: parent,
+            ..request()
+        };
+        let case = format!("{:?} {group}", parent.group);
+        let mut turn = Turn::parse(parent.clone(), situation(None)).unwrap();
+        turn.resume(Input::Begin);
+        let mut step = turn.resume(reply(&with(group)));
+        let mut asked_again = false;
+        if let Step::AskModel(ask) = &step {
+            asked_again = true;
+            let fault = ask.variables["fault"].as_str().unwrap();
+            assert!(fault.contains("goal 1 names the tool group `"), "{fault}");
+            step = turn.resume(reply(&with(group)));
+        }
+        let finish = finished(step);
+        let about = about_goals(&finish.decisions);
+        let decided = about.iter().find(|d| d.0 == "subagent-group-1");
+        let fell_back = decided.is_some_and(|d| d.2 == DecidedBy::Fallback);
+        assert_eq!(asked_again, fell_back, "{case}");
+        let Outcome::FanOut(fan_out) = finish.outcome else {
+            panic!("{case}: no fan-out")
+        };
+        let (_, child) = &fan_out.children[0];
+        let got = child.group.as_ref().map(|groups| groups.join(" "));
+        assert_eq!(got.as_deref(), expected, "{case}");
+        // Whatever it says, a child sees no tool that its parent does not.
+        let seen = |of: &AgentRequest| {
+            let snapshot = situation(None).snapshot;
+            let visible = crate::tools::visible(of, &snapshot);
+            visible.iter().map(|t| t.name.clone()).collect::<Vec<_>>()
+        };
+        let of_parent = seen(&parent);
+        assert!(
+            seen(child).iter().all(|tool| of_parent.contains(tool)),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn every_round_offers_what_is_open_and_takes_it() {
+    let first = verdict(
+        JoinCause::Complete,
+        vec![member(0, CompletionStatus::Answered)],
+        vec![],
+    );
+    let (mut turn, step) = synthesise(first, vec![Some("a".into())]);
+    let Step::AskModel(ask) = step else {
+        panic!("{step:?}")
+    };
+    let goal = &ask.schema.as_ref().unwrap()["properties"]["goals"]["items"];
+    assert_eq!(
+        goal["properties"]["pattern"]["enum"],
+        json!(["react", "supervisor"])
+    );
+    assert_eq!(
+        goal["properties"]["group"]["items"]["enum"],
+        json!(["default", "finance"])
+    );
+    assert_eq!(ask.variables["groups"], json!(["default", "finance"]));
+    assert_eq!(ask.variables["patterns"][1]["name"], "supervisor");
+    assert_eq!(ask.variables["tools"][0]["name"], "default-search");
+    let finish = finished(turn.resume(reply(
+        r#"{"decision":"investigate","signal":"gap","rationale":"r","goals":[
+            {"goal":"dig","pattern":"supervisor","group":["finance"],"rationale":"it divides"}]}"#,
+    )));
+    assert_eq!(
+        about_goals(&finish.decisions),
+        [
+            ("subagent-pattern-1", "supervisor", DecidedBy::Model),
+            ("subagent-group-1", "finance", DecidedBy::Model),
+        ]
+    );
+    let Outcome::FanOut(fan_out) = finish.outcome else {
+        panic!("no fan-out")
+    };
+    let (_, child) = &fan_out.children[0];
+    assert_eq!(child.pattern, "supervisor");
+    assert_eq!(child.group, Some(vec!["finance".to_owned()]));
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl Picture<'_> {
         let mut shown: HashSet<&SessionId> = HashSet::new();
         for (at, step) in session.steps.iter().enumerate() {
             match step {
+                Step::Decision(decision) if decision.is_of_fan_out() => {}
                 Step::Decision(decision) => items.push(Block::Leaf(self.decision(decision))),
                 Step::Iteration(iteration) => items.push(Block::Leaf(self.iteration(iteration))),
                 Step::FanOut(fan_out) => {

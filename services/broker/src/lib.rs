@@ -204,6 +204,15 @@ pub trait Broker: Send + Sync + 'static {
     /// What waits, by subscription. Pulsar tells it for the subscriptions that this process knows.
     async fn waiting(&self) -> Result<Vec<Waiting>, Error>;
 
+    /// Who consumes each of these subscriptions (`topic/name`), by address; `None` if the broker cannot
+    /// say.
+    async fn consumers(
+        &self,
+        _subscriptions: &[Subscription],
+    ) -> Result<Option<Vec<(String, Vec<String>)>>, Error> {
+        Ok(None)
+    }
+
     /// Messages waiting, delayed ones included, by subscription (`topic/name`).
     async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
         let waiting = self.waiting().await?.into_iter();

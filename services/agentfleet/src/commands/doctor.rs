@@ -1,16 +1,19 @@
 //! `doctor`: what is configured, what can be reached, and what is wrong.
 
+use super::servers::Server;
 use crate::cli::{Doctor, ShowSettings};
 use crate::engine::{choose_model, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
-use crate::store::{Store, open_to_others, reply_patterns, reply_topics};
+use crate::store::{Store, open_to_others, reply_patterns, reply_topics, subscriptions};
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
 use agentfleet_schema::{keys, redacted, topics};
+use futures::future::join_all;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long the model may take to say a word.
@@ -42,8 +45,16 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     let mut findings = Findings::default();
     findings.add("settings", Ok(given(settings)));
     findings.add("reply topics", replies(settings));
+    let servers = Server::of(settings);
+    let looks = join_all(servers.iter().map(Server::look)).await;
+    let away = looks.iter().any(Result::is_err);
+    for (server, found) in servers.iter().zip(looks) {
+        findings.add(server.name, found);
+    }
     match Store::open(settings).await {
-        Err(failure) => findings.add("data directory", Err(failure)),
+        // It is told already, and by its name.
+        Err(_) if away => findings.add("stores", Err(not_looked_at())),
+        Err(failure) => findings.add("stores", Err(failure)),
         Ok(store) => look_at(&store, settings, &mut findings).await,
     }
     let fleet = FleetLock::holder(settings);
@@ -143,8 +154,14 @@ async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
     findings.add("config", config(store, settings).await);
     findings.add("graph", graph(store, settings).await);
     findings.add("documents", documents(store, settings).await);
+    findings.add("workers", workers(store, settings).await);
     findings.add("queue", queue(store).await);
     findings.add("dead letters", dead_letters(store).await);
+}
+
+fn not_looked_at() -> Failure {
+    let says = "not looked at, because a server of the fleet is not as it should be";
+    Failure::new(Exit::Unavailable, says)
 }
 
 /// Who works the queue, and with what.
@@ -237,6 +254,33 @@ async fn documents(store: &Store, settings: &Settings) -> Result<String, Failure
         ),
     });
     Ok(says)
+}
+
+/// Who consumes each subscription, where servers have the queue.
+async fn workers(store: &Store, settings: &Settings) -> Result<String, Failure> {
+    if store.embedded.is_some() {
+        return Ok("those of the process that works the data directory".to_owned());
+    }
+    let Some(consumers) = store.broker.consumers(&subscriptions(settings)).await? else {
+        return Ok("not known: `broker_admin` names who is asked".to_owned());
+    };
+    let told = consumers.iter().map(|(queue, who)| match who.len() {
+        0 => format!("{queue}: nobody"),
+        n => {
+            let who: BTreeSet<&str> = who.iter().map(String::as_str).collect();
+            let who: Vec<&str> = who.into_iter().collect();
+            format!(
+                "{queue}: {} ({})",
+                text::counted(n as u64, "consumer"),
+                who.join(", ")
+            )
+        }
+    });
+    let says = told.collect::<Vec<_>>().join("\n");
+    if consumers.iter().all(|(_, who)| !who.is_empty()) {
+        return Ok(says);
+    }
+    Err(Failure::new(Exit::Unavailable, says).hint("`agentfleet up` works all of them"))
 }
 
 async fn queue(store: &Store) -> Result<String, Failure> {

@@ -18,6 +18,7 @@ pub(crate) mod purge;
 pub(crate) mod query;
 pub(crate) mod records;
 pub(crate) mod replay;
+mod servers;
 pub(crate) mod sessions;
 mod spend;
 pub(crate) mod trace;

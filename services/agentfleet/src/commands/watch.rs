@@ -25,6 +25,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a run that has ended may stay silent before its end is told from its records instead:
 /// its responses are no longer kept.
 const QUIET: Duration = Duration::from_millis(500);
+/// How long nothing may be heard of a run before it is said that perhaps nobody works.
+const UNHEARD: Duration = Duration::from_secs(10);
 
 /// What is watched, and how it is shown.
 pub(crate) struct Watch<'a> {
@@ -52,6 +54,8 @@ impl Watch<'_> {
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let ended = self.ended().await?;
         let mut quiet = Instant::now() + QUIET;
+        let unheard = Instant::now() + UNHEARD;
+        let mut unheard = (ended.is_none() && *worker.borrow() == Worker::Other).then_some(unheard);
         loop {
             let events = {
                 // One read over many ticks: a long past is not read again from its beginning at each.
@@ -76,10 +80,16 @@ impl Watch<'_> {
                         () = tokio::time::sleep_until(quiet), if ended.is_some() => {
                             break ended.clone().into_iter().collect();
                         }
+                        () = tokio::time::sleep_until(unheard.unwrap_or(quiet)), if unheard.is_some() => {
+                            unheard = None;
+                            show.leave()?;
+                            self.ui.note(&self.nobody());
+                        }
                     }
                 }
             };
             quiet = Instant::now() + QUIET;
+            unheard = unheard.filter(|_| events.is_empty());
             for event in events {
                 show.event(&event).await?;
                 if let Event::End { error, text, .. } = event {
@@ -87,6 +97,15 @@ impl Watch<'_> {
                 }
             }
         }
+    }
+
+    /// Where another process is to work, and nothing is heard of it.
+    fn nobody(&self) -> String {
+        let (seconds, program) = (UNHEARD.as_secs(), &self.program);
+        format!(
+            "Nothing was heard of the run for {seconds} s. If no worker runs it waits: `{program} doctor` \
+             says who works, `{program} up` works it."
+        )
     }
 
     async fn over(

@@ -1,6 +1,7 @@
 //! What is erased is gone, is said to be erased, and is erased because somebody meant it.
 
 use crate::place::Place;
+use serde_json::json;
 use std::path::Path;
 
 /// Whether a file of the data directory holds the text.
@@ -61,10 +62,25 @@ fn an_erased_run_is_said_to_be_erased_and_is_in_no_file() {
     let secret = "qzx7194kvw3058jhp";
     let question = format!("Compare cost and safety of {secret} and X");
     place.run(&["ask", "What is X?"]).well();
-    place
-        .run(&["ask", &question, "--pattern", "supervisor"])
-        .well();
-    let session = place.sessions(&[])[0].clone();
+    let script = json!({"rules": [
+        {"operation": "supervisor-decompose",
+         "text": json!({"thought": "t", "goals": [&question, "safety"]}).to_string()},
+        {"operation": "agent-react", "text": format!("Thought: t\nFinal Answer: {secret}")},
+        {"text": format!("It is {secret}.")},
+    ]});
+    let script = place.write("script.json", &script.to_string());
+    let model = format!("scripted:{script}");
+    let ask = [
+        "ask",
+        &question,
+        "--pattern",
+        "supervisor",
+        "--model",
+        &model,
+    ];
+    let session = place.run(&[&ask[..], &["--detach"]].concat()).well().out;
+    let session = session.trim().to_owned();
+    place.run(&["attach", &session, "--model", &model]).well();
     let shown = place.run(&["sessions", "show", &session, "--json"]).well();
     let subagent = shown.json()["subagents"][0]["session"].clone();
     let subagent = subagent.as_str().unwrap();

@@ -188,3 +188,48 @@ fn a_settings_file_of_the_working_directory_is_not_read_and_that_is_said() {
     place.write("data/agentfleet.toml", "concurrency = 7");
     assert_eq!(shown(&[]).json()["concurrency"]["value"], "7");
 }
+
+#[test]
+fn whoever_asks_is_told_when_nobody_works() {
+    let place = Place::new();
+    place.run(&["sessions", "list"]).well();
+    // As a process that has the fleet lock and hangs.
+    let path = place.path("data/run/fleet.lock");
+    let holder = json!({"pid": 1, "asked": "offline", "model": "offline", "reason": "it hangs"});
+    std::fs::write(&path, holder.to_string()).unwrap();
+    let lock = std::fs::File::open(&path).unwrap();
+    lock.lock().unwrap();
+    let asking = place.command(&["ask", "What is X?"]).spawn().unwrap();
+    let mut asking = crate::place::Running(asking);
+    asking.says("says who works");
+    drop(lock);
+    assert_eq!(asking.ended().code, 0, "it works by itself then");
+}
+
+#[test]
+fn doctor_names_each_server_that_is_away() {
+    let place = Place::new();
+    let port = |_| {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().to_string()
+    };
+    let [broker, graph] = [0, 1].map(port);
+    let (broker, graph) = (format!("pulsar://{broker}"), format!("http://{graph}/ds"));
+    let ran = place.run(&["doctor", "--json", "--broker", &broker, "--graph", &graph]);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    let told = ran.json();
+    let finding = |what: &str| {
+        let all = told.as_array().unwrap().iter();
+        let mut found = all.filter(|finding| finding["what"] == what);
+        found
+            .next()
+            .unwrap_or_else(|| panic!("{what}: {told}"))
+            .clone()
+    };
+    for (what, address) in [("broker server", &broker), ("graph server", &graph)] {
+        let says = finding(what);
+        assert_eq!(says["ok"], false);
+        let expected = format!("{address} does not answer");
+        assert!(says["says"].as_str().unwrap().contains(&expected), "{says}");
+    }
+}

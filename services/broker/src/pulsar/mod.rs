@@ -419,6 +419,28 @@ impl Broker for PulsarBroker {
         self.inner.tally.count().await
     }
 
+    async fn consumers(
+        &self,
+        subscriptions: &[Subscription],
+    ) -> Result<Option<Vec<(String, Vec<String>)>>, Error> {
+        let inner = &*self.inner;
+        if inner.options.admin_url.is_none() {
+            return Ok(None);
+        }
+        let mut told = Vec::new();
+        for Subscription { topic, name, .. } in subscriptions {
+            let mut who = Vec::new();
+            // What is ready comes on the first lane.
+            for lane in inner.names.lanes(topic, name).into_iter().take(1) {
+                for part in inner.cluster.parts(&lane.topic).await? {
+                    who.extend(admin::consumers(&inner.options, &part, name).await?);
+                }
+            }
+            told.push((format!("{topic}/{name}"), who));
+        }
+        Ok(Some(told))
+    }
+
     async fn close(&self) {
         let Inner {
             cluster,

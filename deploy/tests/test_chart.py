@@ -139,7 +139,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_the_schema_is_the_bin
     assert set(values) == set(schema["properties"]) - {"global"}
     # The chart sets these itself, or they are of the embedded parts.
     own = {"data", "broker", "broker_admin", "broker_tenant", "broker_namespace", "broker_topics", "broker_token"}
-    own |= {"broker_certificates", "graph", "graph_query", "graph_update", "graph_user", "graph_password", "graph_token"}
+    own |= {"broker_certificates", "graph", "graph_query", "graph_update", "graph_user", "graph_password", "graph_token", "http_token"}
     own |= {"documents", "documents_endpoint", "documents_region", "model", "base_url", "concurrency", "listen", "health"}
     own |= {"grace", "max_quads", "log", "log_format"}
     assert set(schema["properties"]["settings"]["propertyNames"]["enum"]) == names_of_settings() - own

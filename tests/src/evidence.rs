@@ -95,6 +95,7 @@ impl Evidence {
         let options = QueryOptions {
             timeout: PATIENCE,
             max_rows: usize::MAX,
+            ..QueryOptions::default()
         };
         let patience = Instant::now() + PATIENCE;
         loop {

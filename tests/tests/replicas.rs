@@ -64,7 +64,7 @@ fn a_replica_without_a_graph_joins_by_the_token() {
     let place = Place::new();
     let mut up = place.up(&[]);
     let url = up.url();
-    let token = place.path("data/graph-token");
+    let token = place.path("data/http-token");
     let mode = std::fs::metadata(&token).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
@@ -94,10 +94,12 @@ fn a_replica_without_a_graph_joins_by_the_token() {
     ends_once(&mut place.command(&["attach", "--json", session]));
     replica.stop();
 
-    // A stranger on the same machine may read and not write.
+    // A stranger on the same machine may neither read nor write.
     std::fs::write(&token, "another\n").unwrap();
     std::fs::write(&facts, "<urn:mill> <urn:feeds> <urn:city> .").unwrap();
     let told = refused(place.command(&load).envs(remote));
+    assert!(told.contains("401"), "{told}");
+    let told = refused(place.command(&ask).envs(remote));
     assert!(told.contains("401"), "{told}");
     up.stop();
 }

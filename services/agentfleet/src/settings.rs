@@ -324,6 +324,12 @@ settings! {
     wall_limit: Duration = Duration::from_secs(1_800);
     /// Address `up` serves on.
     listen: String = "127.0.0.1:8700".to_owned();
+    /// Names by which clients may address `up` beside `localhost` and addresses, by comma, with or without a port; `*` is any.
+    allowed_hosts: Option<String> = None;
+    /// Token that callers of `up` send; unless given, that in the file `http-token` of the data directory, which `up` makes.
+    http_token: Option<Secret> = None;
+    /// Whether `up` asks callers for no token, and whoever reaches it may read, ask and approve: `yes` or `no`.
+    open: bool = false;
     /// Address where a single role serves its health and metrics, such as `0.0.0.0:9464`; `up` has them beside its API.
     health: Option<String> = None;
     /// Longest a query may take.

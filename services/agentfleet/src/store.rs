@@ -157,6 +157,7 @@ impl Store {
             broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.config),
             host: Arc::new(SystemHost),
+            collections: None,
         }
     }
 

@@ -1,5 +1,5 @@
-//! The data directory's token: with it the graph that `up` serves may be written. Whoever may read
-//! the data directory has it, and nobody else.
+//! The data directory's token, which callers of the door that `up` serves must send. Whoever may read
+//! the data directory has it, and nobody else; a setting may say another.
 
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
@@ -9,12 +9,15 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use uuid::Uuid;
 
-fn path(settings: &Settings) -> PathBuf {
-    settings.data.join("graph-token")
+pub(crate) fn path(settings: &Settings) -> PathBuf {
+    settings.data.join("http-token")
 }
 
 /// The token, if there is one.
 pub(crate) fn found(settings: &Settings) -> Option<String> {
+    if let Some(token) = &settings.http_token {
+        return Some(token.expose().to_owned());
+    }
     let text = fs::read_to_string(path(settings)).ok()?;
     Some(text.trim().to_owned()).filter(|token| !token.is_empty())
 }
@@ -23,6 +26,13 @@ pub(crate) fn found(settings: &Settings) -> Option<String> {
 pub(crate) fn ensure(settings: &Settings) -> Result<String, Failure> {
     let path = path(settings);
     if let Some(token) = found(settings) {
+        return Ok(token);
+    }
+    // What older versions called it: whoever knows that token goes on.
+    let old = settings.data.join("graph-token");
+    if fs::rename(old, &path).is_ok()
+        && let Some(token) = found(settings)
+    {
         return Ok(token);
     }
     let failed = |error: std::io::Error| {

@@ -6,6 +6,7 @@
 //! so that the same key or session id with another request is refused instead of mixed up.
 
 use crate::problem::{Code, Problem};
+use crate::seams::Collections;
 use crate::state::App;
 use crate::{events, intake, negotiate, session};
 use agentfleet_broker::Broker;
@@ -154,6 +155,8 @@ pub struct Intake {
     pub broker: Arc<dyn Broker>,
     pub config: Arc<dyn ConfigStore>,
     pub host: Arc<dyn Host>,
+    /// Where the door does not look itself.
+    pub collections: Option<Arc<dyn Collections>>,
 }
 
 impl std::fmt::Debug for Intake {
@@ -228,6 +231,12 @@ impl Intake {
             return Ok(taken(true));
         }
         intake::check_names(&request, &*self.config.snapshot().await?)?;
+        if let Some(collections) = &self.collections {
+            let loaded = collections.loaded().await;
+            let loaded =
+                loaded.map_err(|error| Problem::internal("reading the collections", &error))?;
+            intake::check_collection(&request.collection, &loaded)?;
+        }
         let record = AcceptedRecord {
             session: session.clone(),
             user: request.user.clone(),
@@ -317,7 +326,7 @@ fn conflict(id: &str, session: &SessionId, theirs: &Digest, ours: &Digest) -> Pr
     )
     .hint(
         "use another key or session id for another request; to repeat one, send it unchanged (white \
-         space, the order of fields, unknown fields and `streaming` make no difference)",
+         space, the order of fields and `streaming` make no difference)",
     )
 }
 

@@ -1,12 +1,12 @@
 //! Calls that wait for a person: what there is, and the answers to them.
 
 use crate::accept::refused_body;
-use crate::negotiate;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::seams::Answered;
 use crate::session::{instant, link};
 use crate::state::App;
+use crate::{intake, negotiate};
 use agentfleet_core::approval::Verdict;
 use agentfleet_schema::records::{ApprovalAnswer, Decided, PauseRecord};
 use agentfleet_schema::{ApprovalId, SessionId};
@@ -17,6 +17,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Who decided, where a caller does not say.
@@ -73,7 +74,6 @@ impl ApprovalView {
 
 /// What a person says about a call that waits.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "ApprovalRequest")]
 pub(crate) struct AnswerBody {
     answer: ApprovalAnswer,
@@ -141,14 +141,19 @@ pub(crate) async fn answer(
 ) -> Result<Json<DecisionView>, Problem> {
     negotiate::require_type(&headers, "application/json")?;
     let body = body.map_err(|rejection| refused_body(&rejection, app.options.max_body))?;
-    let body: AnswerBody = serde_json::from_slice(&body).map_err(|error| {
+    let refused = |error: serde_json::Error| {
         let code = match error.classify() {
             serde_json::error::Category::Data => Code::InvalidRequest,
             _ => Code::InvalidJson,
         };
         Problem::new(code, format!("the body is no answer: {error}"))
             .hint("{\"answer\": \"approve\", \"by\": \"...\", \"reason\": \"...\"}")
-    })?;
+    };
+    let body: Value = serde_json::from_slice(&body).map_err(refused)?;
+    if let Some(fields) = body.as_object() {
+        intake::refuse_unknown("$", fields, &intake::fields_of::<AnswerBody>(&[]))?;
+    }
+    let body: AnswerBody = serde_json::from_value(body).map_err(refused)?;
     if body.by.chars().any(char::is_control) {
         let says = "`$.by` must have no control characters";
         return Err(Problem::new(Code::InvalidRequest, says));

@@ -128,6 +128,25 @@ impl Endpoint {
         }
     }
 
+    /// Whether it needs no token: what probes and scrapers read, and what says nothing of the fleet.
+    pub(crate) fn is_public(self) -> bool {
+        match self {
+            Self::Index | Self::OpenApi | Self::Live | Self::Ready | Self::Metrics => true,
+            Self::Ask
+            | Self::Sessions
+            | Self::Session
+            | Self::CancelSession
+            | Self::Events
+            | Self::Trace
+            | Self::Approvals
+            | Self::Answer
+            | Self::Document
+            | Self::SparqlGet
+            | Self::SparqlPost
+            | Self::GraphUpdate => false,
+        }
+    }
+
     fn handler(self) -> MethodRouter<App> {
         match self {
             Self::Index => get(index::index),
@@ -186,6 +205,8 @@ pub(crate) fn routes(app: App, hosts: Hosts) -> Router {
         let handler = endpoint
             .handler()
             .layer(from_fn_with_state(patience, guard::within));
+        let token = app.options.token.clone().filter(|_| !endpoint.is_public());
+        let handler = handler.layer(from_fn_with_state(token, guard::authorized));
         router = router.route(endpoint.path(), handler);
     }
     let max_body = app.options.max_body;

@@ -5,7 +5,7 @@
 //! the next can use. A block marked ```` ```text output ```` says what the example before it prints:
 //! each of its lines must be found in the output, in order, where `...` stands for anything.
 //!
-//! The server's address comes in the environment variable [`URL`].
+//! The server's address comes in the environment variable [`URL`], and [`TOKEN`] as its token.
 
 use std::fmt::Write as _;
 use std::process::Stdio;
@@ -14,6 +14,9 @@ use tokio::process::Command;
 
 /// Names the server to the examples.
 pub const URL: &str = "AGENTFLEET_URL";
+
+/// What the examples send as the server's token.
+pub const TOKEN: &str = "of-the-examples";
 
 /// Printed before each example, with its line.
 const MARK: &str = "@@ example at line ";
@@ -127,6 +130,7 @@ pub async fn run(
     let child = Command::new(program)
         .args(["-c", &script])
         .env(URL, url)
+        .env("AGENTFLEET_HTTP_TOKEN", TOKEN)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,4 +1,4 @@
-//! What every request passes: whose name it was sent to, who sent it, a panic, the clock.
+//! What every request passes: whose name it was sent to, who sent it, a panic, the token, the clock.
 //!
 //! A gateway on the loopback interface can be reached by every web page the person opens, in two
 //! ways. A page can make its own host name point to 127.0.0.1 and then read answers as if they were
@@ -7,75 +7,58 @@
 //! coming from elsewhere is refused. No CORS headers are ever sent.
 
 use crate::problem::{Code, Problem};
+use agentfleet_schema::Digest;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The names a gateway answers to.
-#[derive(Clone, Debug)]
+/// The names a gateway answers to: an address always, because rebinding is a matter of names, and
+/// those of the loopback interface.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
-    /// Lower case. `None` is any name.
-    names: Option<Arc<[String]>>,
-    /// Set by a person, so their pages are trusted too.
-    chosen: bool,
+    /// Added by a person, so pages of these names are trusted too, but for `*`, which is any name.
+    /// Lower case.
+    added: Arc<[String]>,
 }
 
 impl Hosts {
-    pub(crate) fn new(allowed: &[String], address: SocketAddr) -> Self {
-        let lower = |name: &String| name.to_ascii_lowercase();
-        if !allowed.is_empty() {
-            return Self {
-                names: Some(allowed.iter().map(lower).collect()),
-                chosen: true,
-            };
-        }
-        let own = match address {
-            SocketAddr::V4(v4) => v4.ip().to_string(),
-            SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
-        };
-        let mut loopback = vec![
-            "localhost".to_owned(),
-            "127.0.0.1".to_owned(),
-            "[::1]".to_owned(),
-        ];
-        if !loopback.contains(&own) {
-            loopback.push(own);
-        }
-        let names = address.ip().is_loopback().then(|| loopback.into());
+    pub(crate) fn new(added: &[String]) -> Self {
         Self {
-            names,
-            chosen: false,
+            added: added.iter().map(|name| name.to_ascii_lowercase()).collect(),
         }
     }
 
-    /// Whether a name, with or without a port, is one of ours. A name listed without a port is ours
-    /// at every port: forwarded ports are common, and rebinding is a matter of the name.
-    fn allow(&self, authority: &str) -> bool {
-        let Some(names) = &self.names else {
-            return true;
-        };
+    /// Whether a name was added. One without a port is ours at every port: forwarded ports are
+    /// common.
+    fn is_added(&self, authority: &str) -> bool {
         let authority = authority.to_ascii_lowercase();
         let bare = without_port(&authority);
-        names.iter().any(|name| *name == authority || *name == bare)
+        let is = |name: &String| *name == authority || *name == bare;
+        self.added.iter().any(is)
+    }
+
+    fn allow(&self, authority: &str) -> bool {
+        let bare = without_port(authority);
+        let inner = bare.strip_prefix('[').and_then(|v6| v6.strip_suffix(']'));
+        let is_address = bare.parse::<Ipv4Addr>().is_ok()
+            || inner.is_some_and(|v6| v6.parse::<Ipv6Addr>().is_ok());
+        let any = || self.added.iter().any(|name| name == "*");
+        is_address || bare.eq_ignore_ascii_case("localhost") || self.is_added(authority) || any()
     }
 
     fn listed(&self) -> String {
-        let names = self.names.as_deref().unwrap_or_default();
-        names
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect::<Vec<_>>()
-            .join(", ")
+        let mut names = vec!["`localhost`".to_owned(), "addresses".to_owned()];
+        names.extend(self.added.iter().map(|name| format!("`{name}`")));
+        names.join(", ")
     }
 
     /// Refuses what was sent to another name, or by another origin.
@@ -86,6 +69,10 @@ impl Hosts {
             .map(axum::http::uri::Authority::as_str)
             .or(text(header::HOST));
         let host = host.unwrap_or_default();
+        if headers.get_all(header::HOST).iter().count() > 1 {
+            let says = "there is more than one header `Host`";
+            return Err(Problem::new(Code::InvalidRequest, says).hint("send one"));
+        }
         if !self.allow(host) {
             return Err(Problem::new(
                 Code::HostNotAllowed,
@@ -94,27 +81,26 @@ impl Hosts {
                     self.listed()
                 ),
             )
-            .hint("address it by one of these names, or add the name to its allowed hosts"));
+            .hint("address it by one of these names, or add the name with `--allowed-hosts`"));
         }
         let refused = || {
             Problem::new(
                 Code::OriginNotAllowed,
                 "a web page of another origin sent this request",
             )
-            .hint("call the API from a program, or from a page of the same origin")
+            .hint("call the API from a program, type the address, or allow the page's host with `--allowed-hosts`")
         };
         if let Some(origin) = text(header::ORIGIN) {
             let authority = origin
                 .split_once("://")
                 .map_or("", |(_, authority)| authority);
             let same = !authority.is_empty() && authority.eq_ignore_ascii_case(host);
-            let chosen = self.chosen && !authority.is_empty() && self.allow(authority);
-            if !same && !chosen {
+            if !same && !self.is_added(authority) {
                 return Err(refused());
             }
         }
-        let elsewhere = matches!(text(SEC_FETCH_SITE), Some("cross-site" | "same-site"));
-        if elsewhere && text(SEC_FETCH_MODE) != Some("navigate") {
+        // A page that leads the browser here does not see the answer, but the question is asked.
+        if matches!(text(SEC_FETCH_SITE), Some("cross-site" | "same-site")) {
             return Err(refused());
         }
         Ok(())
@@ -158,6 +144,29 @@ pub(crate) async fn guard(State(hosts): State<Hosts>, request: Request, next: Ne
     response
 }
 
+/// Whether a request holds a token, compared by hashes: how long that takes says nothing of it.
+pub(crate) fn holds(token: &Digest, headers: &HeaderMap) -> bool {
+    let given = headers.get(header::AUTHORIZATION);
+    let given = given.and_then(|value| value.as_bytes().split_at_checked(7));
+    given.is_some_and(|(scheme, given)| {
+        scheme.eq_ignore_ascii_case(b"bearer ") && Digest::of(given) == *token
+    })
+}
+
+/// Refuses who does not hold the token, before anything of the request is read.
+pub(crate) async fn authorized(
+    State(token): State<Option<Digest>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match token {
+        Some(token) if !holds(&token, request.headers()) => {
+            Problem::not_authorized().into_response()
+        }
+        _ => next.run(request).await,
+    }
+}
+
 /// Ends a request that takes too long to arrive or to be answered. A stream has been answered when
 /// its head was.
 pub(crate) async fn within(
@@ -191,61 +200,73 @@ mod tests {
     }
 
     #[test]
-    fn on_the_loopback_interface_only_its_own_names_are_answered() {
-        let hosts = Hosts::new(&[], SocketAddr::from(([127, 0, 0, 1], 8700)));
+    fn only_addresses_and_names_of_its_own_are_answered() {
+        let hosts = Hosts::default();
         for host in [
             "localhost:8700",
             "LOCALHOST",
             "127.0.0.1:8700",
             "[::1]:8700",
             "localhost:9",
+            "10.1.2.3:8700",
         ] {
             assert_eq!(check(&hosts, "/", &[("host", host)]), None, "{host}");
         }
+        let refused = Some(Code::HostNotAllowed);
         for host in [
             "evil.example",
             "evil.example:8700",
             "127.0.0.1.evil.example",
+            "[evil.example]",
             "",
             "localhost.",
         ] {
-            let refused = Some(Code::HostNotAllowed);
             assert_eq!(check(&hosts, "/", &[("host", host)]), refused, "{host}");
         }
-        assert_eq!(check(&hosts, "/", &[]), Some(Code::HostNotAllowed));
+        assert_eq!(check(&hosts, "/", &[]), refused);
         let absolute = "http://evil.example/sparql";
-        let refused = Some(Code::HostNotAllowed);
         assert_eq!(
             check(&hosts, absolute, &[("host", "localhost:8700")]),
             refused
         );
+        let mut twice = HeaderMap::new();
+        for host in ["localhost:8700", "localhost:8700"] {
+            twice.append(header::HOST, HeaderValue::from_static(host));
+        }
+        let refused = hosts.check(&Uri::default(), &twice).err();
+        assert_eq!(
+            refused.map(|problem| problem.code),
+            Some(Code::InvalidRequest)
+        );
     }
 
     #[test]
-    fn elsewhere_any_name_is_answered_unless_some_are_chosen() {
-        let open = SocketAddr::from(([0, 0, 0, 0], 8700));
-        assert_eq!(
-            check(&Hosts::new(&[], open), "/", &[("host", "fleet.example")]),
-            None
-        );
-        let chosen = Hosts::new(&["Fleet.example".into(), "other:99".into()], open);
-        assert_eq!(check(&chosen, "/", &[("host", "fleet.example:1")]), None);
-        assert_eq!(check(&chosen, "/", &[("host", "other:99")]), None);
-        assert_eq!(
-            check(&chosen, "/", &[("host", "other:98")]),
-            Some(Code::HostNotAllowed)
-        );
-        assert_eq!(
-            check(&chosen, "/", &[("host", "localhost")]),
-            Some(Code::HostNotAllowed)
-        );
+    fn names_can_be_added() {
+        let hosts = Hosts::new(&["Fleet.example".into(), "other:99".into()]);
+        let refused = Some(Code::HostNotAllowed);
+        for (host, answer) in [
+            ("fleet.example:1", None),
+            ("other:99", None),
+            ("other:98", refused),
+            ("localhost", None),
+            ("evil.example", refused),
+        ] {
+            assert_eq!(check(&hosts, "/", &[("host", host)]), answer, "{host}");
+        }
         let proxied = [("host", "other:99"), ("origin", "https://fleet.example")];
-        assert_eq!(check(&chosen, "/", &proxied), None);
+        assert_eq!(check(&hosts, "/", &proxied), None);
+        let local = [("host", "other:99"), ("origin", "http://localhost:3000")];
+        assert_eq!(check(&hosts, "/", &local), Some(Code::OriginNotAllowed));
+        let any = Hosts::new(&["*".into()]);
+        let host = ("host", "any.example");
+        assert_eq!(check(&any, "/", &[host]), None);
+        let page = [host, ("origin", "https://evil.example")];
+        assert_eq!(check(&any, "/", &page), Some(Code::OriginNotAllowed));
     }
 
     #[test]
     fn a_web_page_of_another_origin_is_refused() {
-        let hosts = Hosts::new(&[], SocketAddr::from(([127, 0, 0, 1], 8700)));
+        let hosts = Hosts::default();
         let host = ("host", "localhost:8700");
         let refused = Some(Code::OriginNotAllowed);
         let table: [(&[(&'static str, &str)], Option<Code>); 8] = [
@@ -269,7 +290,7 @@ mod tests {
                     ("sec-fetch-site", "cross-site"),
                     ("sec-fetch-mode", "navigate"),
                 ],
-                None,
+                refused,
             ),
             (
                 &[

@@ -2,7 +2,7 @@
 
 use crate::seams::Check;
 use crate::state::App;
-use agentfleet_graph::QueryOptions;
+use agentfleet_documents::Created;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,10 +12,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Display;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A part that does not say how it is within this time is not well.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one write tells for others. Requests to a store are paid for.
+const WRITTEN: Duration = Duration::from_secs(5);
+/// What is written to see whether that can be done.
+const PROBE: &str = "health/probe";
 
 /// `GET /health/live`.
 pub(crate) async fn live() -> Json<Live> {
@@ -41,18 +45,15 @@ pub(crate) struct Readiness {
 /// `GET /health/ready`.
 pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness>) {
     let parts = &app.parts;
-    let ask = QueryOptions {
-        timeout: PATIENCE,
-        max_rows: 1,
-    };
-    let (queue, documents, graph, config, others) = futures::join!(
+    let (queue, documents, writes, graph, config, others) = futures::join!(
         check("queue", parts.broker.ready()),
         check("documents", parts.documents.get("health")),
-        check("graph", parts.graph.query("ASK {}", &[], ask)),
+        check("writes", writes(&app)),
+        check("graph", parts.graph.ready()),
         check("config", parts.config.snapshot()),
         tokio::time::timeout(PATIENCE, parts.status.checks()),
     );
-    let mut checks = vec![queue, documents, graph, config];
+    let mut checks = vec![queue, documents, writes, graph, config];
     checks.extend(others.unwrap_or_else(|_| vec![silent("fleet")]));
     if app.stop.is_cancelled() {
         let detail = "the gateway is stopping".to_owned();
@@ -76,6 +77,27 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness
             checks,
         }),
     )
+}
+
+/// Writes something small: a disk that is full, or a store that only reads, shows in nothing else.
+/// What came of it counts for a while, however many ask.
+async fn writes(app: &App) -> Result<(), String> {
+    let mut last = app.written.lock().await;
+    if let Some((at, result)) = &*last
+        && at.elapsed() < WRITTEN
+    {
+        return result.clone();
+    }
+    let documents = &app.parts.documents;
+    let written = match documents.create(PROBE, Vec::new()).await {
+        Ok(Created::New) => Ok(()),
+        // To take it away is to write, too.
+        Ok(Created::Exists) => documents.delete(&[PROBE.to_owned()]).await,
+        Err(error) => Err(error),
+    };
+    let result = written.map_err(|error| error.to_string());
+    *last = Some((Instant::now(), result.clone()));
+    result
 }
 
 /// `GET /metrics`.

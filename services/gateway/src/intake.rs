@@ -7,9 +7,11 @@ use crate::problem::{Code, Problem};
 use agentfleet_core::patterns::Implemented;
 use agentfleet_core::{bounds, error};
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::{AgentRequest, RunControl};
-use serde_json::Value;
+use agentfleet_schema::{AgentRequest, CollectionName, RunControl, RunLimits};
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// What is there when nothing is configured.
 const ALWAYS_PATTERN: &str = "react";
@@ -32,6 +34,7 @@ pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Proble
             .hint("send an `AgentRequest`, such as {\"question\": \"What is known about X?\"}"));
     };
     fields.remove("control");
+    known_fields(fields)?;
     let says_streaming = fields
         .get("streaming")
         .is_some_and(|value| !value.is_null());
@@ -50,6 +53,80 @@ pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Proble
     request.control = RunControl::default();
     check(&request)?;
     Ok(request)
+}
+
+/// Refuses fields that nobody reads: a limit that is spelled wrong would be none.
+fn known_fields(fields: &Map<String, Value>) -> Result<(), Problem> {
+    static REQUEST: LazyLock<Vec<String>> =
+        LazyLock::new(|| fields_of::<AgentRequest>(&["framing_prompt"]));
+    static LIMITS: LazyLock<Vec<String>> = LazyLock::new(|| fields_of::<RunLimits>(&[]));
+    refuse_unknown("$", fields, &REQUEST)?;
+    let limits = fields.get("limits").and_then(Value::as_object);
+    limits.map_or(Ok(()), |limits| refuse_unknown("$.limits", limits, &LIMITS))
+}
+
+/// Refuses a field that is not known, and says which may have been meant.
+pub(crate) fn refuse_unknown(
+    path: &str,
+    fields: &Map<String, Value>,
+    known: &[String],
+) -> Result<(), Problem> {
+    match fields.keys().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let says = meant("field", name, known.iter().map(String::as_str));
+            Err(invalid(&format!("{path}.{name}"), says).hint("`GET /openapi.json` has all fields"))
+        }
+    }
+}
+
+/// The fields of a type, as JSON has them.
+pub(crate) fn fields_of<T: JsonSchema>(others: &[&str]) -> Vec<String> {
+    let schema = schemars::schema_for!(T);
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let fields = fields.into_iter().flat_map(Map::keys).cloned();
+    fields
+        .chain(others.iter().map(|&name| name.to_owned()))
+        .collect()
+}
+
+/// Says what was probably meant by a name that nobody knows.
+pub(crate) fn meant<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let alike = |one: &str| strsim::jaro_winkler(&name.to_lowercase(), &one.to_lowercase());
+    let best = known.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+    match best.filter(|best| alike(best) > 0.8) {
+        Some(near) => format!("unknown {what}: did you mean `{near}`?"),
+        None if known.is_empty() => format!("unknown {what} (known here: none)"),
+        None => format!("unknown {what} (known here: `{}`)", known.join("`, `")),
+    }
+}
+
+/// Refuses a collection that nothing was loaded as, where one has nearly the same name. Any other
+/// may be asked: tools see more than what was loaded.
+pub fn check_collection(wanted: &CollectionName, loaded: &[String]) -> Result<(), Problem> {
+    // What is asked where nobody names a collection is no slip.
+    if *wanted == AgentRequest::default().collection
+        || loaded.iter().any(|known| known == wanted.as_str())
+    {
+        return Ok(());
+    }
+    let wanted = wanted.as_str();
+    // `tenant-2` is no slip for `tenant-1`.
+    let bare = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "");
+    let slips = |other: &str| strsim::osa_distance(&wanted.to_lowercase(), &other.to_lowercase());
+    let others = loaded.iter().map(String::as_str);
+    let near = others.filter(|other| {
+        bare(other) != bare(wanted) && slips(other) <= 2.min(wanted.chars().count() / 3)
+    });
+    match near.min_by_key(|other| slips(other)) {
+        None => Ok(()),
+        Some(near) => Err(Problem::new(
+            Code::UnknownCollection,
+            format!("nothing was loaded as collection `{wanted}`: did you mean `{near}`?"),
+        )
+        .hint("load something as this collection first, if it is meant")),
+    }
 }
 
 fn invalid(path: &str, what: impl std::fmt::Display) -> Problem {
@@ -160,9 +237,9 @@ mod tests {
     use agentfleet_schema::config::{AgentPattern, AgentTaskType};
 
     #[test]
-    fn a_tolerable_body_is_read_and_what_is_unknown_is_ignored() {
+    fn a_tolerable_body_is_read() {
         let body = br#"{"question": "why?", "history": null, "group": null, "user": null,
-            "framing_prompt": "think", "colour": 7, "control": {"root": 4, "hard_deadline": 1}}"#;
+            "framing_prompt": "think", "control": {"root": 4, "hard_deadline": 1}}"#;
         let request = parse(body, true).unwrap();
         assert_eq!(request.question, "why?");
         assert_eq!(request.framing, "think");

@@ -10,8 +10,8 @@
 //!   both in OpenAPI. `guard` is what every request passes.
 //! - `accept` takes a request in at most once for each session; `session` reads what became of it.
 //!
-//! Who is behind the door is not checked. It listens on the loopback interface unless told
-//! otherwise, and then answers no web page: see `guard`.
+//! Who is behind the door is checked by a token, unless there is none; no web page is answered: see
+//! `guard`.
 
 mod accept;
 mod approvals;
@@ -32,6 +32,7 @@ mod params;
 mod patient;
 mod problem;
 mod rdf;
+mod rooms;
 mod seams;
 mod server;
 mod session;
@@ -43,11 +44,13 @@ mod update;
 
 pub use accept::{Asked, Intake, Taken};
 pub use error::Error;
+pub use intake::check_collection;
 pub use options::{Doors, Options};
 pub use problem::{Code, Problem};
 pub use rdf::written;
 pub use seams::{
-    Answered, Approvals, Cancel, Cancelled, Check, Failure, Status, TraceFormat, TraceRenderer,
+    Answered, Approvals, Cancel, Cancelled, Check, Collections, Failure, Status, TraceFormat,
+    TraceRenderer,
 };
 pub use server::Gateway;
 pub use state::Parts;

@@ -74,6 +74,20 @@ fn quality(ranges: &[(String, f32)], kind: &str) -> f32 {
         .map_or(0.0, |(_, weight)| *weight)
 }
 
+/// Of these media types, the one that `Accept` names with most weight; the first of equals there.
+pub(crate) fn named<'k>(headers: &HeaderMap, kinds: &[&'k str]) -> Option<&'k str> {
+    let mut best: Option<(&str, f32)> = None;
+    for (range, weight) in ranges(headers) {
+        let kind = kinds.iter().find(|kind| **kind == range);
+        if let Some(kind) = kind
+            && weight > best.map_or(0.0, |(_, weight)| weight)
+        {
+            best = Some((kind, weight));
+        }
+    }
+    best.map(|(kind, _)| kind)
+}
+
 /// Whether the caller asks for an event stream by name.
 pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
     ranges(headers)

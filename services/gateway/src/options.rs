@@ -1,5 +1,6 @@
 //! How a gateway serves.
 
+use agentfleet_graph::QUERIES_APART;
 use agentfleet_schema::Digest;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -19,9 +20,12 @@ pub struct Options {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
     pub doors: Doors,
-    /// Names by which clients may address the gateway, with or without a port. Empty means:
-    /// `localhost`, `127.0.0.1` and `[::1]` while it listens on the loopback interface, else any.
+    /// Names by which clients may address the gateway beside `localhost` and addresses, with or
+    /// without a port; `*` is any.
     pub allowed_hosts: Vec<String>,
+    /// SHA-256 of the token that all but health, metrics and what describes the API need; without
+    /// one nobody is asked.
+    pub token: Option<Digest>,
     /// SHA-256 of the token with which the graph may be written; without one nobody may.
     pub graph_token: Option<Digest>,
     /// Largest request body, in bytes.
@@ -42,7 +46,7 @@ pub struct Options {
     pub max_queries: usize,
     /// Event streams at once.
     pub max_streams: usize,
-    /// Connections at once; more wait to be accepted.
+    /// Connections at once; for one more, the one that was idle for longest is closed.
     pub max_connections: usize,
     /// The longest a caller may wait for the end of a run in one request.
     pub max_wait: Duration,
@@ -58,6 +62,7 @@ impl Default for Options {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8700)),
             doors: Doors::All,
             allowed_hosts: Vec::new(),
+            token: None,
             graph_token: None,
             max_body: 1024 * 1024,
             request_timeout: Duration::from_secs(30),
@@ -66,7 +71,7 @@ impl Default for Options {
             query_timeout: Duration::from_secs(30),
             max_query_timeout: Duration::from_secs(300),
             max_rows: 200_000,
-            max_queries: 8,
+            max_queries: QUERIES_APART,
             max_streams: 256,
             max_connections: 1024,
             max_wait: Duration::from_secs(60),

@@ -1,5 +1,6 @@
 //! Parameters of a URL: read once, unknown ones refused, each error naming its parameter.
 
+use crate::intake::meant;
 use crate::problem::Problem;
 use std::str::FromStr;
 
@@ -15,16 +16,8 @@ impl Params {
         let params = Self::of(query.unwrap_or_default().as_bytes());
         for (name, _) in &params.pairs {
             if !known.contains(&name.as_str()) {
-                let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-                let known = if known.is_empty() {
-                    "none".to_owned()
-                } else {
-                    known.join(", ")
-                };
-                return Err(Problem::parameter(
-                    name,
-                    format!("unknown (known here: {known})"),
-                ));
+                let known = known.iter().copied();
+                return Err(Problem::parameter(name, meant("parameter", name, known)));
             }
         }
         Ok(params)
@@ -90,7 +83,7 @@ mod tests {
         let table = [
             ("a=1&a=2", "parameter `a`: given more than once"),
             ("a=x", "parameter `a`: `x` is not a number"),
-            ("b=1", "parameter `b`: unknown (known here: `a`)"),
+            ("b=1", "parameter `b`: unknown parameter (known here: `a`)"),
         ];
         for (query, message) in table {
             let read = Params::read(Some(query), &["a"]);

@@ -63,6 +63,8 @@ codes! {
     UnknownTaskType = "unknown-task-type", BAD_REQUEST;
     /// The request names a tool group that no tool is in.
     UnknownGroup = "unknown-group", BAD_REQUEST;
+    /// Nothing was loaded as the collection, but as one with nearly the same name.
+    UnknownCollection = "unknown-collection", BAD_REQUEST;
     /// A parameter of the URL is missing or has a wrong value.
     InvalidParameter = "invalid-parameter", BAD_REQUEST;
     /// The session is a subagent's; this works on the root session only.
@@ -77,7 +79,7 @@ codes! {
     DatasetParameter = "dataset-parameter", BAD_REQUEST;
     /// An update of the graph cannot be read; the message says what is wrong.
     InvalidUpdate = "invalid-update", BAD_REQUEST;
-    /// Writing the graph needs the token of the data directory.
+    /// The request does not hold the token of the gateway.
     NotAuthorized = "not-authorized", UNAUTHORIZED;
     /// The SPARQL request is an update, and this endpoint only reads.
     ReadOnly = "read-only", FORBIDDEN;
@@ -202,6 +204,12 @@ impl Problem {
         .hint("ask again under another idempotency key or session id")
     }
 
+    pub(crate) fn not_authorized() -> Self {
+        Self::new(Code::NotAuthorized, "this needs the token of the gateway").hint(
+            "send `Authorization: Bearer TOKEN`; the token is in `http-token` in the data directory, unless the setting `http-token` says it",
+        )
+    }
+
     pub(crate) fn stopping() -> Self {
         Self::new(Code::Stopping, "the gateway is stopping").hint(
             "nothing is lost: runs are durable, and the same request can be repeated with its key",
@@ -257,6 +265,12 @@ impl IntoResponse for Problem {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, HeaderValue::from(after));
+        }
+        if code == Code::NotAuthorized {
+            let scheme = HeaderValue::from_static("Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
     }

@@ -1,4 +1,5 @@
-//! What the binary lends the gateway: ending a run, saying how the fleet is, drawing a trace.
+//! What the binary lends the gateway: ending a run, saying how the fleet is and what was loaded, drawing a
+//! trace.
 
 use agentfleet_core::approval::Verdict;
 use agentfleet_schema::SessionId;
@@ -68,6 +69,12 @@ pub struct Check {
     /// What is wrong, or what there is to know.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
+}
+
+/// Says which collections something was loaded as.
+#[async_trait]
+pub trait Collections: Send + Sync + 'static {
+    async fn loaded(&self) -> Result<Vec<String>, Failure>;
 }
 
 /// Draws traces in more forms than the gateway has itself.

@@ -6,11 +6,15 @@
 use crate::endpoint;
 use crate::error::Error;
 use crate::guard::Hosts;
-use crate::options::Options;
+use crate::options::{Doors, Options};
 use crate::patient::Patient;
+use crate::rooms::{Room, Rooms};
 use crate::state::{App, Parts};
 use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -18,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -57,10 +61,10 @@ impl Gateway {
         };
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        if !address.ip().is_loopback() {
+        if !address.ip().is_loopback() && options.token.is_none() && options.doors == Doors::All {
             tracing::warn!(%address, "the gateway asks nobody who they are, and is not on the loopback interface");
         }
-        let hosts = Hosts::new(&options.allowed_hosts, address);
+        let hosts = Hosts::new(&options.allowed_hosts);
         let app = App::new(parts, options, stop);
         let routes = endpoint::routes(app.clone(), hosts);
         Ok(Self {
@@ -90,7 +94,7 @@ impl Gateway {
             app,
         } = self;
         let options = Arc::clone(&app.options);
-        let connections = Arc::new(Semaphore::new(options.max_connections.max(1)));
+        let rooms = Rooms::new(options.max_connections.max(1));
         let graceful = GracefulShutdown::new();
         let mut tasks = JoinSet::new();
         tracing::info!(%address, "the gateway listens");
@@ -98,9 +102,9 @@ impl Gateway {
             let accepted = tokio::select! {
                 biased;
                 () = app.stop.cancelled() => break,
-                accepted = accept(&listener, &connections) => accepted,
+                accepted = accept(&listener, &rooms) => accepted,
             };
-            let (stream, permit) = match accepted {
+            let (stream, room) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -110,16 +114,29 @@ impl Gateway {
             };
             while tasks.try_join_next().is_some() {}
             let io = TokioIo::new(Patient::new(stream, options.stall_timeout));
+            let inner = TowerToHyperService::new(routes.clone());
+            let occupied = room.clone();
+            let service = service_fn(move |request| {
+                let busy = occupied.busy();
+                let answer = inner.call(request);
+                async move {
+                    let answer = answer.await;
+                    busy.done(answer.as_ref().is_ok_and(is_stream));
+                    answer
+                }
+            });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(options.header_timeout)
                 .max_buf_size(BUFFER)
-                .serve_connection(io, TowerToHyperService::new(routes.clone()));
+                .serve_connection(io, service);
             let connection = graceful.watch(connection);
             tasks.spawn(async move {
-                let _permit = permit;
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection ended early");
+                tokio::select! {
+                    ended = connection => if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection ended early");
+                    },
+                    () = room.closed() => tracing::debug!("an idle connection made room"),
                 }
             });
         }
@@ -135,17 +152,15 @@ impl Gateway {
     }
 }
 
-/// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(connections)
-        .acquire_owned()
-        .await
-        .map_err(|_| std::io::ErrorKind::Other)?;
+/// The next connection, and room for it.
+async fn accept(listener: &TcpListener, rooms: &Rooms) -> std::io::Result<(TcpStream, Room)> {
     let (stream, _) = listener.accept().await?;
     // Events are small and should not wait for each other.
     stream.set_nodelay(true)?;
-    Ok((stream, permit))
+    Ok((stream, rooms.room().await))
+}
+
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind == "text/event-stream")
 }

@@ -15,6 +15,10 @@ use serde::Serialize;
 
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 200;
+/// Sessions that the graph is asked about at once; subagents are among them.
+const AT_ONCE: usize = 250;
+/// Stands in the query for the sessions that it is about.
+const SOME: &str = "@SOME@";
 
 /// `GET /sessions`.
 pub(crate) async fn list(
@@ -52,11 +56,7 @@ pub(crate) async fn list(
         conversation.is_some(),
         before.is_some(),
     );
-    let options = QueryOptions {
-        timeout: app.options.query_timeout,
-        max_rows: app.options.max_rows,
-    };
-    let found = app.parts.graph.select(&sparql, &bindings, options).await?;
+    let found = newest(&app, &sparql, &bindings, before, limit).await?;
     let mut rows: Vec<usize> = (0..found.rows.len()).collect();
     // A node may say a thing twice, and two rows are one session all the same.
     rows.dedup_by_key(|row| found.text(*row, "session"));
@@ -66,6 +66,47 @@ pub(crate) async fn list(
     let next = next.map(|last| next_page(&found, *last, limit, collection, conversation));
     let sessions = rows.iter().filter_map(|row| entry(&found, *row)).collect();
     Ok(Json(SessionList { sessions, next }))
+}
+
+/// Rows of more sessions than the limit, if there are more. A graph that knows in which order
+/// sessions began is asked about some at a time, so that a page reads no more than it shows.
+async fn newest(
+    app: &App,
+    sparql: &str,
+    bindings: &[(&str, Term)],
+    mut before: Option<(String, String)>,
+    limit: usize,
+) -> Result<Solutions, Problem> {
+    let graph = &app.parts.graph;
+    let options = QueryOptions {
+        timeout: app.options.query_timeout,
+        max_rows: app.options.max_rows,
+        ..QueryOptions::default()
+    };
+    let mut found = Solutions::default();
+    loop {
+        let from = before
+            .as_ref()
+            .map(|(at, session)| (at.as_str(), session.as_str()));
+        let Some(some) = graph.begun(from, AT_ONCE).await? else {
+            return Ok(graph
+                .select(&sparql.replace(SOME, ""), bindings, options)
+                .await?);
+        };
+        before = some.last().cloned();
+        let all_seen = some.len() < AT_ONCE;
+        let some: String = some.iter().map(|(_, uri)| format!("<{uri}> ")).collect();
+        // Without `LATERAL` all sessions would be read, and joined with these.
+        let some = format!("VALUES ?session {{ {some}}} LATERAL");
+        let page = graph
+            .select(&sparql.replace(SOME, &some), bindings, options)
+            .await?;
+        found.variables = page.variables;
+        found.rows.extend(page.rows);
+        if all_seen || found.rows.len() > limit {
+            return Ok(found);
+        }
+    }
 }
 
 /// Root sessions, newest first.
@@ -93,7 +134,7 @@ struct SessionEntry {
     location: String,
 }
 
-/// The query. Nothing of the caller's is in its text but a number. A value reaches into the
+/// The query. Nothing of the caller's is in its text but a number, and the graph's own URIs. A value reaches into the
 /// sub-select only where that selects its variable.
 fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> String {
     let (mut which, mut selected) = (String::new(), "?session ?start".to_owned());
@@ -115,8 +156,8 @@ fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> S
         "SELECT DISTINCT ?session ?start ?question ?collection ?conversation ?pattern ?end ?reason ?answered
          FROM <{RETRIEVAL_GRAPH}> WHERE {{
            {{ SELECT DISTINCT {selected} WHERE {{
-                ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
-                FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }}
+                {SOME} {{ ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
+                FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }} }}
               }} ORDER BY DESC(?start) DESC(STR(?session)) LIMIT {limit} }}
            OPTIONAL {{ ?session tg:query ?question }}
            OPTIONAL {{ ?session tg:collection ?collection }}

@@ -127,9 +127,9 @@ async fn answer(
     let options = QueryOptions {
         timeout: until.saturating_duration_since(Instant::now()),
         max_rows: app.options.max_rows,
+        apart: true,
     };
     let answer = app.parts.graph.query(query, &[], options).await;
-    drop(running);
     let answer = answer.map_err(|error| match error {
         // What was waited for a turn counts, too.
         GraphError::Timeout(_) => GraphError::Timeout(timeout),
@@ -149,6 +149,7 @@ async fn answer(
             typed(body, offer.content_type)
         }
     };
+    drop(running);
     update::announce(app, &mut response);
     Ok(response)
 }

@@ -3,7 +3,7 @@
 use crate::accept::Intake;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
-use crate::seams::{Approvals, Cancel, Status, TraceRenderer};
+use crate::seams::{Approvals, Cancel, Collections, Status, TraceRenderer};
 use agentfleet_broker::Broker;
 use agentfleet_config::ConfigStore;
 use agentfleet_documents::Documents;
@@ -12,6 +12,7 @@ use agentfleet_runtime::{Committer, Host};
 use agentfleet_schema::SessionId;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,7 @@ pub struct Parts {
     pub approvals: Arc<dyn Approvals>,
     pub status: Arc<dyn Status>,
     pub traces: Option<Arc<dyn TraceRenderer>>,
+    pub collections: Option<Arc<dyn Collections>>,
 }
 
 impl Parts {
@@ -41,6 +43,7 @@ impl Parts {
             broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.config),
             host: Arc::clone(&self.host),
+            collections: self.collections.clone(),
         }
     }
 }
@@ -59,6 +62,8 @@ pub(crate) struct App {
     /// Cancelled when the gateway should stop.
     pub stop: CancellationToken,
     pub queries: Arc<Semaphore>,
+    /// When something was last written to see whether that can be done, and what came of it.
+    pub written: Arc<Mutex<Option<(Instant, Result<(), String>)>>>,
     streams: Arc<Semaphore>,
     open_streams: watch::Sender<usize>,
     taking_in: Arc<Vec<Mutex<()>>>,
@@ -69,6 +74,7 @@ impl App {
         Self {
             parts,
             queries: Arc::new(Semaphore::new(options.max_queries.max(1))),
+            written: Arc::default(),
             streams: Arc::new(Semaphore::new(options.max_streams.max(1))),
             options: Arc::new(options),
             stop,

@@ -4,6 +4,7 @@ use crate::negotiate::{self, Offer};
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::rdf;
+use crate::seams::TraceFormat;
 use crate::session;
 use crate::sparql::typed;
 use crate::state::App;
@@ -60,8 +61,11 @@ pub(crate) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let params = Params::read(query.as_deref(), &["format"])?;
-    let format = params.one("format")?.map(str::to_ascii_lowercase);
+    let mut format = params.one("format")?.map(str::to_ascii_lowercase);
     let session = SessionId::new(id);
+    if let (None, Some(renderer)) = (&format, &app.parts.traces) {
+        format = drawn_by_type(&headers, &renderer.formats());
+    }
     if let (Some(renderer), Some(format)) = (&app.parts.traces, &format)
         && let Some(known) = renderer
             .formats()
@@ -91,6 +95,23 @@ pub(crate) async fn show(
             Ok(typed(body, offer.content_type))
         }
     }
+}
+
+/// What is drawn for an `Accept` that names its type. A range such as `*/*` asks for no drawing, nor
+/// do types that the gateway writes itself.
+fn drawn_by_type(headers: &HeaderMap, formats: &[TraceFormat]) -> Option<String> {
+    let own = rdf::GRAPHS.iter().flat_map(|offer| offer.media_types);
+    let own: Vec<&str> = own.chain(JSON.media_types).copied().collect();
+    let bare = |format: &TraceFormat| {
+        let kind = format.media_type.split(';').next().unwrap_or_default();
+        kind.trim().to_ascii_lowercase()
+    };
+    let drawn: Vec<String> = formats.iter().map(bare).collect();
+    let mut kinds = own.clone();
+    kinds.extend(drawn.iter().map(String::as_str));
+    let wanted = negotiate::named(headers, &kinds)?;
+    let at = drawn.iter().position(|kind| kind == wanted)?;
+    (!own.contains(&wanted)).then(|| formats[at].name.clone())
 }
 
 /// The form to write: `Some(None)` is JSON, and `None` an unknown name.
@@ -160,6 +181,7 @@ async fn read(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem> {
     let options = QueryOptions {
         timeout: app.options.query_timeout,
         max_rows: app.options.max_rows,
+        ..QueryOptions::default()
     };
     let top = Term::iri(uris::session(session));
     let answer = app

@@ -2,11 +2,11 @@
 //! have no graph of their own. What a request may hold is decided below, in [`serve::update`].
 
 use crate::accept::refused_body;
+use crate::guard;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use agentfleet_graph::serve;
-use agentfleet_schema::Digest;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -32,12 +32,8 @@ pub(crate) async fn update(
             "the graph of this process is not written from outside",
         ));
     };
-    if !is_held(token, &headers) {
-        return Err(Problem::new(
-            Code::NotAuthorized,
-            "writing the graph needs the token of the data directory",
-        )
-        .hint("send `Authorization: Bearer TOKEN`; the token is in `graph-token` in the data directory"));
+    if !guard::holds(token, &headers) {
+        return Err(Problem::not_authorized());
     }
     let body = body.map_err(|rejection| refused_body(&rejection, MAX_BODY))?;
     let params = Params::of(url.unwrap_or_default().as_bytes());
@@ -58,13 +54,6 @@ pub(crate) async fn update(
             _ => error.into(),
         }),
     }
-}
-
-/// By their hashes: how long a comparison takes says nothing of the token.
-fn is_held(token: &Digest, headers: &HeaderMap) -> bool {
-    let given = headers.get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    given.is_some_and(|given| Digest::of(given) == *token)
 }
 
 /// Says in an answer to a query where updates are taken, if they are.

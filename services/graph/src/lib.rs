@@ -10,7 +10,8 @@
 //! - Queries are read-only and see the union of all graphs as the default graph. A statement that
 //!   lies in two graphs may give two rows: count `DISTINCT`.
 //! - `prov:`, `tg:`, `rdf:`, `rdfs:` and `xsd:` need not be declared.
-//! - A query that runs past its timeout ends with [`Error::Timeout`], and stops using a core.
+//! - A query that runs past its timeout ends with [`Error::Timeout`], and stops using a core. One of
+//!   somebody else's must be run [`apart`](QueryOptions::apart): only so is it bounded whatever it does.
 //! - What comes back is equal in value to what was stored, not always in spelling: language tags
 //!   come in lower case, numbers and dates in their canonical form.
 
@@ -30,7 +31,7 @@ mod terms;
 pub use embedded::export;
 pub use embedded::{
     EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, LoadOptions, Loaded, Prepared,
-    Statistics,
+    QUERIES_APART, Statistics,
 };
 pub use error::{BindingFault, Error, TermFault};
 pub use remote::{Credentials, RemoteFault, RemoteGraph, RemoteOptions};
@@ -68,14 +69,14 @@ impl Batch {
 }
 
 /// Rows of a SELECT.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Solutions {
     pub variables: Vec<String>,
     pub rows: Vec<Vec<Option<Term>>>,
 }
 
 /// What a query came to.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Answer {
     Solutions(Solutions),
     Boolean(bool),
@@ -94,6 +95,9 @@ pub struct QueryOptions {
     pub timeout: Duration,
     /// Rows or triples after which the query fails with [`Error::TooManyRows`].
     pub max_rows: usize,
+    /// Whether somebody else wrote the query: it may take all the time and memory there is, and so
+    /// runs where it can be ended whatever it does.
+    pub apart: bool,
 }
 
 impl Default for QueryOptions {
@@ -101,6 +105,7 @@ impl Default for QueryOptions {
         Self {
             timeout: Duration::from_secs(30),
             max_rows: 1_000_000,
+            apart: false,
         }
     }
 }
@@ -130,6 +135,17 @@ pub trait Graph: Send + Sync + 'static {
             Answer::Solutions(found) => Ok(found),
             Answer::Boolean(_) | Answer::Triples(_) => Err(Error::NotSelect),
         }
+    }
+
+    /// URIs of sessions in the order in which they began, the newest first, each with the instant:
+    /// those before an instant, or at it with a lesser URI. `None` where that would read them all.
+    async fn begun(
+        &self,
+        before: Option<(&str, &str)>,
+        max: usize,
+    ) -> Result<Option<Vec<(String, String)>>, Error> {
+        let _ = (before, max);
+        Ok(None)
     }
 
     /// Erases batches, and returns when queries no longer answer with what only they stated.
@@ -165,6 +181,7 @@ pub trait Graph: Send + Sync + 'static {
         let options = QueryOptions {
             timeout: Duration::from_secs(5),
             max_rows: 1,
+            ..QueryOptions::default()
         };
         self.query("ASK {}", &[], options).await.map(drop)
     }

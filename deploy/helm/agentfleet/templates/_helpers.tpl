@@ -138,6 +138,12 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- end }}
 {{- $door := ternary "AGENTFLEET_LISTEN" "AGENTFLEET_HEALTH" (eq $role.command "up") }}
 {{- $_ := set $env $door (printf "0.0.0.0:%d" (int $role.port)) }}
+{{- if eq $role.command "up" }}
+{{- /* The names of its Service, beside addresses. */}}
+{{- $service := include "agentfleet.fullname" $root }}
+{{- $local := printf "%s.%s" $service $root.Release.Namespace }}
+{{- $_ := set $env "AGENTFLEET_ALLOWED_HOSTS" (printf "%s,%s,%s.svc,%s.svc.cluster.local" $service $local $local $local) }}
+{{- end }}
 {{- range $name, $value := $values.settings }}
 {{- $_ := set $env (printf "AGENTFLEET_%s" (upper $name)) (ternary (printf "%v" ($value | int64)) ($value | toString) (kindIs "float64" $value)) }}
 {{- end }}
@@ -149,6 +155,9 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- end }}
 {{- if include "agentfleet.hasSecret" $root }}
 {{- $secrets := list "AGENTFLEET_GRAPH_USER" "AGENTFLEET_GRAPH_PASSWORD" "AGENTFLEET_GRAPH_TOKEN" "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
+{{- if eq $role.command "up" }}
+{{- $secrets = append $secrets "AGENTFLEET_HTTP_TOKEN" }}
+{{- end }}
 {{- if $role.models }}
 {{- $secrets = concat $secrets (list "OPENAI_API_KEY" "ANTHROPIC_API_KEY" "GEMINI_API_KEY" "GOOGLE_API_KEY") }}
 {{- end }}

@@ -98,6 +98,8 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         limits: settings.limits(),
         ..AgentRequest::default()
     };
+    let loaded = super::library::collections(&store, settings).await?;
+    agentfleet_gateway::check_collection(&request.collection, &loaded)?;
     if ask.detach {
         let works = can_be_had(settings, false).await?.is_some();
         return detached(&store, settings, request, ask.id, works, ask.output.json).await;

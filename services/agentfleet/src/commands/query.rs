@@ -52,6 +52,7 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
     let graph = settled_graph(&store, settings).await?;
     let options = QueryOptions {
         timeout: settings.query_timeout,
+        apart: true,
         ..QueryOptions::default()
     };
     let answer = graph

@@ -18,11 +18,12 @@ use agentfleet_broker::Waiting;
 use agentfleet_config::ConfigStore;
 use agentfleet_core::approval::Verdict;
 use agentfleet_gateway::{
-    Cancel, Cancelled, Check, Doors, Failure as Lent, Gateway, Options, Parts, Status,
+    Cancel, Cancelled, Check, Collections, Doors, Failure as Lent, Gateway, Options, Parts, Status,
 };
 use agentfleet_runtime::metrics;
 use agentfleet_schema::records::PauseRecord;
 use agentfleet_schema::{Digest, SessionId};
+use agentfleet_tools::library::Library;
 use async_trait::async_trait;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use std::net::SocketAddr;
@@ -52,9 +53,9 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     .await?;
     let stop = CancellationToken::new();
     let mut options = options(settings)?;
-    if engine.embedded.is_some() {
-        options.graph_token = Some(Digest::of(token::ensure(settings)?.as_bytes()));
-    }
+    let token = Digest::of(token::ensure(settings)?.as_bytes());
+    options.token = (!settings.open).then(|| token.clone());
+    options.graph_token = engine.embedded.is_some().then_some(token);
     let gateway = Gateway::serve(parts(&engine, numbers), options, stop.clone())
         .await
         .map_err(|error| {
@@ -78,6 +79,13 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         match works {
             Worker::Other => outln!("{}", standby(settings)?),
             Worker::Own { model } | Worker::Failed(model) => outln!("{model}"),
+        }
+        if !settings.open {
+            let place = match &settings.http_token {
+                Some(_) => "the setting `http-token`".to_owned(),
+                None => format!("`{}`", token::path(settings).display()),
+            };
+            outln!("Callers of HTTP send the token in {place}; `--open yes` asks nobody");
         }
         outln!("Ask with `{program} ask \"...\"`, or POST to /requests. Ctrl-C drains and stops.");
     }
@@ -246,6 +254,16 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
     let listen = address_of("listen", &settings.listen)?;
     Ok(Options {
         listen,
+        allowed_hosts: settings
+            .allowed_hosts
+            .as_deref()
+            .map_or_else(Vec::new, |hosts| {
+                let hosts = hosts.split(',').map(str::trim);
+                hosts
+                    .filter(|host| !host.is_empty())
+                    .map(str::to_owned)
+                    .collect()
+            }),
         query_timeout: settings.query_timeout,
         max_query_timeout: settings
             .query_timeout
@@ -282,6 +300,17 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
             }),
         }),
         traces: Some(Arc::new(traces)),
+        collections: Some(Arc::new(Loaded(engine.library.clone()))),
+    }
+}
+
+struct Loaded(Library);
+
+#[async_trait]
+impl Collections for Loaded {
+    async fn loaded(&self) -> Result<Vec<String>, Lent> {
+        let held = self.0.holdings().await?;
+        Ok(held.into_iter().map(|(name, _)| name).collect())
     }
 }
 

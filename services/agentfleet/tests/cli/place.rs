@@ -96,7 +96,7 @@ impl Place {
         Ran::of(child.wait_with_output().unwrap())
     }
 
-    fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let flags = Flags {
             data: Some(self.path("data").display().to_string()),
             ..Flags::default()

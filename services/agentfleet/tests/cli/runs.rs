@@ -153,6 +153,7 @@ fn two_may_ask_at_once_and_beside_a_fleet() {
         ("turtle", "@prefix"),
     ] {
         let body = get(
+            &place,
             &address,
             &format!("/sessions/{session}/trace?format={format}"),
         );
@@ -196,7 +197,12 @@ fn what_is_loaded_cannot_forge_or_alter_a_trace() {
     assert_eq!(place.run(&["trace", "made-up"]).code, 3);
     let (_up, address) = place.up(&[]);
     for path in [format!("/sessions/{session}/trace"), "/sessions".to_owned()] {
-        let body = get(&address, &path);
+        let stranger = asked(&address, &path, "guessed");
+        assert!(
+            stranger.contains(" 401 ") && !stranger.contains(&session),
+            "{stranger}"
+        );
+        let body = get(&place, &address, &path);
         assert!(
             body.contains(&session) && !body.contains("forged"),
             "{body}"
@@ -315,7 +321,7 @@ fn a_second_fleet_serves_and_takes_over_when_the_first_goes() {
     let place = Place::new();
     let (first, _) = place.up(&[]);
     let (mut second, address) = place.up(&[]);
-    assert!(get(&address, "/health/ready").contains("\"ok\":true"));
+    assert!(get(&place, &address, "/health/ready").contains("\"ok\":true"));
     first.signal("TERM");
     assert_eq!(first.ended().code, 0);
     second.says("this one works now");
@@ -402,15 +408,77 @@ fn who_stops_reading_progress_stops_nothing() {
     assert!(!ran.stdout.is_empty());
 }
 
-/// The body of a 200.
-fn get(address: &str, path: &str) -> String {
+fn asked(address: &str, path: &str, token: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\nhost: {address}\r\n\r\n").unwrap();
+    let held = format!("authorization: Bearer {token}");
+    write!(
+        stream,
+        "GET {path} HTTP/1.0\r\nhost: {address}\r\n{held}\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The body of a 200.
+fn get(place: &Place, address: &str, path: &str) -> String {
+    let token = std::fs::read_to_string(place.settings().data.join("http-token")).unwrap();
+    let answer = asked(address, path, token.trim());
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains(" 200 "), "{path}: {head}\n{body}");
     body.to_owned()
+}
+
+#[test]
+fn a_query_is_ended_whatever_it_does_and_up_within_its_grace() {
+    let place = Place::new();
+    let values: String = (0..200).map(|n| format!("'{n}'%20")).collect();
+    let product: String = ["a", "b", "c"]
+        .map(|name| format!("VALUES%20?{name}%20%7B{values}%7D%20"))
+        .concat();
+    let endless = format!(
+        "/sparql?timeout=250&query=SELECT%20(MAX(SHA512(CONCAT(?a,?b,?c)))%20AS%20?m)%20%7B{product}%7D"
+    );
+    let (up, address) = place.up(&["--open", "yes", "--grace", "1s"]);
+    let asking = std::thread::spawn({
+        let address = address.clone();
+        move || asked(&address, &endless, "")
+    });
+    let children = format!("/proc/{0}/task", up.0.id());
+    let copies = || {
+        let threads = std::fs::read_dir(&children).into_iter().flatten();
+        let of = threads.filter_map(|thread| {
+            std::fs::read_to_string(thread.ok()?.path().join("children")).ok()
+        });
+        of.collect::<String>()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let mut running = copies();
+    while running.is_empty() {
+        running = copies();
+    }
+    up.signal("TERM");
+    assert_eq!(up.ended().code, 0);
+    asking.join().unwrap();
+    for copy in running {
+        assert!(!std::path::Path::new("/proc").join(copy).exists());
+    }
+}
+
+#[test]
+fn a_collection_that_is_spelled_wrong_is_asked_nothing() {
+    let place = Place::new();
+    place.write("notes/a.md", "Refunds take two weeks.");
+    place
+        .run(&["load", "notes", "--collection", "handbook"])
+        .well();
+    let ran = place.run(&["ask", "How long?", "--collection", "hanbook"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("did you mean `handbook`?"), "{ran:?}");
+    assert!(place.sessions(&[]).is_empty());
 }
 
 #[test]
@@ -446,7 +514,7 @@ fn metrics_tell_failed_model_calls_by_kind_and_what_waits_apart_from_what_is_del
     let put_off =
         r#"agentfleet_backlog_by_state{queue="agent-request/orchestrator",state="delayed"} 1"#;
     while !metrics.contains(put_off) {
-        metrics = get(&address, "/metrics");
+        metrics = get(&place, &address, "/metrics");
     }
     for line in [
         r#"agentfleet_model_errors_total{operation="agent-react",kind="unavailable"} 3"#,

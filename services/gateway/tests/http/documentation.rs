@@ -30,7 +30,11 @@ async fn every_example_of_the_document_works() {
                 .count()
                 > 5
         );
-        let fleet = Fleet::start().await;
+        let held = Options {
+            token: Some(Digest::of(examples::TOKEN.as_bytes())),
+            ..options()
+        };
+        let fleet = Fleet::with(held).await;
         let url = format!("http://{}", fleet.client.address);
         let run = examples::run(&examples, language, &url, Duration::from_secs(120)).await;
         run.unwrap_or_else(|failure| panic!("{failure}"));

@@ -1,11 +1,17 @@
 //! What every request passes, and the form of every refusal.
 
+use crate::client::Client;
 use crate::fleet::{Fleet, options};
-use agentfleet_gateway::Options;
+use agentfleet_documents::{Created, Documents, Entry};
+use agentfleet_gateway::{Gateway, Options, Parts};
+use agentfleet_schema::Digest;
+use async_trait::async_trait;
 use serde_json::json;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn every_error_is_json_with_a_code_a_sentence_and_the_usual_headers() {
@@ -64,11 +70,23 @@ async fn a_web_page_cannot_drive_it() {
         (rebound.status, rebound.code().as_str()),
         (421, "host-not-allowed")
     );
+    let own = format!("localhost:{port}");
+    let two = [("host", own.as_str()), ("host", "evil.example")];
+    let twice = client.send("GET", "/", &two, b"").await;
+    assert_eq!(
+        (twice.status, twice.code().as_str()),
+        (400, "invalid-request")
+    );
     let json = ("content-type", "application/json");
     let body = br#"{"question": "spend?"}"#;
     for headers in [
         vec![json, ("origin", "https://evil.example")],
         vec![json, ("origin", "null")],
+        vec![
+            json,
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+        ],
         vec![
             json,
             ("sec-fetch-site", "cross-site"),
@@ -172,7 +190,10 @@ async fn health_tells_live_from_ready() {
         .iter()
         .map(|c| c["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["queue", "documents", "graph", "config", "model"]);
+    assert_eq!(
+        names,
+        ["queue", "documents", "writes", "graph", "config", "model"]
+    );
     fleet.healthy.store(false, Ordering::SeqCst);
     let reply = client.get("/health/ready").await;
     assert_eq!(
@@ -180,8 +201,142 @@ async fn health_tells_live_from_ready() {
         (503, &json!("not-ready"))
     );
     assert_eq!(
-        reply.json()["checks"][4]["detail"],
+        reply.json()["checks"][5]["detail"],
         "the model does not answer"
     );
     assert_eq!(client.get("/health/live").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_disk_that_cannot_be_written_is_not_ready() {
+    let fleet = Fleet::start().await;
+    let parts = Parts {
+        documents: Arc::new(ReadOnly(Arc::clone(&fleet.parts.documents))),
+        ..fleet.parts.clone()
+    };
+    let second = Gateway::serve(parts, options(), CancellationToken::new()).await;
+    let second = second.unwrap();
+    let client = Client {
+        address: second.address(),
+    };
+    let serving = tokio::spawn(second.run());
+    let reply = client.get("/health/ready").await;
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    let failed: Vec<_> = reply.json()["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["ok"] == false)
+        .cloned()
+        .collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0]["name"], "writes");
+    // The one that can be written is ready each time it is looked at.
+    for _ in 0..3 {
+        assert_eq!(fleet.client.get("/health/ready").await.status, 200);
+    }
+    serving.abort();
+}
+
+/// A store whose disk is full.
+struct ReadOnly(Arc<dyn Documents>);
+
+fn full<T>() -> Result<T, agentfleet_documents::Error> {
+    Err(agentfleet_documents::Error::EmptyKey)
+}
+
+#[async_trait]
+impl Documents for ReadOnly {
+    async fn create(&self, _: &str, _: Vec<u8>) -> Result<Created, agentfleet_documents::Error> {
+        full()
+    }
+    async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, agentfleet_documents::Error> {
+        self.0.get(key).await
+    }
+    async fn get_many(
+        &self,
+        keys: &[String],
+    ) -> Result<Vec<Option<Arc<[u8]>>>, agentfleet_documents::Error> {
+        self.0.get_many(keys).await
+    }
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, agentfleet_documents::Error> {
+        self.0.list(prefix).await
+    }
+    async fn entries(
+        &self,
+        prefix: &str,
+        after: &str,
+        max: usize,
+    ) -> Result<Vec<Entry>, agentfleet_documents::Error> {
+        self.0.entries(prefix, after, max).await
+    }
+    async fn delete(&self, _: &[String]) -> Result<(), agentfleet_documents::Error> {
+        full()
+    }
+}
+
+#[tokio::test]
+async fn all_but_health_and_metrics_needs_the_token() {
+    let held = Options {
+        token: Some(Digest::of(b"s3cret")),
+        ..options()
+    };
+    let fleet = Fleet::with(held).await;
+    let client = fleet.client;
+    let endpoints = client.json("/").await["endpoints"].clone();
+    let mut asked = 0;
+    for endpoint in endpoints.as_array().unwrap() {
+        let method = endpoint["method"].as_str().unwrap();
+        let path = endpoint["path"].as_str().unwrap().replace("{id}", "x");
+        let open = ["/", "/openapi.json", "/metrics"].contains(&path.as_str())
+            || path.starts_with("/health/");
+        for wrong in [
+            &[][..],
+            &[("authorization", "Bearer s3cret2")],
+            &[("authorization", "Bearer ")],
+            &[("authorization", "Basic s3cret")],
+        ] {
+            let reply = client.send(method, &path, wrong, b"").await;
+            assert_eq!(reply.status == 401, !open, "{method} {path} {wrong:?}");
+            if !open {
+                assert_eq!(reply.code(), "not-authorized");
+                assert_eq!(reply.header("www-authenticate"), "Bearer");
+            }
+        }
+        let right = [("authorization", "bearer s3cret")];
+        let reply = client.send(method, &path, &right, b"").await;
+        assert_ne!(reply.status, 401, "{method} {path}");
+        asked += usize::from(!open);
+    }
+    assert!(asked > 8, "{asked}");
+}
+
+#[tokio::test]
+async fn connections_that_say_nothing_keep_nobody_out() {
+    let few = Options {
+        max_connections: 3,
+        header_timeout: Duration::from_hours(1),
+        ..options()
+    };
+    let fleet = Fleet::with(few).await;
+    let client = fleet.client;
+    let mut events = client.listen(&json!({ "question": "hold on?" })).await;
+    events.named("answer").await;
+    let mut silent = Vec::new();
+    for _ in 0..10 {
+        silent.push(
+            tokio::net::TcpStream::connect(client.address)
+                .await
+                .unwrap(),
+        );
+    }
+    assert_eq!(client.get("/health/live").await.status, 200);
+    // Those that were idle for longest made room, and what is at work did not.
+    let mut rest = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut silent[0], &mut rest)
+        .await
+        .unwrap();
+    fleet.gate.send_replace(true);
+    let last = events.rest().await.pop().unwrap();
+    assert_eq!(last.data["end_of_dialog"], true);
 }

@@ -22,7 +22,8 @@ use agentfleet_core::{
 };
 use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_gateway::{
-    Cancel, Cancelled, Check, Failure, Gateway, Options, Parts, Status, TraceFormat, TraceRenderer,
+    Cancel, Cancelled, Check, Collections, Failure, Gateway, Options, Parts, Status, TraceFormat,
+    TraceRenderer,
 };
 use agentfleet_graph::{Batch, EmbeddedGraph, GraphOptions};
 use agentfleet_runtime::{
@@ -126,6 +127,7 @@ impl Fleet {
             cancel: Arc::new(End(Endings::new(aggregator))),
             status: Arc::new(Health(Arc::clone(&healthy))),
             traces: Some(Arc::new(Drawing)),
+            collections: Some(Arc::new(Loaded)),
         };
         // Before the first request: a topic without a subscription keeps nothing.
         drop(broker.subscribe(requests()).await.unwrap());
@@ -312,6 +314,15 @@ impl Status for Health {
 }
 
 /// A renderer of two formats; one of them is broken.
+struct Loaded;
+
+#[async_trait]
+impl Collections for Loaded {
+    async fn loaded(&self) -> Result<Vec<String>, Failure> {
+        Ok(vec!["dossier".to_owned(), "tenant-1".to_owned()])
+    }
+}
+
 struct Drawing;
 
 #[async_trait]

@@ -45,8 +45,8 @@ async fn the_same_key_and_user_ask_once_however_often_and_however_close() {
     // Routing and the answer: two steps, each worked once.
     assert_eq!(fleet.worked.load(Ordering::SeqCst), 2);
 
-    // Unknown fields, white space and `streaming` make no difference; another user's key does.
-    let same = json!({ "user": "ada", "colour": 1, "question": "once?", "streaming": true });
+    // The order of fields, white space and `streaming` make no difference; another user's key does.
+    let same = json!({ "user": "ada", "question": "once?", "streaming": true });
     assert_eq!(client.ask(&same, &key).await.json()["session_id"], session);
     let other = client
         .ask(&json!({ "question": "once?", "user": "bob" }), &key)
@@ -131,7 +131,6 @@ async fn what_only_workers_write_is_dropped_and_the_callers_id_travels() {
     let body = json!({
         "question": "who am I?",
         "control": { "root": "somebody-else", "hard_deadline": 1, "fan_in_step": 3 },
-        "junk": [1, 2],
     });
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let headers = [("idempotency-key", "k-1"), ("traceparent", trace)];
@@ -205,6 +204,27 @@ async fn a_wrong_request_is_refused_before_it_is_published() {
             reply.text()
         );
     }
+    for (body, code, says) in [
+        (
+            json!({ "question": "q", "colection": "c" }),
+            "invalid-request",
+            "`$.colection`: unknown field: did you mean `collection`?",
+        ),
+        (
+            json!({ "question": "q", "limits": { "max_token": 1 } }),
+            "invalid-request",
+            "`$.limits.max_token`: unknown field: did you mean `max_tokens`?",
+        ),
+        (
+            json!({ "question": "q", "collection": "dosier" }),
+            "unknown-collection",
+            "nothing was loaded as collection `dosier`: did you mean `dossier`?",
+        ),
+    ] {
+        let reply = client.ask(&body, &[]).await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, code));
+        assert_eq!(reply.json()["error"]["message"], says);
+    }
     let unknown = client
         .ask(&json!({ "question": "q", "pattern": "supervisr" }), &[])
         .await;
@@ -248,6 +268,17 @@ async fn a_wrong_request_is_refused_before_it_is_published() {
         .map(|(_, count)| count)
         .sum();
     assert_eq!((backlog, fleet.worked.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[tokio::test]
+async fn a_collection_that_is_no_slip_may_be_asked() {
+    let fleet = Fleet::start().await;
+    // Another of a row, another altogether, the one that everybody gets, and one that is there.
+    for collection in ["tenant-2", "handbook", "tea", "default", "dossier"] {
+        let body = json!({ "question": "q", "collection": collection });
+        let reply = fleet.client.ask(&body, &[]).await;
+        assert_eq!(reply.status, 202, "{collection}");
+    }
 }
 
 #[tokio::test]

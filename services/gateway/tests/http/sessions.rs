@@ -385,6 +385,22 @@ async fn a_trace_holds_the_whole_tree_in_every_format() {
         .await;
     assert!(part["nodes"].as_array().unwrap().len() < nodes.len() / 2);
 
+    let by_type = client
+        .send(
+            "GET",
+            "/sessions/t-1/trace",
+            &[("accept", "text/vnd.mermaid, application/json;q=0.5")],
+            b"",
+        )
+        .await;
+    assert_eq!(by_type.body, drawn.body);
+    assert_eq!(by_type.header("content-type"), "text/vnd.mermaid");
+    for accept in ["*/*", "application/json, text/vnd.mermaid;q=0.5"] {
+        let reply = client
+            .send("GET", "/sessions/t-1/trace", &[("accept", accept)], b"")
+            .await;
+        assert_eq!(reply.header("content-type"), "application/json", "{accept}");
+    }
     let wrong = client.get("/sessions/t-1/trace?format=pdf").await;
     assert_eq!(
         (wrong.status, wrong.code().as_str()),

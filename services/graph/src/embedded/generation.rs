@@ -5,10 +5,15 @@
 
 use super::log::{self, Row};
 use crate::error::Error;
+use agentfleet_schema::uris;
+use agentfleet_schema::vocabulary::prov;
 use agentfleet_storage::Database;
+use oxigraph::model::{GraphNameRef, NamedOrBlankNodeRef, QuadRef, TermRef};
 use oxigraph::store::Store;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Bytes of log read at once: bounds memory beside the graph, and how long a reader is held.
@@ -24,7 +29,12 @@ pub(crate) struct Generation {
     applied: AtomicI64,
     /// Quads of all rows applied; one that two batches hold counts twice.
     quads: AtomicU64,
+    /// Sessions by when they began.
+    begun: RwLock<BTreeSet<Begun>>,
 }
+
+/// When a session began, so written that texts compare as instants do, and its URI.
+type Begun = (String, String);
 
 impl Generation {
     fn new(epoch: i64) -> Result<Self, Error> {
@@ -33,6 +43,7 @@ impl Generation {
             epoch,
             applied: AtomicI64::new(0),
             quads: AtomicU64::new(0),
+            begun: RwLock::default(),
         })
     }
 
@@ -44,22 +55,38 @@ impl Generation {
         self.quads.load(Ordering::Relaxed)
     }
 
+    /// Sessions, the newest first: those that began before an instant, or at it with a lesser URI.
+    pub(crate) fn begun(&self, before: Option<(&str, &str)>, max: usize) -> Vec<(String, String)> {
+        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
+        let until = before.map_or(Bound::Unbounded, |(at, session)| {
+            Bound::Excluded((comparable(at), session.to_owned()))
+        });
+        let found = begun.range((Bound::Unbounded, until)).rev();
+        found.take(max).cloned().collect()
+    }
+
     /// Applies rows, all or none. One caller at a time.
     pub(crate) fn apply(&self, rows: &[Row]) -> Result<(), Error> {
         let before = self.applied();
         let mut transaction = self.store.start_transaction().map_err(Error::engine)?;
-        let (mut last, mut quads) = (before, 0);
+        let (mut last, mut quads, mut begun) = (before, 0, Vec::new());
         for row in rows.iter().filter(|row| row.seq > before) {
-            super::body::decode(&row.body, |quad| transaction.insert(quad)).map_err(|reason| {
-                Error::Damaged {
-                    seq: row.seq,
-                    reason,
-                }
+            let take = |quad: QuadRef<'_>| {
+                begun.extend(beginning(quad));
+                transaction.insert(quad);
+            };
+            super::body::decode(&row.body, take).map_err(|reason| Error::Damaged {
+                seq: row.seq,
+                reason,
             })?;
             last = row.seq;
             quads += row.quads;
         }
         transaction.commit().map_err(Error::engine)?;
+        if !begun.is_empty() {
+            let mut all = self.begun.write().unwrap_or_else(PoisonError::into_inner);
+            all.extend(begun);
+        }
         self.quads.fetch_add(quads, Ordering::Relaxed);
         self.applied.store(last, Ordering::Release);
         Ok(())
@@ -98,6 +125,26 @@ impl Generation {
             }
         }
     }
+}
+
+/// The session that a quad says began, and when.
+fn beginning(quad: QuadRef<'_>) -> Option<Begun> {
+    let (NamedOrBlankNodeRef::NamedNode(session), TermRef::Literal(at)) =
+        (quad.subject, quad.object)
+    else {
+        return None;
+    };
+    let is_told = quad.predicate.as_str() == prov::STARTED_AT_TIME
+        && matches!(quad.graph_name, GraphNameRef::NamedNode(graph) if graph.as_str() == uris::RETRIEVAL_GRAPH)
+        && uris::session_of(session.as_str()).is_some();
+    is_told.then(|| (comparable(at.value()), session.as_str().to_owned()))
+}
+
+/// An instant in UTC with all the digits that its fraction may have.
+fn comparable(at: &str) -> String {
+    let at = at.trim_end_matches('Z');
+    let (seconds, fraction) = at.split_once('.').unwrap_or((at, ""));
+    format!("{seconds}.{fraction:0<9}")
 }
 
 pub(crate) async fn read(database: &Database, after: i64) -> Result<log::Since, Error> {

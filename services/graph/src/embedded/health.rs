@@ -1,6 +1,6 @@
 //! How full the graph may be, how full it is, and what to tell people about it.
 
-use super::{GraphOptions, Inner, lock, memory};
+use super::{GraphOptions, Inner, QUERIES_APART, lock, memory};
 use crate::error::Error;
 use serde::Serialize;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,10 @@ impl Limits {
         Self {
             ram,
             max_quads,
-            max_query_bytes: options.max_query_bytes.unwrap_or(ram / 4),
+            // All that may run at once have a quarter.
+            max_query_bytes: options
+                .max_query_bytes
+                .unwrap_or(ram / 4 / QUERIES_APART as u64),
         }
     }
 

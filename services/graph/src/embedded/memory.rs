@@ -31,6 +31,16 @@ pub(crate) fn resident() -> Option<u64> {
     field("/proc/self/status", "VmRSS:")
 }
 
+/// Memory another process holds now, if the system says.
+pub(crate) fn resident_of(process: libc::pid_t) -> Option<u64> {
+    field(&format!("/proc/{process}/status"), "VmRSS:")
+}
+
+/// Addresses this process has in use, if the system says.
+pub(crate) fn address_space() -> Option<u64> {
+    field("/proc/self/status", "VmSize:")
+}
+
 /// A field such as `VmRSS:   1234 kB`, in bytes.
 fn field(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;

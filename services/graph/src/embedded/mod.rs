@@ -10,6 +10,7 @@
 //! - After an erasure the log is read anew beside the old memory, which answers until it is
 //!   replaced.
 
+mod apart;
 pub(crate) mod body;
 pub mod export;
 mod generation;
@@ -39,7 +40,7 @@ use log::Row;
 use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Name of its tables among those of the database.
@@ -50,13 +51,15 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(50);
 const FOLLOW_AGAIN: Duration = Duration::from_secs(5);
 /// Work on more quads than this leaves the async threads.
 const INLINE: u64 = 512;
+/// Queries of others at once; more wait.
+pub const QUERIES_APART: usize = 4;
 
 /// Limits of the embedded graph; what is absent follows from the memory there is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GraphOptions {
     /// The most quads, above which inserts are refused.
     pub max_quads: Option<u64>,
-    /// By how many bytes a query may make the process grow.
+    /// By how many bytes a query of somebody else may grow.
     pub max_query_bytes: Option<u64>,
 }
 
@@ -72,6 +75,10 @@ struct Inner {
     current: RwLock<Arc<Generation>>,
     /// Held by whoever applies rows to `current`, or replaces it.
     following: tokio::sync::Mutex<()>,
+    /// Held for reading by every query that runs in this process.
+    reading: Arc<tokio::sync::RwLock<()>>,
+    /// For queries that run in a process of their own.
+    room: Arc<Semaphore>,
     /// Held by whoever reads the log anew.
     rebuilding: tokio::sync::Mutex<()>,
     rate: Mutex<Rate>,
@@ -106,6 +113,8 @@ impl EmbeddedGraph {
             limits,
             current: RwLock::new(generation),
             following: tokio::sync::Mutex::default(),
+            reading: Arc::default(),
+            room: Arc::new(Semaphore::new(QUERIES_APART)),
             rebuilding: tokio::sync::Mutex::default(),
             rate: Mutex::new(rate),
             told: AtomicU8::default(),
@@ -235,6 +244,14 @@ impl Graph for EmbeddedGraph {
         options: QueryOptions,
     ) -> Result<Answer, Error> {
         self.inner.query(sparql, bindings, options).await
+    }
+
+    async fn begun(
+        &self,
+        before: Option<(&str, &str)>,
+        max: usize,
+    ) -> Result<Option<Vec<(String, String)>>, Error> {
+        Ok(Some(self.inner.caught_up().await?.begun(before, max)))
     }
 
     async fn erase_all(&self, by: Vec<EraseBy>) -> Result<Erased, Error> {

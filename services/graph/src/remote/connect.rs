@@ -78,8 +78,12 @@ impl Remote {
     }
 
     /// Whether the server answers.
+    /// Whether queries are answered and updates taken: one that adds nothing is refused where
+    /// others would be.
     pub(super) async fn ping(&self) -> Result<(), Error> {
-        ask(&self.http, &self.query_url, "ASK {}").await.map(drop)
+        ask(&self.http, &self.query_url, "ASK {}").await?;
+        let nothing = Body::update("INSERT DATA {}".to_owned());
+        Ok(self.http.post(&self.update_url, nothing).await.map(drop)?)
     }
 
     /// Where and how statements are sent that are to be stored.

@@ -22,6 +22,7 @@ const HOUR: Millis = 3_600_000;
 const OPTIONS: QueryOptions = QueryOptions {
     timeout: Duration::from_secs(120),
     max_rows: usize::MAX,
+    apart: false,
 };
 const XSD_INTEGER: &str = "<http://www.w3.org/2001/XMLSchema#integer>";
 

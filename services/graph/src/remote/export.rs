@@ -13,6 +13,7 @@ use std::time::Duration;
 const OPTIONS: QueryOptions = QueryOptions {
     timeout: Duration::from_secs(600),
     max_rows: usize::MAX,
+    apart: false,
 };
 
 impl Remote {

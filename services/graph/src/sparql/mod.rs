@@ -4,9 +4,7 @@
 
 mod bind;
 mod code;
-mod cost;
 mod parse;
-mod products;
 mod refusal;
 pub(crate) mod text;
 pub(crate) mod walk;
@@ -14,4 +12,3 @@ pub(crate) mod walk;
 #[cfg(test)]
 pub(crate) use parse::tests::nested;
 pub(crate) use parse::{depth, parse, parse_update};
-pub(crate) use products::nest;

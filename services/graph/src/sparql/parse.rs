@@ -1,6 +1,6 @@
 //! Reading a query: declared prefixes, a size that cannot exhaust the stack, clear refusals.
 
-use super::{bind, code, cost, refusal, walk};
+use super::{bind, code, refusal, walk};
 use crate::error::Error;
 use agentfleet_schema::Term;
 use agentfleet_schema::vocabulary::{prov, tg};
@@ -32,7 +32,6 @@ pub(crate) fn parse(sparql: &str, bindings: &[(&str, Term)]) -> Result<Query, Er
         .map_err(|error| refuse(sparql, &error))?;
     walk::no_service(&mut query)?;
     bind::bind(&mut query, bindings)?;
-    cost::check(&query)?;
     Ok(query)
 }
 

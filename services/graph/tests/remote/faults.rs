@@ -286,6 +286,7 @@ async fn silence_and_endless_or_broken_answers_are_errors_in_time() {
         let options = QueryOptions {
             timeout: Duration::from_millis(timeout),
             max_rows,
+            ..QueryOptions::default()
         };
         let sparql = format!("SELECT ?s FROM <urn:g> {{ ?s ?p \"{text}\" }}");
         graph.query(&sparql, &[], options).await.unwrap_err()

@@ -514,6 +514,67 @@ async fn queries_apart_have_a_number_even_when_nobody_waits_for_them() {
     graph.query("ASK {}", &[], options).await.unwrap();
 }
 
+#[tokio::test]
+async fn sessions_are_known_in_the_order_in_which_they_began() {
+    let directory = TempDir::new().unwrap();
+    let graph = open(directory.path(), GraphOptions::default()).await;
+    let began = |key: &str, graph: Option<&str>, name: &str, at: &str| Batch {
+        triples: vec![Triple {
+            s: Term::iri(name),
+            p: Term::iri("http://www.w3.org/ns/prov#startedAtTime"),
+            o: Term::typed(at, "http://www.w3.org/2001/XMLSchema#dateTime"),
+            g: graph.map(str::to_owned),
+        }],
+        ..texts(key, &[])
+    };
+    let told = Some("urn:graph:retrieval");
+    let uri = |name: &str| format!("urn:trustgraph:agent:{name}");
+    let table = [
+        ("b", told, uri("b"), "2026-01-01T00:00:00.12Z"),
+        ("a", told, uri("a"), "2026-01-01T00:00:00.120Z"),
+        ("late", told, uri("late"), "2026-01-01T00:00:00.5Z"),
+        ("early", told, uri("early"), "2026-01-01T00:00:00Z"),
+        ("again", told, uri("early"), "2026-01-01T00:00:00Z"),
+        ("loaded", None, uri("loaded"), "2026-02-01T00:00:00Z"),
+        (
+            "other",
+            told,
+            "urn:other".to_owned(),
+            "2026-02-01T00:00:00Z",
+        ),
+    ];
+    for (key, place, name, at) in &table {
+        graph
+            .insert(vec![began(key, *place, name, at)])
+            .await
+            .unwrap();
+    }
+    let names = |found: Option<Vec<(String, String)>>| {
+        let found = found.unwrap().into_iter();
+        found
+            .map(|(at, name)| (name.rsplit(':').next().unwrap().to_owned(), at))
+            .collect::<Vec<_>>()
+    };
+    let only = |found: &[(String, String)]| {
+        found
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>()
+    };
+    for graph in [
+        graph.clone(),
+        open(directory.path(), GraphOptions::default()).await,
+    ] {
+        let two = names(graph.begun(None, 2).await.unwrap());
+        assert_eq!(only(&two), ["late", "b"]);
+        let (last, at) = two.last().unwrap();
+        for at in [at.as_str(), "2026-01-01T00:00:00.12Z"] {
+            let rest = graph.begun(Some((at, &uri(last))), 9).await.unwrap();
+            assert_eq!(only(&names(rest)), ["a", "early"]);
+        }
+    }
+}
+
 /// A stack that runs out ends the process, so this test ends in a pass or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_deepest_queries_allowed_fit_on_the_stack() {

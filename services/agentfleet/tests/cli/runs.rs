@@ -445,26 +445,25 @@ fn a_query_is_ended_whatever_it_does_and_up_within_its_grace() {
         let address = address.clone();
         move || asked(&address, &endless, "")
     });
-    let children = format!("/proc/{0}/task", up.0.id());
-    let copies = || {
-        let threads = std::fs::read_dir(&children).into_iter().flatten();
-        let of = threads.filter_map(|thread| {
-            std::fs::read_to_string(thread.ok()?.path().join("children")).ok()
-        });
-        of.collect::<String>()
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+    let parent = format!("PPid:\t{}\n", up.0.id());
+    let copies = || -> Vec<std::path::PathBuf> {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let paths = all.map(|entry| entry.path());
+        let is_one = |path: &std::path::PathBuf| {
+            std::fs::read_to_string(path.join("status")).is_ok_and(|told| told.contains(&parent))
+        };
+        paths.filter(is_one).collect()
     };
     let mut running = copies();
     while running.is_empty() {
+        assert!(!asking.is_finished(), "{}", asking.join().unwrap());
         running = copies();
     }
     up.signal("TERM");
     assert_eq!(up.ended().code, 0);
     asking.join().unwrap();
     for copy in running {
-        assert!(!std::path::Path::new("/proc").join(copy).exists());
+        assert!(!copy.exists());
     }
 }
 

@@ -63,6 +63,7 @@ async fn running(reply_to: &str) -> Running {
         Arc::clone(&engine.store.documents),
         Arc::clone(&engine.graph),
         Arc::clone(&engine.model.model),
+        settings.tool_timeout,
     );
     engine.tools = Arc::new(tools.unwrap());
     let fleet = Fleet::start(&engine, &settings, Roles::All).unwrap();

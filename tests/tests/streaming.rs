@@ -38,6 +38,7 @@ async fn running(script: Script) -> Running {
             Arc::clone(&engine.store.documents),
             Arc::clone(&engine.graph),
             Arc::clone(&engine.model.model),
+            settings.tool_timeout,
         )
         .unwrap(),
     );

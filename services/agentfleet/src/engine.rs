@@ -61,6 +61,7 @@ impl Engine {
             Arc::clone(&store.documents),
             Arc::clone(&graph),
             Arc::clone(&model.model),
+            settings.tool_timeout,
         )?;
         Ok(Self {
             store,
@@ -134,7 +135,16 @@ impl Engine {
 
 fn fleet_limits(settings: &Settings) -> FleetLimits {
     let millis = |time: Duration| time.as_millis() as u64;
+    let fleet = FleetLimits::default();
+    // What an operator sets is the most, and what holds where nothing narrower says otherwise.
+    let or = |set: Option<u32>, otherwise: u32| set.unwrap_or(otherwise);
     FleetLimits {
+        max_iterations: or(settings.max_iterations, fleet.max_iterations),
+        max_subagents: or(settings.max_subagents, fleet.max_subagents),
+        max_depth: or(settings.max_depth, fleet.max_depth),
+        max_sessions: or(settings.max_sessions, fleet.max_sessions),
+        max_replan_depth: or(settings.replan_depth, fleet.max_replan_depth),
+        max_reflections: or(settings.max_reflections, fleet.max_reflections),
         most: RunLimits {
             max_iterations: settings.max_iterations,
             max_subagents: settings.max_subagents,
@@ -151,7 +161,7 @@ fn fleet_limits(settings: &Settings) -> FleetLimits {
         subagent_timeout_ms: millis(settings.subagent_timeout),
         run_timeout_ms: millis(settings.run_timeout),
         context_window: settings.context_window,
-        ..FleetLimits::default()
+        ..fleet
     }
 }
 
@@ -244,4 +254,43 @@ pub async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
     options.model = (settings.model != "auto").then(|| settings.model.clone());
     options.base_url.clone_from(&settings.base_url);
     Ok(agentfleet_models::select(&options).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::settings::Flags;
+    use agentfleet_core::Limits;
+    use agentfleet_schema::AgentRequest;
+
+    #[test]
+    fn what_an_operator_sets_is_not_hidden_by_the_config_that_the_program_comes_with() {
+        let flags = Flags {
+            replan_depth: Some("4".into()),
+            max_reflections: Some("5".into()),
+            max_depth: Some("3".into()),
+            max_subagents: Some("12".into()),
+            ..Flags::default()
+        };
+        let settings = Settings::load(&flags).unwrap();
+        let snapshot = agentfleet_config::seed::embedded_snapshot().unwrap();
+        for (pattern, expected) in [
+            ("plan-then-execute", (4, 5, 3, 12)),
+            ("reflexion", (4, 5, 3, 12)),
+        ] {
+            let request = AgentRequest {
+                pattern: pattern.into(),
+                ..AgentRequest::default()
+            };
+            let limits = Limits::of(&request, &snapshot, &fleet_limits(&settings));
+            let found = (
+                limits.max_replan_depth,
+                limits.max_reflections,
+                limits.max_depth,
+                limits.max_subagents,
+            );
+            assert_eq!(found, expected, "{pattern}");
+        }
+    }
 }

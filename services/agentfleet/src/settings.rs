@@ -290,13 +290,13 @@ settings! {
     subagent_timeout: Duration = Duration::from_secs(300);
     /// How long a whole run may take.
     run_timeout: Duration = Duration::from_secs(3_600);
-    /// Most iterations of one agent before it must answer, whatever request and config say; as a flag of `ask`, of that run.
+    /// Most iterations of one agent before it must answer, whatever request and config say, and as many where they say nothing; as a flag of `ask`, of that run.
     max_iterations: Option<u32> = None;
-    /// Most subagents of one fan-out, whatever request and config say.
+    /// Most subagents of one fan-out, whatever request and config say, and as many where they say nothing.
     max_subagents: Option<u32> = None;
-    /// Most levels of fan-out below a request, whatever request and config say.
+    /// Most levels of fan-out below a request, whatever request and config say, and as many where they say nothing.
     max_depth: Option<u32> = None;
-    /// Most subagents in one tree, whatever request and config say.
+    /// Most subagents in one tree, whatever request and config say, and as many where they say nothing.
     max_sessions: Option<u32> = None;
     /// Most tokens of one run, whatever request and config say; as a flag of `ask`, of that run.
     max_tokens: Option<u64> = None;
@@ -306,9 +306,9 @@ settings! {
     max_model_calls: Option<u64> = None;
     /// Most tool calls of one run, whatever request and config say; as a flag of `ask`, of that run.
     max_tool_calls: Option<u64> = None;
-    /// Most revisions of one plan, whatever request and config say; as a flag of `ask`, of that run.
+    /// Most revisions of one plan, whatever request and config say, and as many where they say nothing; as a flag of `ask`, of that run.
     replan_depth: Option<u32> = None;
-    /// Most times a critique may send an agent back, whatever request and config say.
+    /// Most times a critique may send an agent back, whatever request and config say, and as many where they say nothing.
     max_reflections: Option<u32> = None;
     /// Tokens of the model's window, where its profile does not say (`context-window`): longer histories are compressed.
     context_window: u32 = 128_000;

@@ -23,18 +23,18 @@ use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
-/// Longest a call may take where the tool does not say.
-const TIMEOUT: Duration = Duration::from_mins(1);
-
 /// All kinds of tools, by the name config items use.
 pub struct Toolbox {
     kinds: BTreeMap<&'static str, Arc<dyn ToolKind>>,
+    /// Longest a call may take where the tool does not say.
+    timeout: Duration,
 }
 
 impl std::fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Toolbox")
             .field("kinds", &self.kinds.keys())
+            .field("timeout", &self.timeout)
             .finish()
     }
 }
@@ -46,8 +46,9 @@ impl Toolbox {
         documents: Arc<dyn Documents>,
         graph: Arc<dyn Graph>,
         model: Arc<dyn ChatModel>,
+        timeout: Duration,
     ) -> Result<Self, Error> {
-        Ok(Self::of(vec![
+        let kinds: Vec<Arc<dyn ToolKind>> = vec![
             Arc::new(DocumentSearch::new(library.clone())),
             Arc::new(DocumentFetch::new(library.clone())),
             Arc::new(KnowledgeQuery::new(library, graph)),
@@ -55,12 +56,14 @@ impl Toolbox {
             Arc::new(Prompt::new(model)),
             Arc::new(Http::new()?),
             Arc::new(ReadBack::new(documents)),
-        ]))
+        ];
+        Ok(Self::of(kinds, timeout))
     }
 
-    fn of(kinds: Vec<Arc<dyn ToolKind>>) -> Self {
+    fn of(kinds: Vec<Arc<dyn ToolKind>>, timeout: Duration) -> Self {
         Self {
             kinds: kinds.into_iter().map(|kind| (kind.name(), kind)).collect(),
+            timeout,
         }
     }
 
@@ -100,7 +103,10 @@ impl Tools for Toolbox {
             Err(faults) => return Ok(ToolResult::error(faults)),
         };
         let name = call.tool.name.clone();
-        let timeout = call.tool.timeout_ms.map_or(TIMEOUT, Duration::from_millis);
+        let timeout = call
+            .tool
+            .timeout_ms
+            .map_or(self.timeout, Duration::from_millis);
         let collection = match &call.tool.collection {
             Some(own) if !own.is_empty() => CollectionName::from(own.as_str()),
             _ => call.collection,
@@ -169,7 +175,8 @@ mod tests {
                 name: name.into(),
                 kind: kind.into(),
                 collection: own.map(Into::into),
-                timeout_ms: Some(20),
+                // Its own where it is named so, else the fleet's.
+                timeout_ms: (name == "hangs").then_some(20),
                 ..ToolItem::default()
             },
             arguments: BTreeMap::new(),
@@ -182,7 +189,8 @@ mod tests {
                 config: Arc::new(Snapshot::default()),
             },
         };
-        Toolbox::of(vec![Arc::new(Odd)]).call(call).await.unwrap()
+        let toolbox = Toolbox::of(vec![Arc::new(Odd)], Duration::from_millis(30));
+        toolbox.call(call).await.unwrap()
     }
 
     #[tokio::test]
@@ -199,6 +207,11 @@ mod tests {
                 "tool `panics` failed inside; try another way",
             ),
             ("hangs", "odd", "tool `hangs` did not end within 20ms"),
+            (
+                "hangs longer",
+                "odd",
+                "tool `hangs longer` did not end within 30ms",
+            ),
         ] {
             let result = call(name, kind, None).await;
             assert!(

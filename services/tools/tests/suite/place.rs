@@ -10,6 +10,7 @@ use agentfleet_tools::library::{LoadOptions, LoadReport};
 use agentfleet_tools::{CallContext, Error, Library, ToolCall, ToolResult, Toolbox, Tools as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) struct Place {
     pub(crate) library: Library,
@@ -44,8 +45,14 @@ impl Place {
         let graph = Arc::new(graph);
         let library = Library::open(database.clone(), graph.clone()).unwrap();
         let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
-        let toolbox =
-            Toolbox::new(library.clone(), documents.clone(), graph.clone(), model).unwrap();
+        let toolbox = Toolbox::new(
+            library.clone(),
+            documents.clone(),
+            graph.clone(),
+            model,
+            Duration::from_secs(60),
+        )
+        .unwrap();
         let files = folder.path().join("files");
         std::fs::create_dir(&files).unwrap();
         Self {

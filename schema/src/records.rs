@@ -227,6 +227,19 @@ pub struct Routed {
     pub task_type: String,
     pub pattern: String,
     pub decisions: Vec<Decision>,
+    /// What the config said of the task types and patterns that the decisions name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub described: Vec<Described>,
+}
+
+/// A configured item in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Described {
+    /// Subject of the decision that names it: `task-type` or `pattern`.
+    pub subject: String,
+    pub name: String,
+    pub description: String,
 }
 
 /// A choice from a configured set (PV-2: `chosen` is among `options`).
@@ -572,6 +585,95 @@ pub struct PartConfidence {
     pub confidence: f64,
 }
 
+/// How far a run is, by the name it has on every surface: the command line, HTTP, filters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "SessionState")]
+pub enum RunState {
+    /// Taken in, and no step is done: it waits for a worker, or is at work on its first step.
+    #[default]
+    Queued,
+    Running,
+    /// With a call that waits for a person.
+    Waiting,
+    Answered,
+    /// With an answer in which something is missing.
+    Partial,
+    /// Ended in an error, a dead letter included.
+    Failed,
+    Cancelled,
+    /// Ended because its time was used up.
+    Timeout,
+}
+
+impl RunState {
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Answered,
+        Self::Partial,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Timeout,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Answered => "answered",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Timeout => "timeout",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+
+    pub fn is_final(self) -> bool {
+        match self {
+            Self::Queued | Self::Running | Self::Waiting => false,
+            Self::Answered | Self::Partial | Self::Failed | Self::Cancelled | Self::Timeout => true,
+        }
+    }
+
+    /// Of a session, by the newest of its steps.
+    pub fn of(newest: Option<&StepRecord>) -> Self {
+        let Some(record) = newest else {
+            return Self::Queued;
+        };
+        let end = match &record.activity {
+            Activity::Concluded(end) => Some(end),
+            _ => None,
+        };
+        let termination = end.map(|end| end.termination);
+        match record.outcome {
+            OutcomeKind::Continue | OutcomeKind::FanOut => Self::Running,
+            OutcomeKind::Pause => Self::Waiting,
+            OutcomeKind::Answer => {
+                Self::ended(true, end.is_some_and(|end| end.partial), termination)
+            }
+            OutcomeKind::Cancelled | OutcomeKind::Fail => Self::ended(false, false, termination),
+        }
+    }
+
+    /// Of a session that has ended.
+    pub fn ended(answered: bool, partial: bool, termination: Option<Termination>) -> Self {
+        match (answered, partial, termination) {
+            (true, false, _) => Self::Answered,
+            (true, true, _) => Self::Partial,
+            (false, _, Some(Termination::Cancelled)) => Self::Cancelled,
+            (false, _, Some(Termination::Timeout)) => Self::Timeout,
+            (false, _, _) => Self::Failed,
+        }
+    }
+}
+
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -581,6 +683,8 @@ pub enum Termination {
     SubagentsComplete,
     PlanComplete,
     MaxIterations,
+    /// A plan was revised as often as it may be, and a step of it failed or surprised again.
+    MaxReplans,
     BudgetExhausted,
     /// It made the same call again and again.
     RepeatedAction,
@@ -591,12 +695,18 @@ pub enum Termination {
 }
 
 impl Termination {
+    /// Reads what [`Self::as_str`] writes.
+    pub fn named(name: &str) -> Option<Self> {
+        serde_json::from_value(serde_json::Value::String(name.to_owned())).ok()
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FinalAnswer => "final-answer",
             Self::SubagentsComplete => "subagents-complete",
             Self::PlanComplete => "plan-complete",
             Self::MaxIterations => "max-iterations",
+            Self::MaxReplans => "max-replans",
             Self::BudgetExhausted => "budget-exhausted",
             Self::RepeatedAction => "repeated-action",
             Self::Error => "error",

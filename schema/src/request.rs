@@ -61,7 +61,7 @@ pub struct AgentRequest {
     /// Framing prompt of the task type.
     #[serde(default, deserialize_with = "null_default", alias = "framing_prompt")]
     pub framing: String,
-    /// Non-empty on subagents: shared by all siblings of one fan-out.
+    /// Shared by all siblings of one fan-out, and by the synthesis that its verdict releases.
     #[serde(default, deserialize_with = "null_default")]
     pub correlation_id: CorrelationId,
     /// The parent's session, on subagents.
@@ -155,7 +155,7 @@ impl AgentRequest {
     }
 
     pub fn is_subagent(&self) -> bool {
-        !self.correlation_id.is_empty()
+        !self.parent_session_id.is_empty()
     }
 }
 

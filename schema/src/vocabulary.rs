@@ -111,6 +111,16 @@ pub mod tg {
         /// A model that a step called.
         MODEL_USED = "modelUsed",
         ERROR_CODE = "errorCode",
+        /// What went wrong in words, on a subagent's completion.
+        ERROR_MESSAGE = "errorMessage",
+        /// A text in the librarian, of a run that is part of a conversation.
+        DOCUMENT_CLASS = "Document",
+        /// A pattern of the config.
+        PATTERN_CLASS = "Pattern",
+        /// A task type of the config.
+        TASK_TYPE_CLASS = "TaskType",
+        /// What the config says of a pattern or task type.
+        DESCRIPTION = "description",
         /// Tokens a session and all below it spent.
         TOKENS = "tokens",
         /// Money and calls of a session and all below it.

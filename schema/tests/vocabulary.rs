@@ -282,6 +282,7 @@ fn closed_lists_are_those_of_the_records() {
             | Termination::SubagentsComplete
             | Termination::PlanComplete
             | Termination::MaxIterations
+            | Termination::MaxReplans
             | Termination::BudgetExhausted
             | Termination::RepeatedAction
             | Termination::Error
@@ -328,6 +329,7 @@ fn closed_lists_are_those_of_the_records() {
                 Termination::SubagentsComplete,
                 Termination::PlanComplete,
                 Termination::MaxIterations,
+                Termination::MaxReplans,
                 Termination::BudgetExhausted,
                 Termination::RepeatedAction,
                 Termination::Error,
@@ -354,7 +356,7 @@ fn closed_lists_are_those_of_the_records() {
 #[test]
 fn every_described_node_has_its_form_and_an_example() {
     let shapes = shapes::read(&shapes_graph());
-    assert_eq!(shapes.len(), 20);
+    assert_eq!(shapes.len(), 22);
     for shape in shapes {
         for text in [&shape.label, &shape.comment, &shape.notation] {
             assert!(!text.is_empty(), "{}", shape.label);

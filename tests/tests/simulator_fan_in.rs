@@ -125,6 +125,30 @@ fn play(
     (stage, seen)
 }
 
+#[test]
+fn at_the_deadline_a_sibling_counts_that_ended_though_the_graph_knows_nothing_of_it() {
+    for engine in [Engine::DISTRIBUTED, Engine::MIXED, Engine::EMBEDDED] {
+        let mut stage = Stage::asked(Scenario::new().supervisor("r0", 3), engine);
+        stage.work(Orchestrator, "r0 0");
+        for n in 0..2 {
+            stage.work(Orchestrator, &format!("r0.{n} 0"));
+        }
+        stage.pass(Duration::from_secs(60));
+        stage.work(Deadlines, "r0 0 join");
+        let verdict = stage.verdict("r0", 0).expect("a verdict");
+        let members: Vec<_> = verdict
+            .members
+            .iter()
+            .map(|m| (m.index, m.status))
+            .collect();
+        let answered = CompletionStatus::Answered;
+        assert_eq!(members, [(0, answered), (1, answered)], "{}", stage.story());
+        assert_eq!(verdict.missing.len(), 1);
+        stage.end();
+        assert_eq!(stage.count("syntheses"), 1);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -5,12 +5,12 @@ use crate::{Fixture, exact, reads};
 use agentfleet_schema::config::{DefaultAnswer, JoinPolicy};
 use agentfleet_schema::records::{
     Activity, Adopted, ApprovalAnswer, ApprovalPlace, Asked, Call, CallStatus, Child, ClosedRecord,
-    Compared, CompletionStatus, Concluded, Critique, Decided, DecidedBy, Decision, DocumentRef,
-    EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary, FanOutRecord, FannedOut,
-    FleetLimits, ForkedFrom, Grounds, IntentRecord, Iterated, JoinCause, Member, OutcomeKind,
-    ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned, Position, Publication,
-    ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart, StreamedParts, Termination,
-    Usage, Worked,
+    Compared, CompletionStatus, Concluded, Critique, Decided, DecidedBy, Decision, Described,
+    DocumentRef, EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary, FanOutRecord,
+    FannedOut, FleetLimits, ForkedFrom, Grounds, IntentRecord, Iterated, JoinCause, Member,
+    OutcomeKind, ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned, Position,
+    Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart, StreamedParts,
+    Termination, Usage, Worked,
 };
 use agentfleet_schema::{CollectionName, Digest, ErrorBody, Money, PlanStep, RunLimits, Spent};
 
@@ -166,6 +166,34 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     ..Concluded::default()
                 }),
                 ..bare_step(OutcomeKind::Cancelled)
+            },
+        ),
+        exact(
+            "records/step-record/described",
+            StepRecord {
+                routed: Some(Routed {
+                    question: "q".into(),
+                    pattern: "react".into(),
+                    described: vec![Described {
+                        subject: "pattern".into(),
+                        name: "react".into(),
+                        description: "think, act, observe".into(),
+                    }],
+                    ..Routed::default()
+                }),
+                activity: Activity::Concluded(Concluded {
+                    termination: Termination::MaxReplans,
+                    fan_in: Some(FanInSummary {
+                        correlation: "corr".into(),
+                        members: vec![Member {
+                            sources: Some(vec![source()]),
+                            ..member()
+                        }],
+                        ..FanInSummary::default()
+                    }),
+                    ..Concluded::default()
+                }),
+                ..bare_step(OutcomeKind::Answer)
             },
         ),
         exact("records/fan-out-record/full", fan_out()),
@@ -381,6 +409,7 @@ fn iterated() -> StepRecord {
             task_type: "risk-assessment".into(),
             pattern: "react".into(),
             decisions: vec![decision("pattern", "react", DecidedBy::Caller)],
+            described: Vec::new(),
         }),
         activity: Activity::Iterated(Iterated {
             n: 1,

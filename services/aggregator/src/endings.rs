@@ -225,6 +225,18 @@ impl Endings {
         Ok(())
     }
 
+    /// The record that ended a session, if one did.
+    pub(crate) async fn end_of(&self, session: &SessionId) -> Result<Option<StepRecord>, Error> {
+        let mut step = 0;
+        while let Some(record) = self.record(session, step).await? {
+            if record.outcome.is_terminal() {
+                return Ok(Some(record));
+            }
+            step += 1;
+        }
+        Ok(None)
+    }
+
     async fn record(&self, session: &SessionId, step: u32) -> Result<Option<StepRecord>, Error> {
         let key = keys::outcome(session, step);
         let body = self.parts.documents.get(&key).await?;

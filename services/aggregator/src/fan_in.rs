@@ -2,7 +2,8 @@
 //!
 //! For every completion: insert its own triples (idempotent), read the fan-out record, count the
 //! distinct completions of its correlation in the graph, and if the rule is met create the verdict
-//! (FI-1, FI-2). Completions that come together are looked at together, which is the same.
+//! (FI-1, FI-2). Completions that come together are looked at together, which is the same. One that
+//! comes without the properties of this fleet's messages is found by its correlation in the graph.
 
 use crate::Parts;
 use crate::approvals::Approvals;
@@ -14,7 +15,9 @@ use agentfleet_graph::{Batch, QueryOptions};
 use agentfleet_runtime::{
     Adoption, BatchHandler, Committed, Disposition, StepCommit, erased, metrics, telemetry,
 };
-use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord};
+use agentfleet_schema::records::{
+    CompletionStatus, FanInRecord, FanOutRecord, JoinCause, StepRecord,
+};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{
@@ -24,9 +27,16 @@ use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Fan-out records kept in memory. They never change, so a copy is as good as the record.
 const REMEMBERED: usize = 256;
+/// How long a completion that is not of this fleet's making is kept for a fan-out that the graph does
+/// not know yet, and how often that is looked for.
+const FOREIGN_WAIT: Millis = 60_000;
+const FOREIGN_LOOK: Duration = Duration::from_secs(1);
+/// Highest step number at which a fan-out is looked for.
+const LAST_STEP: u32 = 10_000;
 
 /// The aggregator of completions.
 #[derive(Clone, Debug)]
@@ -39,12 +49,20 @@ pub struct FanIn {
 /// A fan-out by the session and step it was committed at.
 pub(crate) type Place = (SessionId, u32);
 
+/// What the message of a completion says of the fan-out that it belongs to.
+enum Of {
+    Place(Place),
+    /// Only what its triples say: the correlation, and the session above if they name it.
+    Foreign(Vec<(CorrelationId, Option<SessionId>)>),
+}
+
 #[async_trait]
 impl BatchHandler for FanIn {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Disposition> {
         let mut dispositions: Vec<Option<Disposition>> = vec![None; deliveries.len()];
         let mut batches = Vec::new();
         let mut places: BTreeMap<Place, Vec<usize>> = BTreeMap::new();
+        let mut foreign = Vec::new();
         let erased = match erased(&*self.parts.documents, deliveries).await {
             Ok(erased) => erased,
             Err(error) => {
@@ -58,9 +76,14 @@ impl BatchHandler for FanIn {
                 Ok((batch, _)) if erased.contains(&batch.root) => {
                     dispositions[at] = Some(Disposition::Ack);
                 }
-                Ok((batch, place)) => {
+                Ok((batch, of)) => {
+                    match of {
+                        Of::Place(place) => places.entry(place).or_default().push(at),
+                        // The graph-writer writes it; it concerns no fan-out.
+                        Of::Foreign(named) if named.is_empty() => continue,
+                        Of::Foreign(named) => foreign.push((at, named)),
+                    }
                     batches.push(batch);
-                    places.entry(place).or_default().push(at);
                 }
                 Err(reason) => {
                     // Not ours, or damaged: the graph-writer's copy is dead-lettered if it is.
@@ -73,16 +96,27 @@ impl BatchHandler for FanIn {
             tracing::warn!(%error, "completions could not be written; they come again");
             return deliveries.iter().map(|_| error.disposition()).collect();
         }
-        for (place, members) in places {
-            let disposition = match self.evaluate(&place, None).await {
-                Ok(()) => Disposition::Ack,
-                Err(error) => {
-                    tracing::warn!(session = %place.0, step = place.1, %error, "fan-in put off");
-                    error.disposition()
+        for (at, named) in foreign {
+            match self.places_of(&named).await {
+                Ok(found) if found.is_empty() => {
+                    let since = self.parts.host.now() - deliveries[at].published_at;
+                    let again = (since < FOREIGN_WAIT).then_some(FOREIGN_LOOK);
+                    dispositions[at] = again.map(Disposition::RetryAfter);
                 }
-            };
-            for at in members {
-                dispositions[at] = Some(disposition.clone());
+                Ok(found) => {
+                    for place in found {
+                        places.entry(place).or_default().push(at);
+                    }
+                }
+                Err(error) => dispositions[at] = Some(error.disposition()),
+            }
+        }
+        for (place, members) in places {
+            if let Err(error) = self.evaluate(&place, None).await {
+                tracing::warn!(session = %place.0, step = place.1, %error, "fan-in put off");
+                for at in members {
+                    dispositions[at] = Some(error.disposition());
+                }
             }
         }
         dispositions
@@ -150,13 +184,7 @@ impl FanIn {
             }
             return self.mark_late(&fan_out, &verdict).await;
         }
-        let mut completions = self.completions(&fan_out.correlation).await?;
-        let now: Millis = self.parts.host.now();
-        if decide(&fan_out, &completions, now).is_none() {
-            return Ok(());
-        }
-        Box::pin(self.find_sources(&fan_out.correlation, &mut completions)).await?;
-        let Some(mut verdict) = decide(&fan_out, &completions, now) else {
+        let Some(mut verdict) = self.verdict(&fan_out).await? else {
             return Ok(());
         };
         verdict.nonce = self.parts.host.nonce();
@@ -212,6 +240,60 @@ impl FanIn {
         }
     }
 
+    /// The verdict that may be reached now, if any.
+    async fn verdict(&self, fan_out: &FanOutRecord) -> Result<Option<FanInRecord>, Error> {
+        let mut completions = self.completions(fan_out).await?;
+        let now: Millis = self.parts.host.now();
+        let Some(mut verdict) = decide(fan_out, &completions, now) else {
+            return Ok(None);
+        };
+        if verdict.cause == JoinCause::Deadline {
+            // The graph may have forgotten, as one does that was restored or lies in memory: a sibling
+            // is missing only if no record of its own ends it.
+            let mut forgotten = Vec::new();
+            for child in &verdict.missing {
+                if let Some(end) = self.endings.end_of(&child.session).await? {
+                    completions.push(Completion::of(&end));
+                    forgotten.extend(told(&end));
+                }
+            }
+            if !forgotten.is_empty() {
+                self.insert(forgotten).await?;
+            }
+        }
+        Box::pin(self.find_sources(&fan_out.correlation, &mut completions)).await?;
+        verdict = decide(fan_out, &completions, now).unwrap_or(verdict);
+        Ok(Some(verdict))
+    }
+
+    /// The fan-outs of correlations, by what the graph knows of them, else by the session that the
+    /// completion names as the one above.
+    async fn places_of(
+        &self,
+        named: &[(CorrelationId, Option<SessionId>)],
+    ) -> Result<Vec<Place>, Error> {
+        let sparql = format!(
+            "SELECT DISTINCT ?session FROM <{}> WHERE {{ \
+               ?fanout <{RDF_TYPE}> <{}> ; <{}> ?correlation ; <{}> ?session }}",
+            uris::RETRIEVAL_GRAPH,
+            tg::FAN_OUT,
+            tg::CORRELATION_ID,
+            prov::WAS_GENERATED_BY,
+        );
+        let mut places = Vec::new();
+        for (correlation, parent) in named {
+            let bindings = [("correlation", Term::text(correlation.as_str()))];
+            let options = QueryOptions::default();
+            let found = self.parts.graph.select(&sparql, &bindings, options).await?;
+            let session = found.text(0, "session").and_then(uris::session_of);
+            let Some(session) = session.or_else(|| parent.clone()) else {
+                continue;
+            };
+            places.extend(step_of(&session, correlation).map(|step| (session, step)));
+        }
+        Ok(places)
+    }
+
     /// The fan-out record; `None` if its tree was erased.
     async fn fan_out(
         &self,
@@ -240,17 +322,20 @@ impl FanIn {
         Ok(Some(fan_out))
     }
 
-    /// The distinct completions of a correlation, as the graph has them.
-    async fn completions(&self, correlation: &CorrelationId) -> Result<Vec<Completion>, Error> {
+    /// The distinct completions of a fan-out, as the graph has them.
+    async fn completions(&self, fan_out: &FanOutRecord) -> Result<Vec<Completion>, Error> {
         let sparql = format!(
-            "SELECT DISTINCT ?session ?status ?partial ?document ?tokens ?cost ?models ?tools FROM <{}> WHERE {{ \
-               ?completion <{}> ?correlation ; <{RDF_TYPE}> <{}> ; <{}> ?session ; <{}> ?status . \
+            "SELECT DISTINCT ?session ?status ?partial ?document ?tokens ?cost ?models ?tools ?expected \
+             FROM <{}> WHERE {{ \
+               ?completion <{}> ?correlation ; <{RDF_TYPE}> <{}> ; <{}> ?session . \
+               OPTIONAL {{ ?completion <{}> ?status }} \
                OPTIONAL {{ ?completion <{}> ?partial }} \
                OPTIONAL {{ ?completion <{}> ?document }} \
                OPTIONAL {{ ?completion <{}> ?tokens }} \
                OPTIONAL {{ ?completion <{}> ?cost }} \
                OPTIONAL {{ ?completion <{}> ?models }} \
-               OPTIONAL {{ ?completion <{}> ?tools }} }}",
+               OPTIONAL {{ ?completion <{}> ?tools }} \
+               OPTIONAL {{ ?fanout <{}> ?correlation ; <{}> ?expected }} }}",
             // Loaded knowledge may claim anything; only what the fleet wrote counts.
             uris::RETRIEVAL_GRAPH,
             tg::CORRELATION_ID,
@@ -263,19 +348,31 @@ impl FanIn {
             tg::COST_TOTAL,
             tg::MODEL_CALLS_TOTAL,
             tg::TOOL_CALLS_TOTAL,
+            tg::CORRELATION_ID,
+            tg::EXPECTED_SIBLINGS,
         );
-        let bindings = [("correlation", Term::text(correlation.as_str()))];
+        let bindings = [("correlation", Term::text(fan_out.correlation.as_str()))];
         let found = self
             .parts
             .graph
             .select(&sparql, &bindings, QueryOptions::default())
             .await?;
+        let expected = fan_out.children.len();
+        if let Some(told) = found.text(0, "expected")
+            && told.parse() != Ok(expected)
+        {
+            let correlation = &fan_out.correlation;
+            tracing::error!(%correlation, told, expected, "the graph tells of other siblings than the record, which counts");
+        }
         let mut completions: Vec<Completion> = (0..found.rows.len())
             .map(|row| {
                 let text = |name| found.text(row, name).unwrap_or_default();
                 Completion {
                     session: SessionId::from(text("session")),
-                    status: CompletionStatus::from_literal(text("status")),
+                    // The orchestration spec has a status on errors only.
+                    status: found
+                        .text(row, "status")
+                        .map_or(CompletionStatus::Answered, CompletionStatus::from_literal),
                     partial: text("partial") == "true",
                     document: text("document").to_owned(),
                     sources: None,
@@ -338,7 +435,7 @@ impl FanIn {
         if verdict.missing.is_empty() {
             return Ok(());
         }
-        let completions = self.completions(&fan_out.correlation).await?;
+        let completions = self.completions(fan_out).await?;
         let late: Vec<Batch> = completions
             .iter()
             .filter(|c| {
@@ -375,15 +472,45 @@ fn adoption(fan_out: &FanOutRecord, record_key: String, marker: String) -> Adopt
     }
 }
 
-fn read(delivery: &Delivery) -> Result<(Batch, Place), String> {
+fn read(delivery: &Delivery) -> Result<(Batch, Of), String> {
     let message: Triples =
         serde_json::from_slice(&delivery.payload).map_err(|error| error.to_string())?;
-    let place = place(
-        &delivery.properties,
-        property::PARENT,
-        property::PARENT_STEP,
-    )?;
-    Ok((Batch::of_message(message, &delivery.properties), place))
+    let properties = &delivery.properties;
+    let of = if properties.contains_key(property::PARENT) {
+        Of::Place(place(properties, property::PARENT, property::PARENT_STEP)?)
+    } else {
+        Of::Foreign(named(&message))
+    };
+    Ok((Batch::of_message(message, properties), of))
+}
+
+/// The correlations that completions among triples name, with the session above where that is named.
+fn named(message: &Triples) -> Vec<(CorrelationId, Option<SessionId>)> {
+    let triples = &message.triples;
+    let is_completion = |t: &&Triple| t.p.iri == RDF_TYPE && t.o.iri == tg::SUBAGENT_COMPLETION;
+    let text = |of: &Term, name: &str| {
+        let mut told = triples.iter().filter(|t| t.s == *of && t.p.iri == name);
+        told.find_map(|t| Some(t.o.value.as_str()).filter(|text| !text.is_empty()))
+    };
+    let completions = triples.iter().filter(is_completion);
+    let found = completions.filter_map(|t| {
+        let correlation = text(&t.s, tg::CORRELATION_ID)?;
+        let parent = text(&t.s, tg::PARENT_SESSION_ID).map(SessionId::from);
+        Some((CorrelationId::from(correlation), parent))
+    });
+    found.collect()
+}
+
+/// What a record told the graph.
+fn told(record: &StepRecord) -> Option<Batch> {
+    let publication = record.provenance()?;
+    let message = serde_json::from_str(&publication.body).ok()?;
+    Some(Batch::of_message(message, &publication.properties))
+}
+
+/// The step of a session that fanned out under a correlation.
+pub(crate) fn step_of(session: &SessionId, correlation: &CorrelationId) -> Option<u32> {
+    (0..LAST_STEP).find(|step| CorrelationId::of_fan_out(session, *step) == *correlation)
 }
 
 /// A session and step out of a message's properties.
@@ -409,4 +536,31 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, E
         key: key.to_owned(),
         reason: error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_of_another_program_is_known_by_its_triples() {
+        let said = |predicate: &str, object: Term| Triple::new("urn:c", predicate, object);
+        let mut message = Triples {
+            triples: vec![
+                said(RDF_TYPE, Term::iri(prov::ENTITY)),
+                said(tg::CORRELATION_ID, Term::text("corr")),
+                said(tg::PARENT_SESSION_ID, Term::text("s")),
+            ],
+            ..Triples::default()
+        };
+        assert_eq!(named(&message), []);
+        message
+            .triples
+            .push(said(RDF_TYPE, Term::iri(tg::SUBAGENT_COMPLETION)));
+        assert_eq!(named(&message), [("corr".into(), Some("s".into()))]);
+        let session = SessionId::from("s");
+        let correlation = CorrelationId::of_fan_out(&session, 7);
+        assert_eq!(step_of(&session, &correlation), Some(7));
+        assert_eq!(step_of(&session, &"corr".into()), None);
+    }
 }

@@ -9,7 +9,7 @@
 
 use crate::approvals::Approvals;
 use crate::error::Error;
-use crate::fan_in::FanIn;
+use crate::fan_in::{FanIn, step_of};
 use crate::{PATIENCE, Parts};
 use agentfleet_core::provenance::date_time;
 use agentfleet_graph::QueryOptions;
@@ -19,8 +19,6 @@ use std::time::Duration;
 
 /// Fan-outs looked at in one sweep, the oldest first; the next one takes the others.
 const MOST: usize = 200;
-/// Highest step number at which a fan-out is looked for.
-const LAST_STEP: u32 = 10_000;
 
 /// What is not over: fan-outs, or calls that wait for a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +54,7 @@ impl Sweep {
         }
         let overdue = self.overdue().await?;
         for (session, correlation) in &overdue {
-            let is_it = |step: &u32| CorrelationId::of_fan_out(session, *step) == *correlation;
-            let Some(step) = (0..LAST_STEP).find(is_it) else {
+            let Some(step) = step_of(session, correlation) else {
                 // Not of this fleet.
                 continue;
             };

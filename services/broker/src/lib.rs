@@ -99,7 +99,8 @@ pub enum Durability {
 pub struct Subscription {
     pub topic: Topic,
     pub name: String,
-    /// Only messages whose property has this value; others count as acknowledged.
+    /// Only messages whose property has this value, and those without the property, which are not of
+    /// this fleet; others count as acknowledged.
     pub only: Option<(String, String)>,
     /// How long a consumer may hold a message before others get it.
     pub lease: Duration,

@@ -12,14 +12,14 @@ use crate::say;
 use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, ApprovalPlace, Call, CompletionStatus, FanInSummary, FanOutRecord, Iterated,
-    OutcomeKind, ParentLink, PauseRecord, Publication, StepRecord, StreamedPart, StreamedParts,
-    Usage, Worked,
+    Activity, ApprovalPlace, Call, CompletionStatus, FanOutRecord, Iterated, OutcomeKind,
+    ParentLink, PauseRecord, Publication, Routed, StepRecord, StreamedPart, StreamedParts, Usage,
+    Worked,
 };
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Metadata, Millis,
-    SessionId, Source, Spent, Triples, keys, uris,
+    AgentRequest, AgentResponse, CorrelationId, Digest, ErrorBody, MessageId, MessageType,
+    Metadata, Millis, SessionId, Source, Spent, Triples, keys, uris,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -167,7 +167,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
             Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {}
         }
     }
-    let below = read(&finish.activity)
+    let below = provenance::fan_in(&finish.activity)
         .map(|fan_in| fan_in.spent)
         .unwrap_or_default();
     let parent = request
@@ -178,7 +178,11 @@ pub fn assemble(commit: &Commit) -> Assembled {
         .map(|above| ParentLink {
             session: above.session.clone(),
             step: above.step,
-            correlation: request.correlation_id.clone(),
+            // A synthesis names the fan-out that it answers.
+            correlation: match request.control.fan_in_step {
+                Some(_) => CorrelationId::of_fan_out(&above.session, above.step),
+                None => request.correlation_id.clone(),
+            },
             index: request.control.index,
             goal: request.subagent_goal.clone(),
         });
@@ -207,10 +211,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
         started_at,
         committed_at: commit.now.max(started_at),
         outcome: kind,
-        routed: finish.routed.clone().or_else(|| {
-            let first = request.step == 0;
-            first.then(|| routing::arrived(request, &commit.snapshot))
-        }),
+        routed: routed(commit),
         decisions: finish.decisions.clone(),
         activity: activity(commit),
         derives_from: request.control.derives_from.clone(),
@@ -249,20 +250,6 @@ pub fn assemble(commit: &Commit) -> Assembled {
     }
 }
 
-/// What a step read that answers a fan-in.
-fn read(activity: &Activity) -> Option<&FanInSummary> {
-    match activity {
-        Activity::Concluded(end) => end.fan_in.as_ref(),
-        Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::Planned(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
-    }
-}
-
 /// What the session and those below it took results from, this step included. `None` where a part of
 /// that is not known, because an older version worked it.
 fn sources(commit: &Commit) -> Option<Vec<Source>> {
@@ -285,7 +272,8 @@ fn sources(commit: &Commit) -> Option<Vec<Source>> {
             Call::Model { .. } | Call::Facts { .. } | Call::Document { .. } => {}
         }
     }
-    let members = read(&commit.finish.activity).map(|fan_in| fan_in.members.as_slice());
+    let members =
+        provenance::fan_in(&commit.finish.activity).map(|fan_in| fan_in.members.as_slice());
     for member in members.unwrap_or_default() {
         match (&member.sources, member.status) {
             (Some(sources), _) => add(sources),
@@ -301,6 +289,18 @@ fn sources(commit: &Commit) -> Option<Vec<Source>> {
         }
     }
     Some(all)
+}
+
+/// The routing, with what the config says of what it names.
+fn routed(commit: &Commit) -> Option<Routed> {
+    let Commit {
+        request, snapshot, ..
+    } = commit;
+    let routed = commit.finish.routed.clone();
+    let mut routed =
+        routed.or_else(|| (request.step == 0).then(|| routing::arrived(request, snapshot)))?;
+    routed.described = routing::described(&routed, snapshot);
+    Some(routed)
 }
 
 /// What the step did. An end that came over the head of another attempt did what that had begun.
@@ -466,6 +466,7 @@ impl Publisher<'_> {
                     self.request(&child);
                 }
                 let mut synthesis = self.next(fan_out.synthesis.clone(), identity, &told.last);
+                synthesis.correlation_id = fan_out.correlation.clone();
                 synthesis.control.fan_in_session = SessionId::default();
                 synthesis.control.spent = self.record.total;
                 fan_out_record = Some(FanOutRecord {
@@ -497,6 +498,8 @@ impl Publisher<'_> {
         next.control.previous = Some(identity.clone());
         next.control.config_version = Some(record.config_version);
         next.control.spent = record.total;
+        let parent = record.parent.as_ref();
+        next.correlation_id = parent.map(|p| p.correlation.clone()).unwrap_or_default();
         next.control.after = record.committed_at;
         next.control.forked_from = None;
         if let Some(sources) = sources(self.commit) {
@@ -605,16 +608,16 @@ impl Publisher<'_> {
         let mut properties = self.carried();
         properties.insert(property::SESSION.into(), request.session_id.to_string());
         properties.insert(property::STEP.into(), request.step.to_string());
-        if request.is_subagent() {
-            properties.insert(
-                property::CORRELATION.into(),
-                request.correlation_id.to_string(),
-            );
-            if let Some(above) = request.control.ancestors.last() {
-                properties.insert(property::PARENT.into(), above.session.to_string());
-                properties.insert(property::PARENT_STEP.into(), above.step.to_string());
-                properties.insert(property::INDEX.into(), request.control.index.to_string());
-            }
+        if let Some(above) = request.control.ancestors.last()
+            && request.is_subagent()
+        {
+            let own = self.record.parent.as_ref();
+            let own = own.filter(|_| request.session_id == self.record.session);
+            let correlation = own.map_or(&request.correlation_id, |p| &p.correlation);
+            properties.insert(property::CORRELATION.into(), correlation.to_string());
+            properties.insert(property::PARENT.into(), above.session.to_string());
+            properties.insert(property::PARENT_STEP.into(), above.step.to_string());
+            properties.insert(property::INDEX.into(), request.control.index.to_string());
         }
         Publication {
             topic: topics::AGENT_REQUEST.as_str().to_owned(),

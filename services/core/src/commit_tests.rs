@@ -132,6 +132,7 @@ fn an_answer_ends_the_dialog_once_and_carries_the_callers_id() {
 fn a_subagent_never_ends_the_dialog_and_leaves_a_completion() {
     let mut child = root();
     child.correlation_id = "corr".into();
+    child.parent_session_id = "root".into();
     child.session_id = "child".into();
     child.control.root = "root".into();
     child.control.ancestors = vec![agentfleet_schema::Ancestor {
@@ -510,4 +511,63 @@ fn a_request_of_megabytes_ends_in_messages_that_any_broker_takes() {
             assert!(properties.map(String::len).sum::<usize>() < 4_096);
         }
     }
+}
+
+#[test]
+fn a_synthesis_carries_the_correlation_that_it_answers_and_its_session_keeps_its_own() {
+    let mut request = AgentRequest {
+        pattern: "supervisor".into(),
+        correlation_id: "above".into(),
+        parent_session_id: "top".into(),
+        ..root()
+    };
+    request.control.ancestors = vec![agentfleet_schema::Ancestor {
+        session: "top".into(),
+        step: 1,
+    }];
+    let goals = r#"{"thought": "two", "goals": ["a", "b"]}"#;
+    let fan_out = commit_of(request, goals, Streamed::default())
+        .fan_out
+        .unwrap();
+    let of_fan_out = CorrelationId::of_fan_out(&"root".into(), 0);
+    let synthesis: AgentRequest = serde_json::from_str(&fan_out.synthesis.body).unwrap();
+    assert_eq!(synthesis.correlation_id, of_fan_out);
+    assert_eq!(fan_out.synthesis.properties["correlation"], "above");
+    let ended = assemble(&template(synthesis));
+    let own = CorrelationId::of_fan_out(&"top".into(), 1);
+    assert_eq!(ended.record.parent.unwrap().correlation, own);
+}
+
+#[test]
+fn a_completion_tells_its_error_and_a_run_its_conversation_and_config() {
+    let mut child = root();
+    child.correlation_id = "corr".into();
+    child.parent_session_id = "top".into();
+    child.conversation_id = "talk".into();
+    child.control.ancestors = vec![agentfleet_schema::Ancestor {
+        session: "top".into(),
+        step: 1,
+    }];
+    let error = crate::error::body(crate::error::Code::ModelFailed, "no model", "");
+    let ended = assemble(&Commit {
+        finish: say::failed(error, Termination::Error, 0),
+        ..template(child)
+    });
+    let told = provenance::tell(&ended.record).triples;
+    let of = |subject: &str, predicate: &str| -> Vec<String> {
+        let told = told
+            .iter()
+            .filter(|t| t.s.iri == subject && t.p.iri == predicate);
+        told.map(|t| format!("{}{}", t.o.iri, t.o.value)).collect()
+    };
+    let completion = uris::completion(&"root".into());
+    assert_eq!(of(&completion, tg::ERROR_MESSAGE), ["no model"]);
+    let answer = uris::answer_document(&"root".into());
+    assert_eq!(of(&answer, tg::CONVERSATION_ID), ["talk"]);
+    let pattern = uris::pattern("react");
+    assert_eq!(of(&pattern, tg::CONFIG_VERSION), ["4"]);
+    assert_eq!(
+        of(&pattern, agentfleet_schema::vocabulary::RDFS_LABEL),
+        ["react"]
+    );
 }

@@ -4,8 +4,11 @@
 //! they are looked at (FI-1 to FI-3).
 
 use crate::limits::allotted;
-use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member};
-use agentfleet_schema::{AgentRequest, Millis, SessionId, Source, Spent};
+use crate::provenance::{completion_status, is_partial};
+use agentfleet_schema::records::{
+    CompletionStatus, FanInRecord, FanOutRecord, JoinCause, Member, StepRecord,
+};
+use agentfleet_schema::{AgentRequest, Millis, SessionId, Source, Spent, uris};
 use std::collections::BTreeMap;
 
 /// A completion as the graph tells it.
@@ -19,6 +22,20 @@ pub struct Completion {
     /// What its answer rests on, sorted by URI; `None` where that is not known.
     pub sources: Option<Vec<Source>>,
     pub spent: Spent,
+}
+
+impl Completion {
+    /// What the record that ended a session tells, as its completion does.
+    pub fn of(end: &StepRecord) -> Self {
+        Self {
+            session: end.session.clone(),
+            status: completion_status(end),
+            partial: is_partial(end),
+            document: uris::answer_document(&end.session),
+            sources: None,
+            spent: end.total,
+        }
+    }
 }
 
 /// The verdict if the fan-in may conclude now, else `None`.

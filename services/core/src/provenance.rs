@@ -8,7 +8,7 @@ use crate::patterns::{COMPLETE, FAILED, REVISED};
 use crate::say;
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Child, Compared, CompletionStatus, Concluded, Critique,
-    Decided, DecidedBy, Decision, Executed, FanInSummary, FannedOut, Grounds, Iterated,
+    Decided, DecidedBy, Decision, Described, Executed, FanInSummary, FannedOut, Grounds, Iterated,
     OutcomeKind, Planned, Routed, Source, StepRecord, StepResult,
 };
 use agentfleet_schema::uris;
@@ -55,16 +55,7 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
         teller.decision(&node, decision, &last);
         last.clone_from(&node);
     }
-    let read = match &record.activity {
-        Activity::Concluded(end) => end.fan_in.as_ref(),
-        Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
-        Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::Planned(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
-    };
+    let read = fan_in(&record.activity);
     if let Some(fan_in) = read {
         // Whatever it then decided, and whether it answered or went on, came of reading this.
         last = teller.synthesis(fan_in, &last);
@@ -165,10 +156,25 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
     if node != uris::session(session) {
         teller.step(&node, identity);
     }
+    teller.documents();
     Told {
         triples: teller.triples,
         node,
         last,
+    }
+}
+
+/// What a step read of a fan-in.
+pub(crate) fn fan_in(activity: &Activity) -> Option<&FanInSummary> {
+    match activity {
+        Activity::Concluded(end) => end.fan_in.as_ref(),
+        Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
+        Activity::Executed(executed) => executed.after.as_ref(),
+        Activity::None
+        | Activity::Iterated(_)
+        | Activity::Planned(_)
+        | Activity::Asked(_)
+        | Activity::Decided(_) => None,
     }
 }
 
@@ -200,6 +206,7 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
             | Termination::SubagentsComplete
             | Termination::PlanComplete
             | Termination::MaxIterations
+            | Termination::MaxReplans
             | Termination::BudgetExhausted
             | Termination::RepeatedAction
             | Termination::Error => CompletionStatus::Error,
@@ -278,6 +285,37 @@ impl Teller<'_> {
         let record = self.record;
         self.link(uri, prov::WAS_GENERATED_BY, &uris::session(&record.session));
         self.text(uri, tg::CONVERSATION_ID, record.conversation.as_str());
+    }
+
+    /// The texts of a conversation carry its id, so that they are found by it. Goals are nodes that
+    /// carry it already.
+    fn documents(&mut self) {
+        let record = self.record;
+        if record.conversation.is_empty() {
+            return;
+        }
+        for document in &record.documents {
+            let uri = &document.uri;
+            if self.triples.iter().any(|t| t.s.iri == *uri) {
+                continue;
+            }
+            self.types(uri, &[prov::ENTITY, tg::DOCUMENT_CLASS]);
+            self.text(uri, RDFS_LABEL, "Document");
+            self.text(uri, tg::CONVERSATION_ID, record.conversation.as_str());
+        }
+    }
+
+    /// What the config says of a task type or pattern.
+    fn described(&mut self, item: &Described) {
+        let (uri, class) = if item.subject == "task-type" {
+            (uris::task_type(&item.name), tg::TASK_TYPE_CLASS)
+        } else {
+            (uris::pattern(&item.name), tg::PATTERN_CLASS)
+        };
+        self.types(&uri, &[prov::ENTITY, class]);
+        self.text(&uri, RDFS_LABEL, &item.name);
+        self.text(&uri, tg::DESCRIPTION, &item.description);
+        self.number(&uri, tg::CONFIG_VERSION, self.record.config_version);
     }
 
     fn session(&mut self, routed: &Routed) {
@@ -374,6 +412,9 @@ impl Teller<'_> {
                 self.link(&routing, tg::ROUTING_RATIONALE, &uris::document_of(&uri));
             }
             last = uri;
+        }
+        for item in &routed.described {
+            self.described(item);
         }
         routing
     }
@@ -864,12 +905,12 @@ impl Teller<'_> {
         self.attribution(&uri);
         self.instant(&session, prov::ENDED_AT_TIME, record.committed_at);
         if record.parent.is_some() {
-            self.completion(&uri);
+            self.completion(&uri, end);
         }
         uri
     }
 
-    fn completion(&mut self, answer: &str) {
+    fn completion(&mut self, answer: &str, end: &Concluded) {
         let record = self.record;
         let Some(parent) = &record.parent else { return };
         let uri = uris::completion(&record.session);
@@ -886,6 +927,9 @@ impl Teller<'_> {
         self.number(&uri, tg::SIBLING_INDEX, u64::from(parent.index));
         self.text(&uri, tg::STATUS, completion_status(record).as_str());
         self.flag(&uri, tg::PARTIAL, is_partial(record));
+        if let Some(error) = &end.error {
+            self.text(&uri, tg::ERROR_MESSAGE, &error.message);
+        }
         self.link(&uri, tg::RESULT, &uris::answer_document(&record.session));
         let names = [
             tg::TOKENS,

@@ -9,7 +9,7 @@ use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
 use crate::task_types;
 use crate::turn::Situation;
 use agentfleet_schema::config::{Snapshot, choice};
-use agentfleet_schema::records::{Activity, DecidedBy, Decision, Routed};
+use agentfleet_schema::records::{Activity, DecidedBy, Decision, Described, Routed};
 use agentfleet_schema::{AgentRequest, Operation};
 use serde_json::{Value, json};
 
@@ -349,6 +349,7 @@ impl Route {
                 task_type: task_type.chosen.clone(),
                 pattern: pattern.chosen.clone(),
                 decisions: vec![task_type, pattern],
+                ..Routed::default()
             }),
             decisions,
             said: vec![say::status(how)],
@@ -432,6 +433,29 @@ pub(crate) fn or_general(task_type: &str) -> &str {
     }
 }
 
+/// What the config says of the task types and patterns that a routing names: of all that was open, and
+/// of what a caller chose.
+pub fn described(routed: &Routed, snapshot: &Snapshot) -> Vec<Described> {
+    let mut described = Vec::new();
+    for decision in &routed.decisions {
+        let were_open = matches!(decision.decided_by, DecidedBy::Model | DecidedBy::Fallback);
+        let names = decision.options.iter();
+        for name in names.filter(|name| were_open || **name == decision.chosen) {
+            let description = if decision.subject == "task-type" {
+                snapshot.task_types.get(name).map(|t| &t.description)
+            } else {
+                snapshot.patterns.get(name).map(|p| &p.description)
+            };
+            described.extend(description.map(|description| Described {
+                subject: decision.subject.clone(),
+                name: name.clone(),
+                description: description.clone(),
+            }));
+        }
+    }
+    described
+}
+
 /// Records a run that came with its pattern set.
 pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
     let pattern = if request.pattern.is_empty() {
@@ -511,6 +535,7 @@ pub fn arrived(request: &AgentRequest, snapshot: &Snapshot) -> Routed {
             decided_by,
             rationale: String::new(),
         }],
+        described: Vec::new(),
     }
 }
 
@@ -814,7 +839,7 @@ mod tests {
         request.pattern = "react".into();
         request.task_type = "risk".into();
         request.parent_session_id = "p".into();
-        request.correlation_id = "c".into();
+        request.parent_session_id = "p".into();
         assert!(request.is_subagent());
         let of = |snapshot: &Snapshot| arrived(&request, snapshot).decisions.remove(0);
         let told = of(&snapshot());

@@ -15,7 +15,7 @@
 //! - What comes back is equal in value to what was stored, not always in spelling: language tags
 //!   come in lower case, numbers and dates in their canonical form.
 
-use agentfleet_schema::{Term, Triple};
+use agentfleet_schema::{Term, Triple, uris};
 use async_trait::async_trait;
 use std::time::Duration;
 
@@ -59,8 +59,14 @@ impl Batch {
     ) -> Self {
         let property = |name: &str| properties.get(name).cloned().unwrap_or_default();
         Self {
+            root: match property(agentfleet_schema::topics::property::ROOT) {
+                // Not of this fleet.
+                root if root.is_empty() => uris::session_of(&message.metadata.root)
+                    .map(|root| root.to_string())
+                    .unwrap_or_default(),
+                root => root,
+            },
             key: message.metadata.id,
-            root: property(agentfleet_schema::topics::property::ROOT),
             collection: message.metadata.collection,
             conversation: property("conversation"),
             triples: message.triples,

@@ -28,7 +28,7 @@ impl SubscriptionEntry {
     pub(super) fn wants(&self, properties: &Properties) -> bool {
         self.filter
             .as_ref()
-            .is_none_or(|(key, value)| properties.get(key) == Some(value))
+            .is_none_or(|(key, value)| properties.get(key).is_none_or(|found| found == value))
     }
 }
 

@@ -145,10 +145,8 @@ impl Feed {
                 for mut message in messages {
                     message.reopened_at = stream.reopened_at;
                     let wanted = self.only.as_ref().is_none_or(|(key, value)| {
-                        message
-                            .properties
-                            .get(key)
-                            .is_some_and(|found| found == value)
+                        let found = message.properties.get(key);
+                        found.is_none_or(|found| found == value)
                     });
                     if wanted {
                         self.intake.bring(message);

@@ -87,6 +87,7 @@ pub(crate) fn config() -> Snapshot {
     ] {
         let pattern = AgentPattern {
             name: name.into(),
+            description: format!("works as {name} does"),
             ..AgentPattern::default()
         };
         config.patterns.insert(name.into(), pattern);

@@ -81,6 +81,10 @@ impl Plan {
             Some(Termination::BudgetExhausted)
         } else if iterations(&request) >= limits.max_iterations && !ready.is_empty() {
             Some(Termination::MaxIterations)
+        } else if !request.control.replan.is_empty()
+            && request.control.replans > limits.max_replan_depth
+        {
+            Some(Termination::MaxReplans)
         } else {
             None
         };
@@ -278,7 +282,7 @@ fn listed(plan: &[PlanStep], first: usize) -> String {
 }
 
 /// What a session goes on with after steps of its plan came to an end: the next steps, or, where one
-/// failed or surprised and the limits allow it, other ones.
+/// failed or surprised, other ones. Where the plan was revised as often as it may be, that is the end.
 pub(super) fn go_on(
     request: &mut AgentRequest,
     limits: &Limits,
@@ -292,12 +296,9 @@ pub(super) fn go_on(
         return None;
     }
     let (done, most) = (request.control.replans, limits.max_replan_depth);
-    let revise = done < most;
-    let chosen = if revise { "revise" } else { "go-on" };
-    if revise {
-        request.control.replans += 1;
-        request.control.replan.clone_from(&trouble);
-    }
+    let chosen = if done < most { "revise" } else { "end" };
+    request.control.replans += 1;
+    request.control.replan.clone_from(&trouble);
     Some(Decision {
         subject: "replan".into(),
         options: vec![chosen.into()],
@@ -709,6 +710,9 @@ impl Conclude {
     fn missing(&self) -> Vec<Value> {
         let unworked = match self.cut {
             Some(Termination::BudgetExhausted) => "not begun: the budget was used up",
+            Some(Termination::MaxReplans) => {
+                "not begun: the plan was revised as often as it may be"
+            }
             Some(_) => "not begun: the iteration limit was reached",
             None => "not begun: a step it depends on failed",
         };
@@ -746,7 +750,7 @@ impl Conclude {
         name_missing(&mut text, "Only a partial result for", &in_part);
         let end = Concluded {
             termination: self.cut.unwrap_or(Termination::PlanComplete),
-            partial: !streamed || !missing.is_empty() || !in_part.is_empty(),
+            partial: !streamed || self.cut.is_some() || !missing.is_empty() || !in_part.is_empty(),
             model_ms: self.model_ms,
             ..Concluded::default()
         };

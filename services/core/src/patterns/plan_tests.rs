@@ -355,8 +355,8 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
             false,
             2,
             "complete",
-            false,
-            vec!["surprising", "go-on"],
+            true,
+            vec!["surprising", "end"],
         ),
         ("what?", false, 0, "complete", false, vec!["complete"]),
         ("what?", true, 0, "failed", true, vec!["failed", "revise"]),
@@ -390,13 +390,42 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
         };
         assert_eq!(statuses(&next)[0], status, "{reply}");
         assert_eq!(!next.control.replan.is_empty(), replan, "{reply} {replans}");
+        let ends = decisions.last() == Some(&"end");
         let same = Turn::parse(*next, situation(false, None)).unwrap();
         let Step::AskModel(ask) = { same }.resume(Input::Begin) else {
             panic!("no plan")
         };
         let makes = ask.operation == Operation::PlanRevise;
-        assert_eq!(makes, replan, "{reply} {replans}");
+        assert_eq!(makes, replan && !ends, "{reply} {replans}");
+        let answers = ask.operation == Operation::PlanSynthesise;
+        assert_eq!(answers, ends, "{reply} {replans}");
     }
+}
+
+#[test]
+fn a_plan_that_was_revised_as_often_as_it_may_be_ends_and_says_so() {
+    let mut request = with_plan(&[("complete", &[]), ("failed", &[]), ("pending", &[])]);
+    request.control.replan = "step 1 failed: the register is closed".into();
+    for (replans, expected) in [(2, Operation::PlanRevise), (3, Operation::PlanSynthesise)] {
+        request.control.replans = replans;
+        let ask = asked(turn(request.clone(), false).resume(Input::Begin));
+        assert_eq!(ask.operation, expected, "{replans}");
+    }
+    let mut last = turn(request, false);
+    last.resume(Input::Begin);
+    let finish = finished(last.resume(said("Ada owns it.")));
+    let Activity::Concluded(end) = &finish.activity else {
+        panic!("{:?}", finish.activity)
+    };
+    assert_eq!(
+        (end.termination, end.partial),
+        (Termination::MaxReplans, true)
+    );
+    let text = &finish.said[0].text;
+    assert!(
+        text.contains("the plan was revised as often as it may be"),
+        "{text}"
+    );
 }
 
 #[test]

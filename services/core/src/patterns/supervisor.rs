@@ -213,7 +213,18 @@ impl Synthesise {
     pub(crate) fn resume(&mut self, input: Input) -> Step {
         match input {
             Input::Begin => {
-                Step::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone()))
+                let members = self.verdict.members.iter();
+                let told = members.map(|m| Some((m.session.to_string(), m.sources.clone()?)));
+                match told.collect() {
+                    Some(sources) => {
+                        self.sources = sources;
+                        self.documents()
+                    }
+                    // A verdict of before sources travelled with it.
+                    None => {
+                        Step::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone()))
+                    }
+                }
             }
             Input::FactsFound(found) => {
                 for (session, source) in found {
@@ -222,13 +233,7 @@ impl Synthesise {
                         known.push(source);
                     }
                 }
-                let uris = self
-                    .verdict
-                    .members
-                    .iter()
-                    .map(|m| m.document.clone())
-                    .collect();
-                Step::ReadDocuments(uris)
+                self.documents()
             }
             Input::DocumentsRead(texts) => {
                 self.texts = texts;
@@ -245,6 +250,11 @@ impl Synthesise {
             // Synthesis calls no tool.
             Input::ToolReturned(_) => self.compose(),
         }
+    }
+
+    fn documents(&self) -> Step {
+        let members = self.verdict.members.iter();
+        Step::ReadDocuments(members.map(|m| m.document.clone()).collect())
     }
 
     fn read(&mut self) -> Step {

@@ -553,6 +553,25 @@ fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Step) 
 }
 
 #[test]
+fn a_synthesis_has_the_sources_that_its_verdict_tells_without_the_graph() {
+    let source = Source {
+        uri: "urn:src".into(),
+        title: "Src".into(),
+    };
+    let member = Member {
+        sources: Some(vec![source]),
+        ..member(0, CompletionStatus::Answered)
+    };
+    let verdict = verdict(JoinCause::Complete, vec![member], vec![]);
+    let mut turn = Turn::parse(synthesis_request(), situation(Some(verdict))).unwrap();
+    assert!(matches!(turn.resume(Input::Begin), Step::ReadDocuments(_)));
+    let Step::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
+        panic!()
+    };
+    assert_eq!(ask.variables["results"][0]["sources"][0]["uri"], "urn:src");
+}
+
+#[test]
 fn a_synthesis_reads_the_verdict_decides_and_answers() {
     let verdict = verdict(
         JoinCause::Complete,

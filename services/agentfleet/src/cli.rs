@@ -2,6 +2,8 @@
 
 use crate::settings::{self, Flags};
 use agentfleet_schema::config::JoinPolicy;
+use agentfleet_schema::records::RunState;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -240,11 +242,28 @@ pub(crate) struct Ask {
     /// When fan-outs conclude: `all`, `quorum`, `deadline` or `at-least=K`.
     #[arg(long, value_parser = join)]
     pub join: Option<JoinPolicy>,
+    /// State the tools begin in; left out, it is `undefined`.
+    #[arg(long)]
+    pub state: Option<String>,
+    /// What kind of customer asks, for the pattern `router`, such as `food_bakery`.
+    #[arg(long)]
+    pub tenant_type: Option<String>,
+    /// A service the customer has, for the pattern `router`; may be repeated.
+    #[arg(long)]
+    pub active_service: Vec<String>,
+    /// What was talked about before, for the pattern `router`; may be repeated.
+    #[arg(long)]
+    pub recent_topic: Vec<String>,
     /// Publish the request, print its session, and leave.
     #[arg(long)]
     pub detach: bool,
     #[command(flatten)]
     pub output: Output,
+}
+
+fn run_state() -> impl TypedValueParser<Value = RunState> {
+    PossibleValuesParser::new(RunState::ALL.map(RunState::as_str))
+        .map(|name| RunState::named(&name).unwrap_or_default())
 }
 
 fn join(text: &str) -> Result<JoinPolicy, String> {
@@ -314,7 +333,7 @@ pub(crate) struct ListSessions {
     #[arg(long)]
     pub conversation: Option<String>,
     /// Only runs in this state.
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = run_state())]
     pub state: Option<RunState>,
     /// Only runs that were given this pattern.
     #[arg(long)]
@@ -348,43 +367,6 @@ pub(crate) enum SortBy {
     /// From the beginning to the end, or until now
     Time,
     Steps,
-}
-
-/// How far a run is, by the names it has wherever it is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum RunState {
-    /// Taken in, and no step is done: it waits for a worker, or is at work on its first step.
-    #[default]
-    Queued,
-    Running,
-    /// With a call that waits for a person.
-    Waiting,
-    /// With an answer, whole or partial.
-    Answered,
-    /// With an answer in which something is missing.
-    Partial,
-    /// Ended in an error, a dead letter included.
-    Failed,
-    Cancelled,
-    /// Ended because its time was used up.
-    Timeout,
-}
-
-impl RunState {
-    /// As `--state` takes it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Answered => "answered",
-            Self::Partial => "partial",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Timeout => "timeout",
-        }
-    }
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use crate::seams::Cancelled;
 use crate::state::App;
 use agentfleet_runtime::client::Follow;
 use agentfleet_schema::records::{
-    AcceptedRecord, Activity, Call, ClosedRecord, Concluded, OutcomeKind, StepRecord, Termination,
+    AcceptedRecord, Activity, Call, ClosedRecord, Concluded, RunState, StepRecord, Termination,
 };
 use agentfleet_schema::{Millis, SessionId, keys, uris};
 use axum::Json;
@@ -119,47 +119,6 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
         return Err(Problem::unknown_session(session.as_str()));
     }
     Ok(seen)
-}
-
-/// How a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "SessionState")]
-pub(crate) enum RunState {
-    /// Taken in; no worker has committed a step of it.
-    Queued,
-    Running,
-    /// Waits for a person.
-    Paused,
-    Answered,
-    Failed,
-    Cancelled,
-}
-
-impl RunState {
-    pub(crate) fn is_final(self) -> bool {
-        match self {
-            Self::Queued | Self::Running | Self::Paused => false,
-            Self::Answered | Self::Failed | Self::Cancelled => true,
-        }
-    }
-
-    fn of(newest: Option<&StepRecord>) -> Self {
-        let Some(record) = newest else {
-            return Self::Queued;
-        };
-        match record.outcome {
-            OutcomeKind::Continue | OutcomeKind::FanOut => Self::Running,
-            OutcomeKind::Pause => Self::Paused,
-            OutcomeKind::Answer => Self::Answered,
-            OutcomeKind::Fail => Self::Failed,
-            // Out of time is nobody's wish.
-            OutcomeKind::Cancelled => match concluded(record).map(|end| end.termination) {
-                Some(Termination::Timeout) => Self::Failed,
-                _ => Self::Cancelled,
-            },
-        }
-    }
 }
 
 fn concluded(record: &StepRecord) -> Option<&Concluded> {
@@ -297,11 +256,9 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
         None => None,
     };
     let text = text.map(|body| String::from_utf8_lossy(&body).into_owned());
-    let answered = state == RunState::Answered;
-    let error = match state {
-        RunState::Failed | RunState::Cancelled => Some(error_of(end, text.as_deref())),
-        RunState::Queued | RunState::Running | RunState::Paused | RunState::Answered => None,
-    };
+    let answered = matches!(state, RunState::Answered | RunState::Partial);
+    let has_error = state.is_final() && !answered;
+    let error = has_error.then(|| error_of(end, text.as_deref()));
     let pattern = routed
         .map(|r| r.pattern.clone())
         .or(asked.as_ref().map(|r| r.pattern.clone()));

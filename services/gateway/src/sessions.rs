@@ -2,9 +2,10 @@
 
 use crate::params::Params;
 use crate::problem::Problem;
-use crate::session::{RunState, link};
+use crate::session::link;
 use crate::state::App;
 use agentfleet_graph::{QueryOptions, Solutions};
+use agentfleet_schema::records::{RunState, Termination};
 use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{SessionId, Term};
@@ -153,7 +154,7 @@ fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> S
         );
     }
     format!(
-        "SELECT DISTINCT ?session ?start ?question ?collection ?conversation ?pattern ?end ?reason ?answered
+        "SELECT DISTINCT ?session ?start ?question ?collection ?conversation ?pattern ?end ?reason ?answered ?partial ?waits
          FROM <{RETRIEVAL_GRAPH}> WHERE {{
            {{ SELECT DISTINCT {selected} WHERE {{
                 {SOME} {{ ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
@@ -165,7 +166,11 @@ fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> S
            OPTIONAL {{ ?session prov:endedAtTime ?end }}
            OPTIONAL {{ ?routing prov:wasGeneratedBy ?session ; tg:selectedPattern ?pattern }}
            OPTIONAL {{ ?answer prov:wasGeneratedBy ?session ; tg:terminationReason ?reason .
+                       OPTIONAL {{ ?answer tg:partial ?partial }}
                        BIND(EXISTS {{ ?answer a tg:Answer }} AS ?answered) }}
+           OPTIONAL {{ ?session tg:rootSessionId ?id }}
+           BIND(EXISTS {{ ?open a tg:ApprovalRequest ; prov:wasGeneratedBy/tg:rootSessionId ?id .
+                FILTER NOT EXISTS {{ ?next prov:wasDerivedFrom ?open ; prov:generatedAtTime ?at }} }} AS ?waits)
          }} ORDER BY DESC(?start) DESC(STR(?session))"
     )
 }
@@ -173,11 +178,11 @@ fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> S
 fn entry(found: &Solutions, row: usize) -> Option<SessionEntry> {
     let session_id = uris::session_of(found.text(row, "session")?)?;
     let text = |name: &str| found.text(row, name).unwrap_or_default().to_owned();
-    let state = match (text("reason").as_str(), text("answered").as_str()) {
-        ("", _) => RunState::Running,
-        (_, "true") => RunState::Answered,
-        ("cancelled", _) => RunState::Cancelled,
-        _ => RunState::Failed,
+    let is = |name: &str| found.text(row, name) == Some("true");
+    let state = match found.text(row, "reason") {
+        None if is("waits") => RunState::Waiting,
+        None => RunState::Running,
+        Some(reason) => RunState::ended(is("answered"), is("partial"), Termination::named(reason)),
     };
     Some(SessionEntry {
         state,

@@ -124,21 +124,22 @@ pub(crate) async fn run(command: Command, settings: &Settings, ui: Ui) -> Result
         settings,
         approvals: &approvals,
     };
-    match command {
-        Command::List { session, output } => door.list(session, output.json, ui).await,
-        Command::Show { id, output } => door.show(&id, output.json).await,
-        Command::Approve(answering) => door.answer(answering, ApprovalAnswer::Approve, None).await,
-        Command::Deny(answering) => door.answer(answering, ApprovalAnswer::Deny, None).await,
+    let (answering, answer, arguments) = match command {
+        Command::List { session, output } => return door.list(session, output.json, ui).await,
+        Command::Show { id, output } => return door.show(&id, output.json).await,
+        Command::Approve(answering) => (answering, ApprovalAnswer::Approve, None),
+        Command::Deny(answering) => (answering, ApprovalAnswer::Deny, None),
         Command::Edit {
             answering,
             set,
             arguments,
         } => {
             let arguments = edited(arguments.as_deref(), set)?;
-            door.answer(answering, ApprovalAnswer::Edit, Some(arguments))
-                .await
+            (answering, ApprovalAnswer::Edit, Some(arguments))
         }
-    }
+    };
+    // Boxed: it holds the request that goes on.
+    Box::pin(door.answer(answering, answer, arguments)).await
 }
 
 /// New arguments as they were typed: a whole object, or single ones that replace those there are.

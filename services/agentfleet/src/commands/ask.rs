@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
 use agentfleet_console::lanes::Hint;
-use agentfleet_schema::{AgentRequest, CollectionName, SessionId};
+use agentfleet_schema::{AgentRequest, CollectionName, RoutingContext, SessionId};
 use agentfleet_tools::dossier;
 use agentfleet_tools::library::LoadOptions;
 use std::io::Read as _;
@@ -95,6 +95,12 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         user: ask.user.unwrap_or_default(),
         streaming: true,
         join: ask.join,
+        state: ask.state.unwrap_or_default(),
+        routing: RoutingContext {
+            tenant_type: ask.tenant_type.unwrap_or_default(),
+            active_services: ask.active_service,
+            recent_topics: ask.recent_topic,
+        },
         limits: settings.limits(),
         ..AgentRequest::default()
     };

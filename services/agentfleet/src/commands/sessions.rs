@@ -2,7 +2,7 @@
 
 use super::records::{self, Run, Started};
 use super::spend;
-use crate::cli::{ListSessions, RunState, Sessions, SortBy};
+use crate::cli::{ListSessions, Sessions, SortBy};
 use crate::engine::settled_graph;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -12,7 +12,9 @@ use agentfleet_console::text;
 use agentfleet_core::approval;
 use agentfleet_core::provenance::date_time;
 use agentfleet_graph::{Graph, QueryOptions, Solutions};
-use agentfleet_schema::records::{Activity, Concluded, OutcomeKind, StepRecord, Termination};
+use agentfleet_schema::records::{
+    Activity, Concluded, OutcomeKind, RunState, StepRecord, Termination,
+};
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{Millis, SessionId, Term, keys, uris};
 use serde::Serialize;
@@ -555,30 +557,6 @@ async fn not_begun(store: &Store, root: &SessionId, is_at_work: bool) -> Result<
     })
 }
 
-/// The state of a run that has ended.
-fn ended(answered: bool, partial: bool, termination: Option<Termination>) -> RunState {
-    match (answered, partial) {
-        (true, false) => return RunState::Answered,
-        (true, true) => return RunState::Partial,
-        (false, _) => {}
-    }
-    match termination {
-        Some(Termination::Cancelled) => RunState::Cancelled,
-        Some(Termination::Timeout) => RunState::Timeout,
-        Some(
-            Termination::FinalAnswer
-            | Termination::SubagentsComplete
-            | Termination::PlanComplete
-            | Termination::MaxIterations
-            | Termination::BudgetExhausted
-            | Termination::RepeatedAction
-            | Termination::Error
-            | Termination::DeadLettered,
-        )
-        | None => RunState::Failed,
-    }
-}
-
 /// A state for people: with why the run ended, where the state does not say it.
 fn told(state: RunState, termination: Option<Termination>) -> String {
     let more = termination.filter(|termination| match termination {
@@ -589,13 +567,14 @@ fn told(state: RunState, termination: Option<Termination>) -> String {
         Termination::Cancelled => state != RunState::Cancelled,
         Termination::Timeout => state != RunState::Timeout,
         Termination::MaxIterations
+        | Termination::MaxReplans
         | Termination::BudgetExhausted
         | Termination::RepeatedAction
         | Termination::DeadLettered => true,
     });
     match more {
-        None => state.name().to_owned(),
-        Some(termination) => format!("{} ({})", state.name(), termination.as_str()),
+        None => state.as_str().to_owned(),
+        Some(termination) => format!("{} ({})", state.as_str(), termination.as_str()),
     }
 }
 
@@ -603,15 +582,12 @@ fn listed(found: &Solutions, row: usize) -> Listed {
     let text = |name| found.text(row, name).map(str::to_owned);
     let name = |of| Some(text(of)?.rsplit(':').next()?.to_owned());
     let reason = text("reason");
-    let termination = reason.clone().and_then(|reason| {
-        let name = serde_json::Value::String(reason);
-        serde_json::from_value::<Termination>(name).ok()
-    });
+    let termination = reason.as_deref().and_then(Termination::named);
     let has = |name| found.text(row, name).is_some();
     let state = match reason {
         None if found.text(row, "waits") == Some("true") => RunState::Waiting,
         None => RunState::Running,
-        Some(_) => ended(has("answered"), has("partial"), termination),
+        Some(_) => RunState::ended(has("answered"), has("partial"), termination),
     };
     Listed {
         session: text("id").unwrap_or_default(),
@@ -682,7 +658,7 @@ pub(crate) async fn show(
         session: session.to_string(),
         root: last.root.to_string(),
         question: question.unwrap_or_default(),
-        state: state(last),
+        state: RunState::of(Some(last)),
         termination: end.map(|end| end.termination),
         wasted_tokens: 0,
         tokens: last.total.tokens,
@@ -714,17 +690,6 @@ fn concluded(record: &StepRecord) -> Option<&Concluded> {
         | Activity::Executed(_)
         | Activity::Asked(_)
         | Activity::Decided(_) => None,
-    }
-}
-
-fn state(last: &StepRecord) -> RunState {
-    let end = concluded(last);
-    let termination = end.map(|end| end.termination);
-    match last.outcome {
-        OutcomeKind::Continue | OutcomeKind::FanOut => RunState::Running,
-        OutcomeKind::Pause => RunState::Waiting,
-        OutcomeKind::Answer => ended(true, end.is_some_and(|end| end.partial), termination),
-        OutcomeKind::Cancelled | OutcomeKind::Fail => ended(false, false, termination),
     }
 }
 
@@ -773,7 +738,6 @@ fn what(record: &StepRecord) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum as _;
 
     #[test]
     fn a_run_is_shown_in_the_state_that_lists_it() {
@@ -796,18 +760,16 @@ mod tests {
             (false, false, Termination::Cancelled, "cancelled"),
             (false, true, Termination::Timeout, "timeout"),
         ] {
-            let state = ended(answered, partial, Some(termination));
+            let state = RunState::ended(answered, partial, Some(termination));
             assert_eq!(told(state, Some(termination)), expected);
         }
     }
 
     #[test]
     fn states_have_the_names_that_are_typed() {
-        for state in RunState::value_variants() {
-            let typed = state.to_possible_value();
-            let typed = typed.as_ref().map(clap::builder::PossibleValue::get_name);
-            assert_eq!(typed, Some(state.name()));
-            assert_eq!(serde_json::json!(state), state.name());
+        for state in RunState::ALL {
+            assert_eq!(RunState::named(state.as_str()), Some(state));
+            assert_eq!(serde_json::json!(state), state.as_str());
         }
     }
 }

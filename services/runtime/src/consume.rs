@@ -332,9 +332,8 @@ mod tests {
     #[async_trait]
     impl Handler for Once {
         async fn handle(&self, _: &Delivery) -> Disposition {
-            if self.deliveries.fetch_add(1, Ordering::Relaxed) == 0 {
-                panic!("as it is meant to");
-            }
+            let before = self.deliveries.fetch_add(1, Ordering::Relaxed);
+            assert_ne!(before, 0, "as it is meant to");
             self.stop.cancel();
             Disposition::Ack
         }

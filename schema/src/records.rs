@@ -31,9 +31,14 @@ impl StepRecord {
         Digest::of(&serde_json::to_vec(&bare).unwrap_or_default())
     }
 
+    /// [`TELLING`] of the version that worked the step.
+    pub fn telling(&self) -> u32 {
+        self.worked.as_ref().map_or(0, |worked| worked.telling)
+    }
+
     /// When the step began: its first attempt, not the one that won.
     pub fn began(&self) -> Millis {
-        let worked = self.worked.as_ref().filter(|worked| worked.telling > 0);
+        let worked = self.worked.as_ref().filter(|_| self.telling() > 0);
         let came_at = worked.and_then(|worked| worked.came_at);
         came_at.map_or(self.started_at, |came_at| came_at.min(self.started_at))
     }

@@ -14,7 +14,7 @@ use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, tele
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Activity, Child, ClosedRecord, FanOutRecord, OutcomeKind, PauseRecord, Publication, StepRecord,
-    Termination, Worked,
+    TELLING, Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
@@ -313,6 +313,7 @@ impl Endings {
         };
         let worked = Worked {
             request: serde_json::to_string(&request).ok(),
+            telling: TELLING,
             responses: String::new(),
             ended: say::from_outside(by, &finish),
             ..Worked::default()

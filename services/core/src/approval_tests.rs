@@ -36,6 +36,7 @@ fn turn(request: AgentRequest, approval: Option<Approval>) -> Turn {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
+        telling: agentfleet_schema::records::TELLING,
         fan_in: None,
     };
     Turn::parse(request, situation).unwrap()

@@ -254,10 +254,11 @@ pub fn assemble(commit: &Commit) -> Assembled {
 /// that is not known, because an older version worked it.
 fn sources(commit: &Commit) -> Option<Vec<Source>> {
     let request = &commit.request;
-    let telling = commit.worked.as_ref().map_or(0, |worked| worked.telling);
     let is_new = request.step == 0 && request.control.forked_from.is_none();
     let before = request.control.sources.clone();
-    let mut all = before.or(is_new.then(Vec::new)).filter(|_| telling > 0)?;
+    let mut all = before
+        .or(is_new.then(Vec::new))
+        .filter(|_| telling(commit) > 0)?;
     let mut seen: BTreeSet<String> = all.iter().map(|source| source.uri.clone()).collect();
     let mut add = |some: &[Source]| {
         for source in some {
@@ -299,8 +300,14 @@ fn routed(commit: &Commit) -> Option<Routed> {
     let routed = commit.finish.routed.clone();
     let mut routed =
         routed.or_else(|| (request.step == 0).then(|| routing::arrived(request, snapshot)))?;
-    routed.described = routing::described(&routed, snapshot);
+    if telling(commit) >= 2 {
+        routed.described = routing::described(&routed, snapshot);
+    }
     Some(routed)
+}
+
+fn telling(commit: &Commit) -> u32 {
+    commit.worked.as_ref().map_or(0, |worked| worked.telling)
 }
 
 /// What the step did. An end that came over the head of another attempt did what that had begun.
@@ -466,7 +473,9 @@ impl Publisher<'_> {
                     self.request(&child);
                 }
                 let mut synthesis = self.next(fan_out.synthesis.clone(), identity, &told.last);
-                synthesis.correlation_id = fan_out.correlation.clone();
+                if self.record.telling() >= 2 {
+                    synthesis.correlation_id = fan_out.correlation.clone();
+                }
                 synthesis.control.fan_in_session = SessionId::default();
                 synthesis.control.spent = self.record.total;
                 fan_out_record = Some(FanOutRecord {

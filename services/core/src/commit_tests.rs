@@ -30,6 +30,7 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         snapshot: snapshot(),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
+        telling: agentfleet_schema::records::TELLING,
         fan_in: None,
     };
     let mut turn = Turn::parse(request.clone(), situation).unwrap();
@@ -82,7 +83,10 @@ fn template(request: AgentRequest) -> Commit {
         calls: Vec::new(),
         streamed: Streamed::default(),
         responses: topics::AGENT_RESPONSE,
-        worked: None,
+        worked: Some(Box::new(Worked {
+            telling: TELLING,
+            ..Worked::default()
+        })),
     }
 }
 
@@ -570,4 +574,11 @@ fn a_completion_tells_its_error_and_a_run_its_conversation_and_config() {
         of(&pattern, agentfleet_schema::vocabulary::RDFS_LABEL),
         ["react"]
     );
+    let mut older = ended.record;
+    older.worked.as_mut().unwrap().telling = 1;
+    let told = provenance::tell(&older).triples;
+    let is_new = |t: &agentfleet_schema::Triple| {
+        t.p.iri == tg::ERROR_MESSAGE || t.s.iri == answer && t.p.iri == tg::CONVERSATION_ID
+    };
+    assert!(!told.iter().any(is_new), "{told:?}");
 }

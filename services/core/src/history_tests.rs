@@ -329,6 +329,7 @@ fn finished(request: AgentRequest, inputs: Vec<Input>) -> crate::Finish {
         snapshot: Arc::new(snapshot()),
         fleet: Arc::new(fleet()),
         native_tools: false,
+        telling: agentfleet_schema::records::TELLING,
         fan_in: None,
     };
     let mut turn = Turn::parse(request, situation).unwrap();

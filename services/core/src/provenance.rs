@@ -291,7 +291,7 @@ impl Teller<'_> {
     /// carry it already.
     fn documents(&mut self) {
         let record = self.record;
-        if record.conversation.is_empty() {
+        if record.conversation.is_empty() || record.telling() < 2 {
             return;
         }
         for document in &record.documents {
@@ -927,7 +927,7 @@ impl Teller<'_> {
         self.number(&uri, tg::SIBLING_INDEX, u64::from(parent.index));
         self.text(&uri, tg::STATUS, completion_status(record).as_str());
         self.flag(&uri, tg::PARTIAL, is_partial(record));
-        if let Some(error) = &end.error {
+        if let Some(error) = end.error.as_ref().filter(|_| record.telling() >= 2) {
             self.text(&uri, tg::ERROR_MESSAGE, &error.message);
         }
         self.link(&uri, tg::RESULT, &uris::answer_document(&record.session));

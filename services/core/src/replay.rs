@@ -182,6 +182,7 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
                 snapshot: Arc::clone(&snapshot),
                 fleet: Arc::new(fleet),
                 native_tools: worked.native_tools,
+                telling: worked.telling,
                 fan_in: subject.fan_in.clone(),
             };
             let mut tape = Tape {
@@ -294,6 +295,7 @@ fn refused_again(
         snapshot: Arc::clone(snapshot),
         fleet: Arc::new(fleet.clone()),
         native_tools: false,
+        telling: subject.record.telling(),
         fan_in: subject.fan_in.clone(),
     };
     let derived = match Turn::parse(request.clone(), situation) {

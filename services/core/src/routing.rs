@@ -640,6 +640,7 @@ mod tests {
             snapshot: Arc::new(snapshot),
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
+            telling: agentfleet_schema::records::TELLING,
             fan_in: None,
         };
         Turn::parse(request, situation).unwrap()

@@ -24,6 +24,8 @@ pub struct Situation {
     pub fleet: Arc<FleetLimits>,
     /// Whether the model can call tools natively.
     pub native_tools: bool,
+    /// How the record tells of the step: `TELLING` of the version that works it, or worked it.
+    pub telling: u32,
     /// The verdict a synthesis answers.
     pub fan_in: Option<FanInRecord>,
 }

@@ -357,6 +357,7 @@ impl Orchestrator {
                     snapshot: Arc::clone(&snapshot),
                     fleet: Arc::new(self.options.limits.clone()),
                     native_tools,
+                    telling: TELLING,
                     fan_in: found.fan_in,
                 };
                 match Turn::parse(request.clone(), situation) {

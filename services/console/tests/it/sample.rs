@@ -423,6 +423,7 @@ impl Fleet {
             snapshot: snapshot.clone(),
             fleet,
             native_tools: false,
+            telling: agentfleet_schema::records::TELLING,
             fan_in,
         };
         let nonce = format!("{}-{}", request.session_id, request.step);

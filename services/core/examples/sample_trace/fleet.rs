@@ -199,6 +199,7 @@ impl Fleet {
             snapshot: Arc::clone(&self.snapshot),
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
+            telling: agentfleet_schema::records::TELLING,
             fan_in: verdict.cloned(),
         };
         let mut turn = match Turn::parse(request.clone(), situation) {

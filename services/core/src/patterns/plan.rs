@@ -57,6 +57,7 @@ impl Plan {
         };
         if let Some(verdict) = verdict {
             return Self::TakeIn(TakeIn {
+                telling: situation.telling,
                 request,
                 limits,
                 plan,
@@ -285,6 +286,7 @@ fn listed(plan: &[PlanStep], first: usize) -> String {
 /// failed or surprised, other ones. Where the plan was revised as often as it may be, that is the end.
 pub(super) fn go_on(
     request: &mut AgentRequest,
+    telling: u32,
     limits: &Limits,
     plan: &[PlanStep],
     trouble: Option<String>,
@@ -296,9 +298,15 @@ pub(super) fn go_on(
         return None;
     }
     let (done, most) = (request.control.replans, limits.max_replan_depth);
-    let chosen = if done < most { "revise" } else { "end" };
-    request.control.replans += 1;
-    request.control.replan.clone_from(&trouble);
+    let chosen = match telling {
+        _ if done < most => "revise",
+        0 | 1 => "go-on",
+        _ => "end",
+    };
+    if chosen != "go-on" {
+        request.control.replans += 1;
+        request.control.replan.clone_from(&trouble);
+    }
     Some(Decision {
         subject: "replan".into(),
         options: vec![chosen.into()],
@@ -527,6 +535,7 @@ impl Make {
 /// Takes in what subagents brought for steps of the plan.
 #[derive(Debug)]
 pub struct TakeIn {
+    telling: u32,
     request: AgentRequest,
     limits: Limits,
     plan: Vec<PlanStep>,
@@ -596,7 +605,7 @@ impl TakeIn {
                 session,
             });
         }
-        let decision = go_on(&mut next, &self.limits, &plan, trouble);
+        let decision = go_on(&mut next, self.telling, &self.limits, &plan, trouble);
         for step in done {
             remember(&mut next, plan.clone(), step);
         }

@@ -565,7 +565,13 @@ impl Execute {
         if let Some(state) = self.called.as_ref().and_then(|called| called.state.clone()) {
             next.state = state;
         }
-        let replan = go_on(&mut next, &self.limits, &plan, came.trouble);
+        let replan = go_on(
+            &mut next,
+            self.situation.telling,
+            &self.limits,
+            &plan,
+            came.trouble,
+        );
         remember(
             &mut next,
             plan,

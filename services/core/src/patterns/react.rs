@@ -708,6 +708,7 @@ mod tests {
                 ..FleetLimits::default()
             }),
             native_tools: native,
+            telling: agentfleet_schema::records::TELLING,
             fan_in: None,
         };
         Turn::parse(request, situation).unwrap()

@@ -44,6 +44,7 @@ fn situation(specialists: &[&str]) -> Situation {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
+        telling: agentfleet_schema::records::TELLING,
         fan_in: None,
     }
 }

@@ -213,17 +213,20 @@ impl Synthesise {
     pub(crate) fn resume(&mut self, input: Input) -> Step {
         match input {
             Input::Begin => {
+                let mut is_told = self.situation.telling >= 2;
                 let members = self.verdict.members.iter();
-                let told = members.map(|m| Some((m.session.to_string(), m.sources.clone()?)));
-                match told.collect() {
-                    Some(sources) => {
-                        self.sources = sources;
-                        self.documents()
-                    }
-                    // A verdict of before sources travelled with it.
-                    None => {
-                        Step::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone()))
-                    }
+                for member in members.filter(|_| self.situation.telling >= 2) {
+                    // Who did not answer gave nothing to rest on.
+                    is_told &=
+                        member.sources.is_some() || member.status != CompletionStatus::Answered;
+                    let sources = member.sources.clone().unwrap_or_default();
+                    self.sources.insert(member.session.to_string(), sources);
+                }
+                if is_told {
+                    self.documents()
+                } else {
+                    // An older version kept no account.
+                    Step::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone()))
                 }
             }
             Input::FactsFound(found) => {

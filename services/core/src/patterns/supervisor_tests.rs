@@ -4,7 +4,7 @@ use crate::limits::FleetLimits;
 use crate::step::{FanOut, Finish, Outcome};
 use crate::turn::Turn;
 use agentfleet_schema::config::{AgentPattern, Snapshot, ToolItem};
-use agentfleet_schema::records::{Activity, Child, JoinCause, Member};
+use agentfleet_schema::records::{Activity, Child, JoinCause, Member, TELLING};
 use agentfleet_schema::{CorrelationId, SessionId};
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ fn situation(fan_in: Option<FanInRecord>) -> Situation {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
+        telling: TELLING,
         fan_in,
     }
 }
@@ -538,12 +539,14 @@ fn synthesis_request() -> AgentRequest {
 /// Runs a synthesis up to its first question to the model, or its end.
 fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Step) {
     let mut turn = Turn::parse(synthesis_request(), situation(Some(verdict))).unwrap();
-    assert!(matches!(turn.resume(Input::Begin), Step::FindFacts(_)));
     let source = Source {
         uri: "urn:src".into(),
         title: "Src".into(),
     };
-    let step = turn.resume(Input::FactsFound(vec![("child0".into(), source)]));
+    let step = match turn.resume(Input::Begin) {
+        Step::FindFacts(_) => turn.resume(Input::FactsFound(vec![("child0".into(), source)])),
+        step => step,
+    };
     let Step::ReadDocuments(uris) = step else {
         panic!()
     };
@@ -558,13 +561,34 @@ fn a_synthesis_has_the_sources_that_its_verdict_tells_without_the_graph() {
         uri: "urn:src".into(),
         title: "Src".into(),
     };
+    let silent = member(1, CompletionStatus::Answered);
+    let failed = member(1, CompletionStatus::Error);
     let member = Member {
         sources: Some(vec![source]),
         ..member(0, CompletionStatus::Answered)
     };
-    let verdict = verdict(JoinCause::Complete, vec![member], vec![]);
-    let mut turn = Turn::parse(synthesis_request(), situation(Some(verdict))).unwrap();
-    assert!(matches!(turn.resume(Input::Begin), Step::ReadDocuments(_)));
+    let begun = |members: &[Member], telling| {
+        let verdict = verdict(JoinCause::Complete, members.to_vec(), vec![]);
+        let situation = Situation {
+            telling,
+            ..situation(Some(verdict))
+        };
+        let mut turn = Turn::parse(synthesis_request(), situation).unwrap();
+        let step = turn.resume(Input::Begin);
+        (turn, step)
+    };
+    for (members, telling, asks) in [
+        (vec![member.clone(), failed], TELLING, false),
+        (vec![], TELLING, false),
+        // What older versions worked, and what an older subagent answered.
+        (vec![member.clone()], 1, true),
+        (vec![], 1, true),
+        (vec![silent], TELLING, true),
+    ] {
+        let (_, step) = begun(&members, telling);
+        assert_eq!(matches!(step, Step::FindFacts(_)), asks, "{members:?}");
+    }
+    let (mut turn, _) = begun(&[member], TELLING);
     let Step::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
         panic!()
     };

@@ -437,6 +437,7 @@ impl Worker {
             snapshot: self.parts.config.snapshot().await.unwrap(),
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
+            telling: agentfleet_schema::records::TELLING,
             fan_in,
         };
         let mut turn = Turn::parse(request.clone(), situation).unwrap();

@@ -142,6 +142,13 @@ fn whoever_loses_the_verdict_publishes_it_if_the_winner_dies() {
     }
 }
 
+/// Lets a deadline count the completions and look for ends in the records of siblings, up to where it
+/// asks for their sources: what ends now, it does not see.
+fn past_the_records(stage: &mut Stage, deadline: u64) {
+    stage.run_to(deadline, After, Query, "");
+    stage.run_to(deadline, Before, Query, "");
+}
+
 /// A fan-out to two, of which the deadline has seen one answer and an aggregator both.
 fn deadline_beside_the_last(engine: Engine) -> (Stage, u64, u64) {
     let mut stage = fanned_out(2, engine);
@@ -151,7 +158,7 @@ fn deadline_beside_the_last(engine: Engine) -> (Stage, u64, u64) {
     stage.run_to(child, Before, Chat, "");
     stage.pass(JOIN);
     let deadline = stage.give(Deadlines, 0, "r0 0 join");
-    stage.run_to(deadline, After, Query, "");
+    past_the_records(&mut stage, deadline);
     stage.finish(child);
     let last = stage.give(FanIn, 0, "r0.1 0 completion");
     stage.run_to(last, After, Query, "");
@@ -195,7 +202,7 @@ fn a_result_that_slips_in_beside_the_verdict_is_marked_late() {
         stage.run_to(child, Before, Chat, "");
         stage.pass(JOIN);
         let deadline = stage.give(Deadlines, 0, "r0 0 join");
-        stage.run_to(deadline, After, Query, "");
+        past_the_records(&mut stage, deadline);
         stage.finish(child);
         // An aggregator whose clock is behind finds neither a verdict nor a reason for one.
         let behind = stage.worker(FanIn, 1);

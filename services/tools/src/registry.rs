@@ -160,7 +160,7 @@ mod tests {
         async fn call(&self, call: Call) -> Result<ToolResult, Error> {
             match call.tool.name.as_str() {
                 "panics" => panic!("as asked"),
-                "hangs" => std::future::pending().await,
+                "hangs" | "hangs longer" => std::future::pending().await,
                 _ => Ok(ToolResult {
                     content: call.collection.to_string(),
                     ..ToolResult::default()

@@ -438,7 +438,7 @@ fn meaning(subject: &str, name: &str, set: &Snapshot) -> String {
 /// An explanation for people. What an option means is told where it is first open.
 fn lines(explained: &Explained, width: usize) -> Vec<Line> {
     let mut lines = Vec::new();
-    let mut described: HashSet<(&str, &str, &str)> = HashSet::new();
+    let mut described: HashSet<(&str, &str)> = HashSet::new();
     let mut push = |indent: usize, text: &str, style| {
         let indent = " ".repeat(indent);
         let room = width.saturating_sub(indent.len()).max(30);
@@ -500,8 +500,7 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
             let mut again = Vec::new();
             for option in &choice.options {
                 let meaning = option.description.as_str();
-                let is_new =
-                    described.insert((choice.subject.as_str(), option.name.as_str(), meaning));
+                let is_new = described.insert((option.name.as_str(), meaning));
                 if !is_new && !option.chosen {
                     again.push(option.name.as_str());
                     continue;

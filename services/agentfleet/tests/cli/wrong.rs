@@ -82,7 +82,11 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
         ),
         (&["dlq", "show", "x"], 3, "agentfleet dlq list"),
         (&["purge"], 2, "--older-than"),
-        (&["purge", "--older-than", "soon"], 2, "such as `30d`"),
+        (
+            &["purge", "--older-than", "soon"],
+            2,
+            "such as `2h` or `30d`",
+        ),
         (&["purge", "--session", "x"], 3, "there is no session `x`"),
         (&["load", "none"], 4, "cannot load `none`"),
         (&["restore", "none"], 4, "cannot open the copy `none`"),

@@ -376,7 +376,7 @@ async fn a_core_is_free_again_after_a_timeout_and_after_a_caller_that_left() {
             hashed("b"),
             hashed("c")
         ),
-        format!("SELECT (COUNT(*) AS ?n) {{ {{ {product} }} <urn:s> (<urn:p>|!<urn:p>)* ?z }}"),
+        format!("SELECT (COUNT(*) AS ?n) {{ {product} . ?f (<urn:p>|!<urn:p>)* ?z }}"),
     ];
     for query in &endless {
         let error = graph.query(query, &[], options(100)).await.unwrap_err();

@@ -271,14 +271,15 @@ fn decomposition_names_its_bounds_patterns_tools_and_groups() {
         "framing": "Analyse across financial and legal dimensions.",
         "max_subagents": 4,
         "tools": tools(),
-        "patterns": [{"name": "react", "description": "In turns."}],
+        "patterns": [{"name": "react", "description": "In turns.", "when_to_use": "Mostly."}],
         "groups": ["default", "finance"],
+        "fault": "",
     });
     let Rendered { system, prompt } = rendered(Operation::Decompose, &variables);
     assert!(system.contains("at most 4"), "{system}");
     assert!(system.contains("from: default, finance"), "{system}");
     for part in [
-        "- react: In turns.",
+        "- react: In turns. When to use it: Mostly.",
         "- document-search: ",
         "financial and legal",
     ] {
@@ -311,14 +312,26 @@ fn synthesis() -> Value {
 
 #[test]
 fn review_shows_results_gaps_and_the_rounds_left() {
-    let variables = with(synthesis(), &json!({"rounds_left": 2}));
+    let offered = json!({
+        "rounds_left": 2,
+        "tools": tools(),
+        "patterns": [{"name": "react", "description": "In turns.", "when_to_use": ""}],
+        "groups": ["default", "finance"],
+        "fault": "goal 1 names a pattern that is not open",
+    });
+    let variables = with(synthesis(), &offered);
     let Rendered { system, prompt } = rendered(Operation::Review, &variables);
     for part in [
         "<result goal=\"Debts\" status=\"answered\">\nFew <urn:doc:1>.\n</result>",
         "- Press (timeout)",
         "left: 2",
+        "- react: In turns.",
+        "- document-search: ",
     ] {
         assert!(prompt.contains(part), "{part}:\n{prompt}");
+    }
+    for part in ["from: default, finance", "goal 1 names a pattern"] {
+        assert!(system.contains(part), "{part}:\n{system}");
     }
     assert!(system.contains("\"answer\" or \"investigate\""), "{system}");
     let nothing = with(variables, &json!({"results": [], "missing": []}));

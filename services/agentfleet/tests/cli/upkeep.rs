@@ -178,7 +178,10 @@ fn a_running_fleet_deletes_old_runs_and_in_time_their_tombstones() {
 #[test]
 fn redriving_all_goes_on_past_what_cannot_be_sent() {
     let place = Place::new();
-    place.park("a", r#"{"question": "sub", "correlation_id": "c"}"#);
+    place.park(
+        "a",
+        r#"{"question": "sub", "correlation_id": "c", "parent_session_id": "p"}"#,
+    );
     place.park("b", "no JSON");
     place.park("c", r#"{"question": "What is X?"}"#);
     let ran = place.run(&["dlq", "redrive", "--all"]);

@@ -42,3 +42,18 @@ pub type Millis = i64;
 /// The longest span of time that anybody may name, a hundred years: whatever is added to it or taken off
 /// it, an instant stays one.
 pub const LONGEST_MS: u64 = 100 * 365 * 24 * 3_600 * 1_000;
+
+/// The furthest instant anything is planned for, in the year 2200. What a message names beyond it is
+/// taken for it, so that no sum of an instant and a wait leaves the range of its type.
+pub const FAR: Millis = 7_258_118_400_000;
+
+/// The instant `ms` milliseconds after another.
+pub fn later(at: Millis, ms: u64) -> Millis {
+    at.saturating_add(Millis::try_from(ms).unwrap_or(FAR))
+        .min(FAR)
+}
+
+/// A length of time in the unit of instants.
+pub fn millis(time: std::time::Duration) -> Millis {
+    Millis::try_from(time.as_millis()).map_or(FAR, |ms| ms.min(FAR))
+}

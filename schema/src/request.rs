@@ -5,7 +5,7 @@ use crate::config::JoinPolicy;
 use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 use crate::records::DecidedBy;
 use crate::spent::{Money, Spent};
-use crate::tolerant::{null_default, string_map};
+use crate::tolerant::{count, instant, null_default, string_map};
 use crate::worked::ForkedFrom;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ pub struct AgentRequest {
     #[serde(default, deserialize_with = "null_default")]
     pub subagent_goal: String,
     /// How many siblings the fan-out has, on subagents.
-    #[serde(default, deserialize_with = "null_default")]
+    #[serde(default, deserialize_with = "count")]
     pub expected_siblings: u32,
 
     /// Name of a model to use instead of those of the model profiles, as the fleet's provider
@@ -83,11 +83,7 @@ pub struct AgentRequest {
     )]
     pub model: String,
     /// The step this message asks for, from 0. Ours; absent means 0.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub step: u32,
     /// What a router may know of the caller beside the message. Ours.
     #[serde(
@@ -335,11 +331,7 @@ pub struct RunControl {
     )]
     pub context: String,
     /// Position among the siblings, from 0.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub index: u32,
     /// Step of the fan-out whose verdict this synthesis answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -360,7 +352,7 @@ pub struct RunControl {
     /// When the session's first step was committed.
     #[serde(
         default,
-        deserialize_with = "null_default",
+        deserialize_with = "instant",
         skip_serializing_if = "is_zero_millis"
     )]
     pub started_at: Millis,
@@ -368,14 +360,14 @@ pub struct RunControl {
     /// a worker's clock says.
     #[serde(
         default,
-        deserialize_with = "null_default",
+        deserialize_with = "instant",
         skip_serializing_if = "is_zero_millis"
     )]
     pub after: Millis,
     /// After this instant only a model-free outcome is committed; 0 means none.
     #[serde(
         default,
-        deserialize_with = "null_default",
+        deserialize_with = "instant",
         skip_serializing_if = "is_zero_millis"
     )]
     pub hard_deadline: Millis,
@@ -384,25 +376,13 @@ pub struct RunControl {
     #[schemars(with = "crate::spent::so_far::Named")]
     pub spent: Spent,
     /// Rounds of fan-out done by this session.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub rounds: u32,
     /// Replies of the model in a row that could not be used.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub retries: u32,
     /// How often this session revised its plan.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub replans: u32,
     /// Why the rest of the plan is to be revised next; empty if it is not.
     #[serde(
@@ -412,18 +392,10 @@ pub struct RunControl {
     )]
     pub replan: String,
     /// How often this session was told that it repeats a call.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub repeats: u32,
     /// How often a critique sent this session back.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "is_zero"
-    )]
+    #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub reflections: u32,
     /// The specialist that works this session; empty if none.
     #[serde(
@@ -523,7 +495,7 @@ pub struct Lineage {
     #[serde(default)]
     pub session: SessionId,
     /// Number of the last one, from 1.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     pub iterations: u32,
 }
 
@@ -531,6 +503,7 @@ pub struct Lineage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ancestor {
     pub session: SessionId,
+    #[serde(deserialize_with = "count")]
     pub step: u32,
 }
 

@@ -134,7 +134,7 @@ impl Engine {
 }
 
 fn fleet_limits(settings: &Settings) -> FleetLimits {
-    let millis = |time: Duration| time.as_millis() as u64;
+    let millis = |time: Duration| agentfleet_schema::millis(time).unsigned_abs();
     let fleet = FleetLimits::default();
     // What an operator sets is the most, and what holds where nothing narrower says otherwise.
     let or = |set: Option<u32>, otherwise: u32| set.unwrap_or(otherwise);

@@ -4,7 +4,7 @@
 //! An unknown key or variable is an error that names the nearest one.
 
 use crate::error::Failure;
-use agentfleet_schema::{LONGEST_MS, Millis, Money, RunLimits, redacted};
+use agentfleet_schema::{LONGEST_MS, Millis, Money, RunLimits, millis, redacted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -352,11 +352,6 @@ settings! {
     log_format: String = "text".to_owned();
 }
 
-/// A span of time as instants are counted: it is never longer than [`LONGEST_MS`].
-pub(crate) fn millis(time: Duration) -> Millis {
-    time.as_millis().min(LONGEST_MS.into()) as Millis
-}
-
 /// How long ago, as a flag says it.
 pub(crate) fn age(flag: &str, text: &str) -> Result<Millis, Failure> {
     Value::read(text).map(millis).ok_or_else(|| {
@@ -535,7 +530,7 @@ impl Settings {
     /// The bounds that were given on the command line: they travel with a request.
     pub(crate) fn limits(&self) -> RunLimits {
         let flag = |name| self.source(name) == Source::Flag;
-        let millis = |name, time: Duration| flag(name).then_some(time.as_millis() as u64);
+        let wait = |name, time: Duration| flag(name).then_some(millis(time).unsigned_abs());
         let most = |name, number: Option<u32>| number.filter(|_| flag(name));
         RunLimits {
             max_iterations: most("max_iterations", self.max_iterations),
@@ -548,8 +543,8 @@ impl Settings {
             max_tool_calls: self.max_tool_calls.filter(|_| flag("max_tool_calls")),
             max_replan_depth: most("replan_depth", self.replan_depth),
             max_reflections: most("max_reflections", self.max_reflections),
-            subagent_timeout_ms: millis("subagent_timeout", self.subagent_timeout),
-            run_timeout_ms: millis("run_timeout", self.run_timeout),
+            subagent_timeout_ms: wait("subagent_timeout", self.subagent_timeout),
+            run_timeout_ms: wait("run_timeout", self.run_timeout),
         }
     }
 
@@ -752,7 +747,7 @@ mod tests {
             let settings = Settings::from_layers(&Flags::default(), &env, &File::default());
             assert_eq!(settings.is_ok(), expected.is_some(), "{text}");
         }
-        assert_eq!(millis(Duration::MAX), LONGEST_MS as Millis);
+        assert_eq!(millis(Duration::MAX), agentfleet_schema::FAR);
     }
 
     #[test]

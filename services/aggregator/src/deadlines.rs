@@ -12,7 +12,7 @@ use agentfleet_core::deadline::next_hop;
 use agentfleet_runtime::{CLOCK_SKEW, Disposition, Handler};
 use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::property;
-use agentfleet_schema::{Millis, keys};
+use agentfleet_schema::{FAR, Millis, keys, millis};
 use async_trait::async_trait;
 
 /// The worker of `agent-deadline`.
@@ -44,7 +44,7 @@ impl Deadlines {
         let due: Millis = properties
             .get(property::DUE)
             .and_then(|due| due.parse().ok())
-            .unwrap_or_default();
+            .map_or(0, |due: Millis| due.clamp(0, FAR));
         let now = self.parts.host.now();
         if now < due {
             if self.is_settled(&place, properties).await? {
@@ -56,7 +56,7 @@ impl Deadlines {
                 topic: delivery.topic.clone(),
                 payload: delivery.payload.to_vec(),
                 properties: properties.clone(),
-                deliver_at: Some(next_hop(now, due + CLOCK_SKEW.as_millis() as Millis)),
+                deliver_at: Some(next_hop(now, due + millis(CLOCK_SKEW))),
                 durability: Durability::Durable,
             };
             self.parts.broker.publish(vec![again]).await?;

@@ -18,6 +18,7 @@ use agentfleet_runtime::{
 use agentfleet_schema::records::{
     CompletionStatus, FanInRecord, FanOutRecord, JoinCause, StepRecord,
 };
+use agentfleet_schema::tolerant::MOST_COUNTED;
 use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{
@@ -528,7 +529,10 @@ pub(crate) fn place(
     let step: u32 = number
         .parse()
         .map_err(|_| format!("property `{step}` is no step number: `{number}`"))?;
-    Ok((SessionId::from(text(session)?.as_str()), step))
+    Ok((
+        SessionId::from(text(session)?.as_str()),
+        step.min(MOST_COUNTED),
+    ))
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Error> {

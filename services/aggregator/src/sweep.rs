@@ -14,7 +14,7 @@ use crate::{PATIENCE, Parts};
 use agentfleet_core::provenance::date_time;
 use agentfleet_graph::QueryOptions;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
-use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, uris};
+use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, millis, uris};
 use std::time::Duration;
 
 /// Fan-outs looked at in one sweep, the oldest first; the next one takes the others.
@@ -110,7 +110,7 @@ impl Sweep {
                 tg::JOIN_DEADLINE
             )),
         );
-        let before = self.parts.host.now() - PATIENCE.as_millis() as Millis;
+        let before = self.parts.host.now() - millis(PATIENCE);
         let bindings = [("before", Term::typed(date_time(before), xsd::DATE_TIME))];
         let found = self
             .parts

@@ -10,6 +10,7 @@ use crate::error::Error;
 use agentfleet_broker::Delivery;
 use agentfleet_runtime::{Disposition, Handler};
 use agentfleet_schema::records::ParkedRecord;
+use agentfleet_schema::tolerant::MOST_COUNTED;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Ancestor, SessionId, keys};
 use async_trait::async_trait;
@@ -125,7 +126,7 @@ fn stand_in(delivery: &Delivery) -> AgentRequest {
     let number = |name| {
         property(name)
             .and_then(|n| n.parse().ok())
-            .unwrap_or_default()
+            .map_or(0, |n: u32| n.min(MOST_COUNTED))
     };
     let mut request = AgentRequest {
         session_id: session(property::SESSION),

@@ -5,7 +5,6 @@
 //! passes here before it reaches the driver. It lets a call through that needs nobody, and the one
 //! call that was approved, with exactly the arguments that were approved.
 
-use crate::limits;
 use crate::say;
 use crate::step::{Finish, Outcome, Said, Step, ToolUse};
 use crate::tools;
@@ -14,7 +13,9 @@ use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Decided, DecidedBy, Decision, PauseRecord, Publication,
     StepRecord,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, ApprovalId, HeldCall, MessageType, Millis, uris};
+use agentfleet_schema::{
+    AgentRequest, AgentStep, ApprovalId, HeldCall, MessageType, Millis, later, uris,
+};
 use std::collections::BTreeMap;
 
 /// Subject of the decision that an answer is.
@@ -158,11 +159,11 @@ pub fn waits_for(status: &str) -> Option<&str> {
 /// When a wait ends: after its own time, but a reserve before `hard_deadline` (0 means none), so that
 /// the session can still say what became of it.
 fn expires_at(now: Millis, timeout_ms: u64, hard_deadline: Millis) -> Millis {
-    let own = limits::after(now, timeout_ms);
+    let own = later(now, timeout_ms);
     if hard_deadline == 0 {
         return own;
     }
-    let left = (hard_deadline - now).max(0);
+    let left = hard_deadline.saturating_sub(now).max(0);
     let reserve = (left / 5).min(30_000);
     own.min(hard_deadline - reserve).max(now)
 }

@@ -135,7 +135,7 @@ fn a_wait_ends_a_reserve_before_the_run() {
         (10_000_000, 1_000_000, 970_000),
         (10_000_000, 11_000, 9_000),
         (500, 900, 1_000),
-        (u64::MAX, 0, 1_000 + agentfleet_schema::LONGEST_MS as Millis),
+        (u64::MAX, 0, agentfleet_schema::FAR),
     ] {
         assert_eq!(
             expires_at(1_000, timeout, hard),

@@ -4,6 +4,7 @@ use crate::limits::FleetLimits;
 use crate::step::Answer;
 use crate::step::{Input, Reply, Step};
 use crate::turn::{Situation, Turn};
+use agentfleet_schema::RunLimits;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
 use agentfleet_schema::records::{Concluded, TELLING, Termination};
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
@@ -489,6 +490,150 @@ fn a_session_begins_with_its_first_attempt() {
     older.worked.as_mut().unwrap().telling = 0;
     let started = provenance::date_time(older.started_at);
     assert_eq!(objects(&older, prov::STARTED_AT_TIME), [started]);
+}
+
+/// Every number in a value, by its place.
+fn numbers(at: String, value: &serde_json::Value, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Number(_) => found.push(at),
+        serde_json::Value::Array(items) => {
+            for (n, item) in items.iter().enumerate() {
+                numbers(format!("{at}/{n}"), item, found);
+            }
+        }
+        serde_json::Value::Object(fields) => {
+            for (name, field) in fields {
+                numbers(format!("{at}/{name}"), field, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A request in which every field that holds a number has one.
+fn numbered(pattern: &str) -> serde_json::Value {
+    let mut request = AgentRequest {
+        pattern: pattern.into(),
+        step: 1,
+        expected_siblings: 1,
+        limits: RunLimits {
+            max_iterations: Some(9),
+            max_subagents: Some(9),
+            max_depth: Some(9),
+            max_sessions: Some(99),
+            max_tokens: Some(1_000_000),
+            max_cost: Some(agentfleet_schema::Money::of(9.0)),
+            max_model_calls: Some(99),
+            max_tool_calls: Some(99),
+            max_replan_depth: Some(9),
+            max_reflections: Some(9),
+            subagent_timeout_ms: Some(9_000),
+            run_timeout_ms: Some(99_000),
+        },
+        ..root()
+    };
+    let control = &mut request.control;
+    (control.index, control.rounds, control.retries) = (1, 1, 1);
+    (control.replans, control.repeats, control.reflections) = (1, 1, 1);
+    (control.started_at, control.after, control.fan_in_step) = (1, 1, None);
+    control.config_version = Some(4);
+    control.spent = Spent {
+        tokens: 9,
+        cost: agentfleet_schema::Money::of(0.1),
+        model_calls: 1,
+        tool_calls: 1,
+    };
+    control.ancestors = vec![agentfleet_schema::Ancestor::default()];
+    control.lineage = vec![agentfleet_schema::Lineage::default()];
+    serde_json::to_value(request).unwrap()
+}
+
+#[test]
+fn no_number_of_a_request_leaves_the_range_of_its_sums() {
+    let two =
+        r#"{"thought":"two sides","goals":[{"goal":"Look at money."},{"goal":"Look at law"}]}"#;
+    let extremes = [
+        serde_json::json!(0),
+        serde_json::json!(u32::MAX),
+        serde_json::json!(i64::MAX),
+        serde_json::json!(i64::MIN),
+        serde_json::json!(u64::MAX),
+        serde_json::json!(1e300),
+    ];
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize
+    };
+    let mut worked = 0;
+    for (pattern, reply) in [("react", "Final Answer: 4"), ("supervisor", two)] {
+        let whole = numbered(pattern);
+        let mut places = Vec::new();
+        numbers(String::new(), &whole, &mut places);
+        assert!(places.len() > 25, "{places:?}");
+        // Alone, then a few at once.
+        for case in 0..1_500 {
+            let mut json = whole.clone();
+            let mut put = Vec::new();
+            for n in 0..=(if case < 300 { 0 } else { next() % 4 }) {
+                let extreme = extremes[next() % extremes.len()].clone();
+                let alone = case < 300 && n == 0;
+                let place = &places[if alone { case } else { next() } % places.len()];
+                put.push(format!("{place} = {extreme}"));
+                *json.pointer_mut(place).unwrap() = extreme;
+            }
+            // What no field of that type holds is refused at the door.
+            let Ok(mut request) = serde_json::from_value::<AgentRequest>(json) else {
+                continue;
+            };
+            let fleet = FleetLimits::default();
+            crate::limits::accept(&mut request, &snapshot(), &fleet, 1_000);
+            let deadline = request.control.hard_deadline;
+            assert!(
+                deadline > 0 && deadline <= agentfleet_schema::FAR,
+                "{put:?}"
+            );
+            let limits = crate::limits::Limits::of(&request, &snapshot(), &fleet);
+            let join = limits.join_deadline(1_000, deadline);
+            assert!(join.is_none_or(|join| join >= 1_000), "{put:?}");
+            let situation = Situation {
+                now: 1_000.max(request.control.after),
+                snapshot: snapshot(),
+                fleet: Arc::new(fleet),
+                native_tools: false,
+                telling: TELLING,
+                fan_in: None,
+            };
+            let mut turn = Turn::parse(request.clone(), situation).unwrap();
+            let mut step = turn.resume(Input::Begin);
+            if let Step::AskModel(_) = step {
+                let usage = Usage {
+                    input_tokens: u64::MAX,
+                    output_tokens: u64::MAX,
+                    cost: f64::MAX,
+                };
+                step = turn.resume(Input::ModelReplied(Reply {
+                    text: reply.into(),
+                    usage,
+                    ms: u64::MAX,
+                    ..Reply::default()
+                }));
+            }
+            let Step::Finish(finish) = step else { continue };
+            worked += 1;
+            let made = assemble(&Commit {
+                finish: *finish,
+                started_at: 1_000.max(request.control.after),
+                ..template(request)
+            });
+            for publication in &made.record.publications {
+                assert!(publication.deliver_at.is_none_or(|at| at > 0), "{put:?}");
+            }
+        }
+    }
+    assert!(worked > 300, "{worked}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::history::Room;
 use crate::patterns::Implemented;
 use agentfleet_schema::config::Snapshot;
 pub use agentfleet_schema::records::FleetLimits;
-use agentfleet_schema::{AgentRequest, LONGEST_MS, Millis, Money, RunLimits, Spent};
+use agentfleet_schema::{AgentRequest, LONGEST_MS, Millis, Money, RunLimits, Spent, later};
 
 /// The bounds in force for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,21 +125,16 @@ impl Limits {
     /// When a fan-out that starts `now` stops waiting: its own timeout, but a reserve before
     /// `hard_deadline` (0 means none). `None` where no time is left to wait.
     pub fn join_deadline(&self, now: Millis, hard_deadline: Millis) -> Option<Millis> {
-        let own = after(now, self.subagent_timeout_ms);
+        let own = later(now, self.subagent_timeout_ms);
         if hard_deadline == 0 {
             return Some(own);
         }
-        let left = hard_deadline - now;
+        let left = hard_deadline.saturating_sub(now);
         // The reserve is for synthesising what came back: a fifth of what is left, at most 30 s.
         let reserve = (left / 5).min(30_000);
         let latest = hard_deadline - reserve;
         (latest > now).then(|| own.min(latest))
     }
-}
-
-/// The instant so long after another. A span that is longer than any that may be named counts as that.
-pub fn after(instant: Millis, ms: u64) -> Millis {
-    instant.saturating_add(ms.min(LONGEST_MS) as Millis)
 }
 
 /// Sets what a root carries from its acceptance on.
@@ -156,7 +151,7 @@ pub fn accept(
     control.config_version.get_or_insert(snapshot.version);
     if control.hard_deadline == 0 {
         let limits = Limits::of(request, snapshot, fleet);
-        request.control.hard_deadline = after(came_at, limits.run_timeout_ms);
+        request.control.hard_deadline = later(came_at, limits.run_timeout_ms);
     }
 }
 
@@ -288,14 +283,19 @@ impl Budget {
         if self.is_unbounded() || self.refuses_model(spent).is_some() {
             return None;
         }
-        if let Some(max) = self.model_calls.filter(|max| spent.model_calls + 1 >= *max) {
+        if let Some(max) = self
+            .model_calls
+            .filter(|max| spent.model_calls.saturating_add(1) >= *max)
+        {
             return Some(format!("the budget of {max} model calls has one left"));
         }
         let on_average = spent.tokens.checked_div(spent.model_calls).unwrap_or(0);
-        let call = (on_average * 3 / 2).max(bytes as u64 / BYTES_PER_TOKEN);
+        let call = (on_average / 2)
+            .saturating_add(on_average)
+            .max(bytes as u64 / BYTES_PER_TOKEN);
         let left = self.left(spent);
         if let (Some(max), Some(left)) = (self.tokens, left.tokens)
-            && left < 2 * call
+            && left / 2 < call
         {
             return Some(format!(
                 "what is left of the budget of {max} tokens ({left}) pays for one more model call"
@@ -307,7 +307,7 @@ impl Budget {
             .checked_div(spent.tokens)
             .unwrap_or(0);
         if let (Some(max), Some(left)) = (self.cost, left.cost)
-            && left.as_millionths() < 2 * price
+            && left.as_millionths() / 2 < price
         {
             return Some(format!(
                 "what is left of the budget of {max} in money ({left}) pays for one more model call"
@@ -343,7 +343,7 @@ impl Budget {
         let max_cost = self.cost.map(Money::as_millionths);
         let paid = spent.cost.as_millionths();
         // A synthesis reads what all of them found: it comes to more than calls did so far.
-        let of_synthesis = |spent_on_all| 2 * a_call(spent_on_all);
+        let of_synthesis = |spent_on_all| a_call(spent_on_all).saturating_mul(2);
         let cost = share(max_cost, paid, of_synthesis(paid), a_call(paid), in_money)?;
         let tokens = share(
             self.tokens,
@@ -433,7 +433,7 @@ mod tests {
                 "{ms}"
             );
             assert!(
-                after(now, ms) > now && after(now, ms) < Millis::MAX / 2,
+                later(now, ms) > now && later(now, ms) < Millis::MAX / 2,
                 "{ms}"
             );
         }

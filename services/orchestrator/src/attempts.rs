@@ -15,7 +15,7 @@ use agentfleet_documents::Documents;
 use agentfleet_runtime::{CLOCK_SKEW, Host};
 use agentfleet_schema::keys::{self, AttemptNote};
 use agentfleet_schema::topics::property;
-use agentfleet_schema::{Millis, SessionId};
+use agentfleet_schema::{Millis, SessionId, millis};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
@@ -160,13 +160,13 @@ impl Attempts<'_> {
         let Some(note) = self.read(&key).await? else {
             return Ok(());
         };
-        let skew = CLOCK_SKEW.as_millis() as Millis;
+        let skew = millis(CLOCK_SKEW);
         let handed_out_again = delivery.reopened_at.map(|at| at + skew);
         let is_lost = !note.message.is_empty() && note.message == delivery.message_id;
         if is_lost && handed_out_again.is_none_or(|at| note.since > at) {
             return Ok(());
         }
-        let left = (note.lease_until - self.host.now()).min(self.lease.as_millis() as Millis);
+        let left = (note.lease_until - self.host.now()).min(millis(self.lease));
         if left <= 0 {
             return Ok(());
         }
@@ -180,7 +180,7 @@ impl Attempts<'_> {
     pub(crate) async fn keep(&self, begun: &Begun) {
         let now = self.host.now();
         let since = now - begun.kept_at.load(Ordering::Relaxed);
-        if since < (self.lease / 3).as_millis() as Millis {
+        if since < millis(self.lease / 3) {
             return;
         }
         begun.kept_at.store(now, Ordering::Relaxed);
@@ -207,7 +207,7 @@ impl Attempts<'_> {
     fn note(&self, begun: &Begun) -> Vec<u8> {
         let record = AttemptRecord {
             nonce: begun.nonce.clone(),
-            lease_until: self.host.now() + self.lease.as_millis() as Millis,
+            lease_until: self.host.now() + millis(self.lease),
             message: begun.message.clone(),
             since: begun.since,
         };

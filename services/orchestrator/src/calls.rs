@@ -17,7 +17,7 @@ use agentfleet_runtime::{CLOCK_SKEW, effects};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
-use agentfleet_schema::{AgentRequest, Digest, LONGEST_MS, Millis};
+use agentfleet_schema::{AgentRequest, Digest, LONGEST_MS, Millis, millis};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -171,7 +171,7 @@ impl Caller<'_> {
             tool: tool_use.tool.name.clone(),
             arguments: tool_use.arguments.clone(),
             nonce: self.nonce.to_owned(),
-            lease_until: now + (timeout + CLOCK_SKEW).as_millis() as i64,
+            lease_until: now + millis(timeout.saturating_add(CLOCK_SKEW)),
             fence: false,
             config_version: self.request.control.config_version,
         };

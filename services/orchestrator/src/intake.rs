@@ -7,7 +7,7 @@ use agentfleet_broker::{Delivery, MAX_PAYLOAD};
 use agentfleet_core::error::Code;
 use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::property;
-use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId};
+use agentfleet_schema::{AgentRequest, Digest, FAR, Millis, SessionId};
 
 /// A request as it was delivered.
 #[derive(Clone, Debug)]
@@ -137,7 +137,8 @@ fn named_sessions(request: &AgentRequest) -> impl Iterator<Item = (&'static str,
 
 /// When a message that was put back came first.
 pub(crate) fn came_at(delivery: &Delivery) -> Option<Millis> {
-    delivery.properties.get(property::SINCE)?.parse().ok()
+    let since = delivery.properties.get(property::SINCE)?;
+    since.parse().ok().map(|at: Millis| at.clamp(0, FAR))
 }
 
 #[cfg(test)]

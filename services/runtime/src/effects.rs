@@ -7,7 +7,7 @@ use crate::Error;
 use agentfleet_documents::Documents;
 use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{Call, IntentRecord, ResultRecord};
-use agentfleet_schema::{Millis, SessionId};
+use agentfleet_schema::{Millis, SessionId, millis};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ pub fn fence(nonce: &str, now: Millis) -> IntentRecord {
     IntentRecord {
         nonce: nonce.to_owned(),
         fence: true,
-        lease_until: now + FENCE.as_millis() as Millis,
+        lease_until: now + millis(FENCE),
         ..IntentRecord::default()
     }
 }
 
 /// Whether who put a fence up to `until` may still commit the step.
 pub fn still_holds(until: Option<Millis>, now: Millis) -> bool {
-    until.is_none_or(|until| now < until - FENCE.as_millis() as Millis / 2)
+    until.is_none_or(|until| now < until - millis(FENCE) / 2)
 }
 
 /// What there is of calls when a step is ended over the heads of those who work it.

@@ -15,7 +15,7 @@ use agentfleet_documents::Entry;
 use agentfleet_graph::{EraseBy, Graph, QueryOptions};
 use agentfleet_schema::records::Tombstone;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
-use agentfleet_schema::{CollectionName, Millis, SessionId, Term, keys, topics, uris};
+use agentfleet_schema::{CollectionName, Millis, SessionId, Term, keys, millis, topics, uris};
 use agentfleet_storage::Database;
 use agentfleet_tools::library::Library;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ pub(crate) async fn by_age(
     let Some(age) = settings.keep_runs else {
         return Ok(0);
     };
-    let (which, bindings) = older_than(store, settings::millis(age));
+    let (which, bindings) = older_than(store, millis(age));
     let (_, ended) = apart(store, runs(graph, which, &bindings).await?).await?;
     erase_all(store, graph, &ended).await?;
     if !ended.is_empty() && !scrub(&store.database).await? {
@@ -201,7 +201,7 @@ async fn forget_tombstones(store: &Store, settings: &Settings) -> Result<(), Fai
         return Ok(());
     };
     let stay = keep.max(settings.retention).max(settings.run_timeout * 2);
-    let before = store.now() - settings::millis(stay);
+    let before = store.now() - millis(stay);
     let mut after = String::new();
     loop {
         let found = store.documents.entries("trees/", &after, 1_000).await?;

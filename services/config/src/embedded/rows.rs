@@ -82,7 +82,7 @@ pub(super) fn set_at(connection: &Connection, version: u64) -> Result<Snapshot, 
             (SELECT max(version) FROM config_items
              WHERE type = i.type AND key = i.key AND version <= ?1)",
     )?;
-    let found = statement.query_map([version as i64], |row| {
+    let found = statement.query_map([i64::try_from(version).unwrap_or(i64::MAX)], |row| {
         let (item_type, key) = (row.get(0)?, row.get(1)?);
         Ok(Item {
             item_type,

@@ -13,7 +13,7 @@ use agentfleet_schema::records::{
     FannedOut, Member,
 };
 use agentfleet_schema::{
-    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, SessionId, uris,
+    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, SessionId, later, uris,
 };
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ impl Round<'_> {
             .limits
             // The wait begins when the fan-out is committed, not when the model began to think of it.
             .join_deadline(
-                self.situation.now.saturating_add(self.used.ms as Millis),
+                later(self.situation.now, self.used.ms),
                 request.control.hard_deadline,
             )
         else {

@@ -132,6 +132,10 @@ fn what_an_old_record_does_not_hold_is_told_and_the_rest_is_checked() {
         let replayed = archive.replay(&record).unwrap();
         assert_eq!(replayed.divergences, [], "{record:?}");
         assert_eq!(replayed.unchecked.len(), 1, "{replayed:?}");
+        // An old synthesis asked the graph for its sources, and these have not.
+        if matches!(&record.activity, Activity::Concluded(it) if it.fan_in.is_some()) {
+            continue;
+        }
         let mut other = record.clone();
         other.derives_from.push('x');
         assert!(!archive.replay(&other).unwrap().divergences.is_empty());

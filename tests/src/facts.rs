@@ -524,7 +524,10 @@ impl World {
         };
         let put_back = || {
             task.deliveries.iter().any(|d| {
-                let kept = |(name, value)| message.properties.get(name) == Some(value);
+                // What it waited for may be another attempt each time.
+                let kept = |(name, value): (&String, &String)| {
+                    name == property::WAITED_FOR || message.properties.get(name) == Some(value)
+                };
                 d.topic == message.topic
                     && *d.payload == *message.payload
                     && d.properties.iter().all(kept)

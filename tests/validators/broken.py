@@ -67,6 +67,18 @@ BROKEN = [
         "a source is a prov:Entity",
     ),
     (
+        "a document that is no entity",
+        "described",
+        "DELETE { ?d a prov:Entity } WHERE { ?d a tg:Document }",
+        "a document is a prov:Entity",
+    ),
+    (
+        "an item of the config that is no entity",
+        "described",
+        "DELETE { ?p a prov:Entity } WHERE { ?p a tg:Pattern }",
+        "an item of the config is a prov:Entity",
+    ),
+    (
         "a node that is no entity",
         "alone",
         "DELETE { ?a a prov:Entity } WHERE { ?a a tg:Answer }",
@@ -585,6 +597,18 @@ BROKEN = [
         "supervisor",
         "INSERT { ?a tg:confidence 'Legal: high' } WHERE { ?a a tg:Answer }",
         "tg:confidence: ",
+    ),
+    (
+        "a source that was only read, and cited",
+        "cited",
+        "INSERT { ?a tg:consulted ?x } WHERE { ?a tg:cites ?x }",
+        "an answer derives from what it cites, and has not only consulted it",
+    ),
+    (
+        "an answer that rests on nothing, and cites",
+        "cited",
+        "INSERT { ?a tg:unsourced true } WHERE { ?a tg:cites ?x }",
+        "an answer that rests on nothing that was read names and consulted no source",
     ),
     (
         "what was wasted beside the main node of a step",

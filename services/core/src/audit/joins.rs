@@ -2,10 +2,10 @@
 
 use super::{About, Finding, Link};
 use crate::commit::carried;
-use crate::provenance::{completion_status, is_partial};
+use crate::provenance::{self, completion_status, is_partial};
 use agentfleet_schema::records::{
-    Activity, Asked, FanInRecord, FanInSummary, FanOutRecord, FannedOut, Grounds, PauseRecord,
-    Publication, StepRecord,
+    Asked, FanInRecord, FanInSummary, FanOutRecord, FannedOut, Grounds, PauseRecord, Publication,
+    StepRecord,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys, uris};
@@ -221,7 +221,7 @@ pub fn verdict(
     let key = keys::fan_in(&record.session, record.step);
     let mut findings = Vec::new();
     let mut found = |problem: String| findings.push(Finding::new(About::Verdict, &key, problem));
-    let read = next.and_then(|next| summary(&next.activity));
+    let read = next.and_then(|next| provenance::fan_in(&next.activity));
     let Some(stored) = stored else {
         if read.is_some() {
             found("is missing, and a synthesis read it".to_owned());
@@ -318,27 +318,14 @@ pub fn verdict(
     findings
 }
 
-/// What a synthesis had before it.
-fn summary(activity: &Activity) -> Option<&FanInSummary> {
-    match activity {
-        Activity::Concluded(end) => end.fan_in.as_ref(),
-        Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
-        Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::Planned(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use agentfleet_schema::Spent;
     use agentfleet_schema::records::{
-        Child, CompletionStatus, Concluded, JoinCause, Member, OutcomeKind, Publication, Worked,
+        Activity, Child, CompletionStatus, Concluded, JoinCause, Member, OutcomeKind, Publication,
+        Worked,
     };
     use agentfleet_schema::topics::EXPLAINABILITY;
 

@@ -82,6 +82,8 @@ pub struct ModelReply {
     pub usage: Usage,
     /// The model that answered, as the provider names it.
     pub model: String,
+    /// The reply ends where it reached the limit of tokens, not where the model had ended.
+    pub cut: bool,
 }
 
 /// A native tool call.

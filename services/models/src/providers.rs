@@ -245,7 +245,8 @@ impl Provider {
                 _ => Error::Empty { provider, model },
             });
         }
-        if heard.stop.as_ref().is_some_and(StopReason::is_max_tokens) {
+        let cut = heard.stop.as_ref().is_some_and(StopReason::is_max_tokens);
+        if cut {
             tracing::warn!(
                 operation = request.operation.as_str(),
                 model = target.model,
@@ -262,6 +263,7 @@ impl Provider {
             tool_calls: heard.tool_calls,
             usage: heard.usage,
             model,
+            cut,
         })
     }
 

@@ -14,14 +14,16 @@
 //!       "words": true,
 //!       "pause-ms": 20,
 //!       "tool-calls": [{"id": "1", "name": "search", "arguments": {"query": "x"}}],
-//!       "usage": {"input_tokens": 10, "output_tokens": 3}
+//!       "usage": {"input_tokens": 10, "output_tokens": 3},
+//!       "cut": true
 //!     },
 //!     {"fail": "the provider is overloaded", "retry-after-ms": 100}
 //!   ]
 //! }
 //! ```
 //! Every field of a rule may be left out; a rule without conditions answers everything. An unknown
-//! field is an error: a misspelt condition would match too much.
+//! field is an error: a misspelt condition would match too much. `tool-calls` are all made in the one
+//! reply, in order; `cut` ends the reply as the limit of tokens ends one.
 
 use super::rule::Pieces;
 use super::{Rule, Script};
@@ -64,6 +66,8 @@ struct RuleFile {
     tool_calls: Vec<CallFile>,
     #[serde(default)]
     usage: UsageFile,
+    #[serde(default)]
+    cut: bool,
     #[serde(default)]
     fail: Option<String>,
     #[serde(default)]
@@ -139,7 +143,11 @@ fn rule(given: RuleFile) -> Result<Rule, String> {
         .costing(given.usage.input_tokens, given.usage.output_tokens)
         .pausing(Duration::from_millis(given.pause_ms));
     if let Some(message) = given.fail {
-        if !given.text.is_empty() || given.pieces.is_some() || !given.tool_calls.is_empty() {
+        if !given.text.is_empty()
+            || given.pieces.is_some()
+            || !given.tool_calls.is_empty()
+            || given.cut
+        {
             return Err("it both fails and replies".to_owned());
         }
         return Ok(rule.fail(message, given.retry_after_ms.map(Duration::from_millis)));
@@ -154,6 +162,9 @@ fn rule(given: RuleFile) -> Result<Rule, String> {
     };
     if given.words {
         rule.set_pieces(Pieces::Words);
+    }
+    if given.cut {
+        rule = rule.cut();
     }
     for call in given.tool_calls {
         rule = rule.tool_call(&call.id, &call.name, call.arguments);

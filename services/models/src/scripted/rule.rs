@@ -23,6 +23,7 @@ pub struct Rule {
     pause: Duration,
     gate: Option<(Gate, usize)>,
     usage: Usage,
+    cut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -183,6 +184,13 @@ impl Rule {
         self
     }
 
+    /// Ends the reply as the limit of tokens ends one.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        self.cut = true;
+        self
+    }
+
     pub(super) fn is_for(&self, operation: Operation) -> bool {
         self.operation.is_none_or(|mine| mine == operation)
     }
@@ -249,6 +257,7 @@ impl Rule {
                     tool_calls: tool_calls.clone(),
                     usage: self.usage,
                     model: "scripted".to_owned(),
+                    cut: self.cut,
                 })
             }
         }

@@ -210,8 +210,9 @@ async fn a_script_file_says_the_same_as_the_builder() {
         file.path(),
         r#"{"native-tools": true, "rules": [
             {"operation": "agent-react", "steps": 0, "text": "look", "words": true,
-             "tool-calls": [{"id": "c1", "name": "search", "arguments": {"query": "q"}}],
-             "usage": {"input_tokens": 5}},
+             "tool-calls": [{"id": "c1", "name": "search", "arguments": {"query": "q"}},
+                            {"id": "c2", "name": "note", "arguments": {}}],
+             "usage": {"input_tokens": 5}, "cut": true},
             {"contains": "bridge", "times": 1, "fail": "busy", "retry-after-ms": 9},
             {"matches": "br.dge", "pieces": ["a ", "b"]}
         ]}"#,
@@ -223,8 +224,10 @@ async fn a_script_file_says_the_same_as_the_builder() {
         .chat(request(Operation::React, "q"), &Discard)
         .await
         .unwrap();
-    assert_eq!(reply.tool_calls[0].name, "search");
+    let called: Vec<&str> = reply.tool_calls.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(called, ["search", "note"]);
     assert_eq!(reply.usage.input_tokens, 5);
+    assert!(reply.cut);
     let error = says(&model, request(Operation::Review, "a bridge"))
         .await
         .unwrap_err();

@@ -105,12 +105,14 @@ impl SessionId {
                 .all(|b| b.is_ascii_alphanumeric() || b"-_.~:".contains(&b))
     }
 
-    /// The session of the child at `index` of the fan-out committed at `step` of `parent`.
-    pub fn child(parent: &SessionId, step: u32, index: u32) -> Self {
-        Self(derive(
-            "child",
-            &[parent.as_str(), &step.to_string(), &index.to_string()],
-        ))
+    /// The session of the child at `index` of the fan-out committed at `step` of `parent` by the
+    /// attempt with `nonce`. Nobody can post a request of that session before the fan-out is committed.
+    /// Versions that took no nonce gave an empty one.
+    pub fn child(parent: &SessionId, step: u32, index: u32, nonce: &str) -> Self {
+        let (step, index) = (step.to_string(), index.to_string());
+        let mut parts = vec![parent.as_str(), &step, &index];
+        parts.extend(Some(nonce).filter(|nonce| !nonce.is_empty()));
+        Self(derive("child", &parts))
     }
 }
 
@@ -188,16 +190,21 @@ mod tests {
     fn derived_ids_are_stable_and_do_not_collide() {
         let parent = SessionId::new("s");
         assert_eq!(
-            SessionId::child(&parent, 1, 0),
-            SessionId::child(&parent, 1, 0)
+            SessionId::child(&parent, 1, 0, "n"),
+            SessionId::child(&parent, 1, 0, "n")
         );
         assert_ne!(
-            SessionId::child(&parent, 1, 0),
-            SessionId::child(&parent, 1, 1)
+            SessionId::child(&parent, 1, 0, "n"),
+            SessionId::child(&parent, 1, 1, "n")
         );
         assert_ne!(
-            SessionId::child(&parent, 1, 11),
-            SessionId::child(&parent, 11, 1)
+            SessionId::child(&parent, 1, 11, "n"),
+            SessionId::child(&parent, 11, 1, "n")
+        );
+        assert_ne!(
+            SessionId::child(&parent, 1, 0, "n"),
+            SessionId::child(&parent, 1, 0, "m"),
+            "another attempt has other children"
         );
         assert_ne!(
             SessionId::derive(&["a", "bc"]),

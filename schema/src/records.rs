@@ -36,6 +36,14 @@ impl StepRecord {
         self.worked.as_ref().map_or(0, |worked| worked.telling)
     }
 
+    /// The nonce from which the sessions of subagents were derived, where they were.
+    pub fn nonce_told(&self) -> String {
+        match self.telling() {
+            0..=2 => String::new(),
+            _ => self.nonce.clone(),
+        }
+    }
+
     /// When the step began: its first attempt, not the one that won.
     pub fn began(&self) -> Millis {
         let worked = self.worked.as_ref().filter(|_| self.telling() > 0);

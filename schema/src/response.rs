@@ -92,6 +92,13 @@ pub struct AgentResponse {
         skip_serializing_if = "String::is_empty"
     )]
     pub subagent_goal: String,
+    /// The sessions of the subagents, in order, on the messages that tell of a fan-out. Ours.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub subagents: Vec<SessionId>,
     /// The step that produced this chunk. Ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 /// How a record tells of its step. From 1 on a session begins with its first attempt, and an answer says
 /// what it rests on. From 2 on the texts of a conversation, what the config says of patterns and task types,
-/// and the error of a completion are told, and a synthesis names its fan-out. Older records are told and
+/// and the error of a completion are told, and a synthesis names its fan-out. From 3 on the sessions of subagents come from the attempt's nonce. Older records are told and
 /// worked again as they were.
-pub const TELLING: u32 = 2;
+pub const TELLING: u32 = 3;
 
 /// The surroundings of one step's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

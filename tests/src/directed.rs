@@ -13,7 +13,7 @@ use crate::sim::{Engine, Sim, Stepped};
 use crate::world::World;
 use agentfleet_core::approval::Verdict;
 use agentfleet_runtime::{Drain, serve};
-use agentfleet_schema::records::{ApprovalAnswer, FanInRecord, PauseRecord, StepRecord};
+use agentfleet_schema::records::{Activity, ApprovalAnswer, FanInRecord, PauseRecord, StepRecord};
 use agentfleet_schema::topics::{DEAD_LETTER, property};
 use agentfleet_schema::{AgentRequest, SessionId, Term, Triple, Triples, keys, uris};
 use std::collections::BTreeSet;
@@ -214,7 +214,7 @@ impl Stage {
     /// task is not run yet.
     pub fn cancel_child(&mut self, parent: &str, step: u32, index: u32) -> TaskId {
         let parent = self.session(parent);
-        let child = SessionId::child(&parent, step, index);
+        let child = self.child(&parent, step, index);
         let gateway = self.gateway;
         self.sim.cancel_child(gateway, (parent, step), child)
     }
@@ -351,6 +351,17 @@ impl Stage {
     pub fn session(&self, name: &str) -> SessionId {
         let found = self.sim.with(|world| world.journal.session_of(name));
         found.unwrap_or_else(|| panic!("no session `{name}`\n{}", self.story()))
+    }
+
+    /// The subagent at `index` of the fan-out that a session committed at `step`.
+    fn child(&self, parent: &SessionId, step: u32, index: u32) -> SessionId {
+        let of = (parent.clone(), step);
+        let record = self.sim.with(|world| world.facts.records.get(&of).cloned());
+        let record = record.unwrap_or_else(|| panic!("no record\n{}", self.story()));
+        match &record.activity {
+            Activity::FannedOut(fan_out) => fan_out.children[index as usize].session.clone(),
+            other => panic!("no fan-out: {other:?}"),
+        }
     }
 
     pub fn record(&self, name: &str, step: u32) -> Option<Arc<StepRecord>> {

@@ -243,9 +243,13 @@ fn responses() -> Vec<Fixture> {
                 ..default()
             },
         ),
+        reads(
+            "messages/agent-response/before-subagents",
+            before_subagents(),
+        ),
         reads("messages/agent-response/minimal", default()),
         reads("messages/agent-response/nulls", default()),
-        reads("messages/agent-response/unknown", response()),
+        reads("messages/agent-response/unknown", before_subagents()),
         reads(
             "messages/agent-response/newer-type",
             AgentResponse {
@@ -559,10 +563,18 @@ fn response() -> AgentResponse {
         parent_session_id: "s-0".into(),
         conversation_id: "talk-1".into(),
         subagent_goal: "Review legal exposure".into(),
+        subagents: vec!["s-2".into(), "s-3".into()],
         step: Some(3),
         seq: Some(17),
         digest: Some(Digest::of(b"Low risk.\n")),
         document: Some("urn:trustgraph:agent:s-1/answer/document".into()),
+    }
+}
+
+fn before_subagents() -> AgentResponse {
+    AgentResponse {
+        subagents: Vec::new(),
+        ..response()
     }
 }
 

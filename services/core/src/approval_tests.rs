@@ -37,6 +37,7 @@ fn turn(request: AgentRequest, approval: Option<Approval>) -> Turn {
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
         telling: agentfleet_schema::records::TELLING,
+        nonce: "nonce".into(),
         fan_in: None,
     };
     Turn::parse(request, situation).unwrap()

@@ -758,6 +758,10 @@ impl Publisher<'_> {
         let mut response = self.response(said.message_type);
         response.end_of_message = true;
         response.document.clone_from(&said.document);
+        if let Activity::FannedOut(fan_out) = &self.record.activity {
+            let sessions = fan_out.children.iter().map(|child| child.session.clone());
+            response.subagents = sessions.collect();
+        }
         if said.document.is_some() {
             response.digest = Some(Digest::of(said.text.as_bytes()));
         }

@@ -32,6 +32,7 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
         telling: agentfleet_schema::records::TELLING,
+        nonce: "nonce".into(),
         fan_in: None,
     };
     let mut turn = Turn::parse(request.clone(), situation).unwrap();
@@ -604,6 +605,7 @@ fn no_number_of_a_request_leaves_the_range_of_its_sums() {
                 fleet: Arc::new(fleet),
                 native_tools: false,
                 telling: TELLING,
+                nonce: "nonce".into(),
                 fan_in: None,
             };
             let mut turn = Turn::parse(request.clone(), situation).unwrap();

@@ -330,6 +330,7 @@ fn finished(request: AgentRequest, inputs: Vec<Input>) -> crate::Finish {
         fleet: Arc::new(fleet()),
         native_tools: false,
         telling: agentfleet_schema::records::TELLING,
+        nonce: "nonce".into(),
         fan_in: None,
     };
     let mut turn = Turn::parse(request, situation).unwrap();

@@ -183,6 +183,7 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
                 fleet: Arc::new(fleet),
                 native_tools: worked.native_tools,
                 telling: worked.telling,
+                nonce: subject.record.nonce_told(),
                 fan_in: subject.fan_in.clone(),
             };
             let mut tape = Tape {
@@ -296,6 +297,7 @@ fn refused_again(
         fleet: Arc::new(fleet.clone()),
         native_tools: false,
         telling: subject.record.telling(),
+        nonce: subject.record.nonce_told(),
         fan_in: subject.fan_in.clone(),
     };
     let derived = match Turn::parse(request.clone(), situation) {

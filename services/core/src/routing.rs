@@ -641,6 +641,7 @@ mod tests {
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
             telling: agentfleet_schema::records::TELLING,
+            nonce: "nonce".into(),
             fan_in: None,
         };
         Turn::parse(request, situation).unwrap()

@@ -26,6 +26,9 @@ pub struct Situation {
     pub native_tools: bool,
     /// How the record tells of the step: `TELLING` of the version that works it, or worked it.
     pub telling: u32,
+    /// Of the attempt: makes what is named here impossible to guess beforehand. Empty for records of
+    /// versions that did not use it.
+    pub nonce: String,
     /// The verdict a synthesis answers.
     pub fan_in: Option<FanInRecord>,
 }

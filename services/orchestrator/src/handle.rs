@@ -358,6 +358,7 @@ impl Orchestrator {
                     fleet: Arc::new(self.options.limits.clone()),
                     native_tools,
                     telling: TELLING,
+                    nonce: nonce.clone(),
                     fan_in: found.fan_in,
                 };
                 match Turn::parse(request.clone(), situation) {

@@ -170,8 +170,8 @@ impl LaneBoard {
                 if !missed {
                     lane.state = LaneState::Thinking;
                 }
-                if let Some(step) = response.step.filter(|_| is_fan_out(response)) {
-                    return self.fans_out(at, step, &goals(text), now);
+                if is_fan_out(response) {
+                    return self.fans_out(at, &response.subagents, &goals(text), now);
                 }
                 return vec![self.happened(at, text, PLAIN)];
             }
@@ -222,12 +222,9 @@ impl LaneBoard {
         if let Some(status) = content.strip_prefix("Completed: ") {
             return self.completed(at, status, now);
         }
-        let fanned_out = content
-            .strip_prefix("Fanned out to ")
-            .and_then(|rest| rest.split_whitespace().next()?.parse::<u32>().ok());
-        if let (Some(count), Some(step)) = (fanned_out, response.step) {
+        if !response.subagents.is_empty() {
             // The goals came with the thought before; this makes up for it where that was missed.
-            self.subagents(at, step, count.min(10_000), &[], now);
+            self.subagents(at, &response.subagents, &[], now);
             return vec![self.happened(at, content, PLAIN)];
         }
         lane.says(content);
@@ -318,8 +315,14 @@ impl LaneBoard {
         news
     }
 
-    fn fans_out(&mut self, at: usize, step: u32, goals: &[String], now: Millis) -> Vec<News> {
-        self.subagents(at, step, goals.len() as u32, goals, now);
+    fn fans_out(
+        &mut self,
+        at: usize,
+        children: &[SessionId],
+        goals: &[String],
+        now: Millis,
+    ) -> Vec<News> {
+        self.subagents(at, children, goals, now);
         goals
             .iter()
             .zip(1..)
@@ -332,12 +335,9 @@ impl LaneBoard {
     }
 
     /// Makes the lanes of a fan-out that are not there yet, and names those that have no name.
-    fn subagents(&mut self, at: usize, step: u32, count: u32, goals: &[String], now: Millis) {
+    fn subagents(&mut self, at: usize, children: &[SessionId], goals: &[String], now: Millis) {
         // What an earlier round left open has no effect any more.
         let parent = self.lanes[at].session.clone();
-        let children: Vec<SessionId> = (0..count)
-            .map(|index| SessionId::child(&parent, step, index))
-            .collect();
         for lane in &mut self.lanes {
             let earlier =
                 lane.parent.as_ref() == Some(&parent) && !children.contains(&lane.session);
@@ -346,6 +346,7 @@ impl LaneBoard {
             }
         }
         for (index, session) in (0_u32..).zip(children) {
+            let session = session.clone();
             let goal = goals
                 .get(index as usize)
                 .map(String::as_str)

@@ -229,6 +229,23 @@ fn an_answer_begun_by_a_dead_worker_begins_again() {
     }
 }
 
+/// The subagent at `index` of the only fan-out.
+fn child(index: u32) -> SessionId {
+    SessionId::child(&"root".into(), 1, index, "nonce")
+}
+
+/// A status message of a session, with the subagents that it tells of.
+fn status(content: &str, session: &SessionId, subagents: u32) -> Event {
+    Event::Note(Box::new(AgentResponse {
+        message_type: MessageType::Status,
+        content: content.into(),
+        session_id: session.clone(),
+        step: Some(1),
+        subagents: (0..subagents).map(child).collect(),
+        ..AgentResponse::default()
+    }))
+}
+
 fn action(call: &str, session: &SessionId) -> Event {
     Event::Message {
         message_id: "m".into(),
@@ -247,22 +264,12 @@ fn action(call: &str, session: &SessionId) -> Event {
 #[test]
 fn a_tool_and_a_failure_are_named() {
     let root = SessionId::new("root");
-    let child = SessionId::child(&root, 1, 0);
-    let note = |content: &str, session: &SessionId| {
-        Event::Note(Box::new(AgentResponse {
-            message_type: MessageType::Status,
-            content: content.into(),
-            session_id: session.clone(),
-            step: Some(1),
-            ..AgentResponse::default()
-        }))
-    };
     let mut board = LaneBoard::new(root.clone(), "q", 0);
-    board.apply(&note("Fanned out to 2 subagents", &root), 10);
+    board.apply(&status("Fanned out to 2 subagents", &root, 2), 10);
     assert_eq!(states(&board), ["waiting", "waiting", "waiting"]);
     let call = "search(query: \"lock gate\")";
     let chunk = Event::Chunk {
-        session: child.clone(),
+        session: child(0),
         message_id: "m".into(),
         kind: MessageType::Action,
         text: call.into(),
@@ -274,21 +281,18 @@ fn a_tool_and_a_failure_are_named() {
     );
     assert_eq!(board.lanes()[1].state, LaneState::Calling("search".into()));
     assert_eq!(board.lanes()[1].snippet, call);
-    let news = board.apply(&action(call, &child), 25);
+    let news = board.apply(&action(call, &child(0)), 25);
     let [News::Happened(line)] = &news[..] else {
         panic!("{news:?}")
     };
     assert_eq!(line.plain(), format!("[1] calls {call}"));
     assert_eq!(board.lanes()[1].state, LaneState::Calling("search".into()));
-    board.apply(&note("Completed: timeout", &child), 30);
+    board.apply(&status("Completed: timeout", &child(0), 0), 30);
     assert_eq!(
         board.lanes()[1].state,
         LaneState::Failed(CompletionStatus::Timeout)
     );
-    board.apply(
-        &note("Completed: answered", &SessionId::child(&root, 1, 1)),
-        40,
-    );
+    board.apply(&status("Completed: answered", &child(1), 0), 40);
     assert_eq!(
         states(&board),
         ["thinking", "timeout", "done"],
@@ -317,30 +321,12 @@ fn lanes_are_shown_with_state_time_and_words() {
 fn more_lanes_than_rows_fold_into_a_count() {
     let root = SessionId::new("root");
     let mut board = LaneBoard::new(root.clone(), "q", 0);
-    let status = |content: String, session: &SessionId| {
-        Event::Note(Box::new(AgentResponse {
-            message_type: MessageType::Status,
-            content,
-            session_id: session.clone(),
-            step: Some(1),
-            ..AgentResponse::default()
-        }))
-    };
-    board.apply(&status("Fanned out to 1000 subagents".into(), &root), 0);
+    board.apply(&status("Fanned out to 1000 subagents", &root, 1_000), 0);
     for index in 0..500 {
-        board.apply(
-            &status(
-                "Completed: answered".into(),
-                &SessionId::child(&root, 1, index),
-            ),
-            1,
-        );
+        board.apply(&status("Completed: answered", &child(index), 0), 1);
     }
-    board.apply(
-        &status("Completed: error".into(), &SessionId::child(&root, 1, 500)),
-        1,
-    );
-    board.apply(&action("x()", &SessionId::child(&root, 1, 700)), 1);
+    board.apply(&status("Completed: error", &child(500), 0), 1);
+    board.apply(&action("x()", &child(700)), 1);
     let shown = text(&board, 60, 5, 10);
     assert_eq!(shown.lines().count(), 5, "{shown}");
     assert!(

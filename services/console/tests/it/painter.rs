@@ -158,12 +158,18 @@ fn a_thousand_lanes_on_a_small_screen_do_not_garble_it() {
     let root = SessionId::new("root");
     let board = LaneBoard::new(root.clone(), "many", 0);
     let mut painter = Painter::new(board, LIVE, terminal.clone(), terminal.clone());
+    let child = |index| SessionId::child(&root, 0, index, "nonce");
+    let children = |content: &str| match content.starts_with("Fanned out") {
+        true => (0..1_000).map(child).collect(),
+        false => Vec::new(),
+    };
     let status = |content: &str, session: &SessionId| {
         Event::Note(Box::new(AgentResponse {
             message_type: MessageType::Status,
             content: content.into(),
             session_id: session.clone(),
             step: Some(0),
+            subagents: children(content),
             ..AgentResponse::default()
         }))
     };
@@ -171,7 +177,7 @@ fn a_thousand_lanes_on_a_small_screen_do_not_garble_it() {
         .event(&status("Fanned out to 1000 subagents", &root), 0, screen)
         .unwrap();
     for index in 0..300 {
-        let child = SessionId::child(&root, 0, index);
+        let child = child(index);
         painter
             .event(
                 &status("Completed: answered", &child),

@@ -424,6 +424,7 @@ impl Fleet {
             fleet,
             native_tools: false,
             telling: agentfleet_schema::records::TELLING,
+            nonce: "nonce".into(),
             fan_in,
         };
         let nonce = format!("{}-{}", request.session_id, request.step);

@@ -200,6 +200,7 @@ impl Fleet {
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
             telling: agentfleet_schema::records::TELLING,
+            nonce: "nonce".into(),
             fan_in: verdict.cloned(),
         };
         let mut turn = match Turn::parse(request.clone(), situation) {

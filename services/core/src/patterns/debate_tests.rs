@@ -30,6 +30,7 @@ fn situation(reasoners: &[&str], rounds: u32, fan_in: Option<FanInRecord>) -> Si
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
         telling: agentfleet_schema::records::TELLING,
+        nonce: "nonce".into(),
         fan_in,
     }
 }

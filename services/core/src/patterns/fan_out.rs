@@ -100,7 +100,12 @@ impl Round<'_> {
             .into_iter()
             .zip(0u32..)
             .map(|(assigned, index)| {
-                let session = SessionId::child(&request.session_id, request.step, index);
+                let session = SessionId::child(
+                    &request.session_id,
+                    request.step,
+                    index,
+                    &self.situation.nonce,
+                );
                 let Assigned {
                     goal,
                     pattern,

@@ -39,6 +39,7 @@ fn situation(parallel: bool, fan_in: Option<FanInRecord>) -> Situation {
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
         telling: TELLING,
+        nonce: "nonce".into(),
         fan_in,
     }
 }

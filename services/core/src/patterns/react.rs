@@ -709,6 +709,7 @@ mod tests {
             }),
             native_tools: native,
             telling: agentfleet_schema::records::TELLING,
+            nonce: "nonce".into(),
             fan_in: None,
         };
         Turn::parse(request, situation).unwrap()

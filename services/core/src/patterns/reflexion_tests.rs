@@ -29,6 +29,7 @@ fn situation() -> Situation {
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
         telling: agentfleet_schema::records::TELLING,
+        nonce: "nonce".into(),
         fan_in: None,
     }
 }

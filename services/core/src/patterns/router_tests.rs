@@ -45,6 +45,7 @@ fn situation(specialists: &[&str]) -> Situation {
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
         telling: agentfleet_schema::records::TELLING,
+        nonce: "nonce".into(),
         fan_in: None,
     }
 }

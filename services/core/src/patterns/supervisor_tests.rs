@@ -32,6 +32,7 @@ fn situation(fan_in: Option<FanInRecord>) -> Situation {
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
         telling: TELLING,
+        nonce: "nonce".into(),
         fan_in,
     }
 }
@@ -223,6 +224,27 @@ fn an_answer_from_partial_answers_is_partial() {
 }
 
 #[test]
+fn nobody_can_name_the_subagents_of_an_attempt_beforehand() {
+    let sessions = |nonce: &str| {
+        let situation = Situation {
+            nonce: nonce.into(),
+            ..situation(None)
+        };
+        let mut turn = Turn::parse(request(), situation).unwrap();
+        turn.resume(Input::Begin);
+        let fan_out = fanned_out(turn.resume(reply(TWO)));
+        let children = fan_out.children.into_iter();
+        children.map(|(child, _)| child.session).collect::<Vec<_>>()
+    };
+    assert_eq!(sessions("a"), sessions("a"), "a replay names the same");
+    assert!(
+        sessions("a")
+            .iter()
+            .all(|child| !sessions("b").contains(child))
+    );
+}
+
+#[test]
 fn goals_are_merged_and_each_child_inherits_what_is_not_narrowed() {
     let fan_out = fanned_out(decompose(request(), TWO));
     assert_eq!(fan_out.children.len(), 2, "the duplicate goal is merged");
@@ -238,7 +260,7 @@ fn goals_are_merged_and_each_child_inherits_what_is_not_narrowed() {
         assert_eq!(child.index as usize, index);
         assert_eq!(
             request.session_id,
-            SessionId::child(&"parent".into(), 1, child.index)
+            SessionId::child(&"parent".into(), 1, child.index, "nonce")
         );
         assert_eq!(request.expected_siblings, 2);
         assert_eq!(request.correlation_id, fan_out.correlation);
@@ -571,6 +593,7 @@ fn a_synthesis_has_the_sources_that_its_verdict_tells_without_the_graph() {
         let verdict = verdict(JoinCause::Complete, members.to_vec(), vec![]);
         let situation = Situation {
             telling,
+            nonce: "nonce".into(),
             ..situation(Some(verdict))
         };
         let mut turn = Turn::parse(synthesis_request(), situation).unwrap();

@@ -438,6 +438,7 @@ impl Worker {
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
             telling: agentfleet_schema::records::TELLING,
+            nonce: "nonce".into(),
             fan_in,
         };
         let mut turn = Turn::parse(request.clone(), situation).unwrap();

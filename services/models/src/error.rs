@@ -3,6 +3,7 @@
 //! Messages say what happened and what to do about it. They never hold a key, and never a prompt
 //! beyond what a provider chose to repeat in its own error text (cut to [`DETAIL_LIMIT`]).
 
+use crate::providers::Bound;
 use std::time::Duration;
 
 /// Longest piece of a provider's own error text that is kept, in characters.
@@ -204,6 +205,19 @@ pub enum Error {
         provider: &'static str,
         model: String,
     },
+    #[error(
+        "{provider} model `{model}` came to its limit of tokens before it had written a word: raise \
+         `max_tokens` of the operation's model profile"
+    )]
+    CutEmpty {
+        provider: &'static str,
+        model: String,
+    },
+    #[error("{provider} sent more than {bound}, which is more than is read")]
+    Oversized {
+        provider: &'static str,
+        bound: Bound,
+    },
     #[error("{provider} model `{model}` declined to answer ({reason}): rephrase the question")]
     Declined {
         provider: &'static str,
@@ -243,7 +257,10 @@ impl Error {
                 Retry::After(Duration::from_secs(2))
             }
             // Most often a proxy's error page, or a model that tripped: worth another try.
-            Self::Malformed { .. } | Self::Empty { .. } => Retry::After(Duration::from_secs(1)),
+            Self::Malformed { .. }
+            | Self::Empty { .. }
+            | Self::CutEmpty { .. }
+            | Self::Oversized { .. } => Retry::After(Duration::from_secs(1)),
             // The next try is made without tools.
             Self::ToolsRefused { .. } => Retry::After(Duration::ZERO),
             Self::Scripted { retry_after, .. } => retry_after.map_or(Retry::No, Retry::After),
@@ -282,7 +299,10 @@ impl Error {
             | Self::ToolsRefused { .. }
             | Self::Unsupported { .. } => Kind::Refused,
             Self::Declined { .. } => Kind::Declined,
-            Self::Malformed { .. } | Self::Empty { .. } => Kind::InvalidReply,
+            Self::Malformed { .. }
+            | Self::Empty { .. }
+            | Self::CutEmpty { .. }
+            | Self::Oversized { .. } => Kind::InvalidReply,
             // A script plays a provider that fails: one that may be asked again cannot answer now.
             Self::Scripted { retry_after, .. } => match retry_after {
                 Some(_) => Kind::Unavailable,

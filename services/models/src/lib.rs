@@ -21,7 +21,7 @@ mod select;
 pub use error::{Error, Kind, Phase, Retry};
 pub use offline::Offline;
 pub use providers::{
-    ApiKey, Provider, ProviderKind, ProviderOptions, Timeouts, default_model, http_client,
+    ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, default_model, http_client,
 };
 pub use scripted::{Gate, Rule, Script, Scripted};
 pub use select::{Choice, ModelOptions, select};

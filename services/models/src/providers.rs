@@ -1,61 +1,68 @@
 //! Real models: OpenAI and compatible servers, Anthropic, Gemini, Ollama.
 //!
-//! The protocols are the provider crate's business; this module decides where a call goes, what it
-//! carries, how long it may take, and what its failure means.
+//! This module decides where a call goes, what it carries, how long it may take, and what its failure
+//! means; `protocol` and a file for each protocol have the formats.
 //!
 //! Invariants:
-//! - Every call names endpoint, key, protocol and model. A bare model name would be guessed at.
+//! - Nothing is read from a server beyond `bounds`.
 //! - Dropping the call closes the connection; nothing runs on in the background.
-//! - A provider's quirk is learned once per process (no tools, no schema) and then respected.
+//! - What a server does not take is learned once per process (`refused`) and then respected.
 
 use crate::error::{Error, Phase};
 use crate::{Capabilities, ChatModel, ModelReply, ModelRequest, TextSink};
 use async_trait::async_trait;
-use genai::chat::{ChatOptions, JsonSpec, ReasoningEffort, StopReason};
-use genai::resolver::{AuthData, Endpoint};
-use genai::{Headers, ModelIden, ServiceTarget};
-use std::sync::atomic::{AtomicBool, Ordering};
+use failure::{Failed, Fault};
+use protocol::{Outgoing, Protocol};
+use read::{Body, Events};
+use refused::{Field, Refused};
+use reply::Reply;
+use reqwest::Response;
+use reqwest::header::CONTENT_TYPE;
 use std::time::Duration;
-use tracing::instrument::WithSubscriber;
-use tracing::subscriber::NoSubscriber;
 
+mod anthropic;
+mod bounds;
 mod failure;
+mod gemini;
 mod key;
 mod kind;
-mod listen;
 mod messages;
+mod openai;
 mod options;
+mod protocol;
+mod read;
+mod refused;
+mod reply;
+mod schema;
 
+pub use bounds::Bound;
+pub(crate) use failure::Fault as ReadFault;
 pub use key::ApiKey;
 pub use kind::{ProviderKind, default_model};
 pub use options::{ProviderOptions, Timeouts, http_client};
+pub(crate) use read::Body as BoundedBody;
+
+/// How long the rest of a reply is waited for once the model has stopped: its usage, mostly at once.
+const AFTER_THE_END: Duration = Duration::from_secs(5);
 
 /// A model behind a provider.
 #[derive(Debug)]
 pub struct Provider {
     options: ProviderOptions,
     base_url: String,
-    client: genai::Client,
+    http: reqwest::Client,
     refused: Refused,
-}
-
-/// What this server has refused before.
-#[derive(Debug, Default)]
-struct Refused {
-    tools: AtomicBool,
-    schema: AtomicBool,
 }
 
 /// One call's destination, for requests and for error messages.
 pub(crate) struct Target<'a> {
     kind: ProviderKind,
-    /// The protocol spoken, which for Ollama may be OpenAI's.
-    protocol: ProviderKind,
     model: &'a str,
     base_url: &'a str,
     key: Option<&'a ApiKey>,
     timeouts: Timeouts,
-    sends_tools: bool,
+    /// What the call carries of that which servers may refuse.
+    sent: &'a [Field],
 }
 
 impl Target<'_> {
@@ -95,220 +102,259 @@ impl Provider {
                 variables: options.kind.key_variables().join("` or `"),
             });
         }
-        let client = genai::Client::builder()
-            .with_reqwest(http)
-            .build()
-            .map_err(|_| Error::HttpClient {
-                detail: "the provider crate refused it".into(),
-            })?;
         Ok(Self {
             options,
             base_url,
-            client,
+            http,
             refused: Refused::default(),
         })
     }
 
     fn native_tools(&self) -> bool {
-        self.options.native_tools && !self.refused.tools.load(Ordering::Relaxed)
+        self.options.native_tools && !self.refused.has(Field::Tools)
+    }
+
+    /// The address of the protocol that is spoken there. Ollama's own protocol cannot say all that its
+    /// OpenAI one can.
+    fn protocol_url(&self) -> String {
+        match self.options.kind {
+            ProviderKind::Ollama => format!("{}v1/", self.base_url),
+            ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => {
+                self.base_url.clone()
+            }
+        }
     }
 
     async fn attempt(
         &self,
         request: &ModelRequest,
         sink: &dyn TextSink,
-        with_schema: bool,
-    ) -> Result<ModelReply, Error> {
-        let kind = self.options.kind;
-        let model = if request.model.is_empty() {
-            &self.options.model
-        } else {
-            &request.model
+    ) -> Result<ModelReply, Failed> {
+        let model = match request.model.as_str() {
+            "" => &self.options.model,
+            named => named,
         };
-        let schema = request.schema.as_ref().filter(|_| with_schema);
-        // Ollama's own protocol takes a schema too, but the adapter cannot send it; the server's
-        // OpenAI protocol can carry it.
-        let (protocol, base_url) = match kind {
-            ProviderKind::Ollama if schema.is_some() => {
-                (ProviderKind::OpenAi, format!("{}v1/", self.base_url))
-            }
-            ProviderKind::OpenAi
-            | ProviderKind::Anthropic
-            | ProviderKind::Gemini
-            | ProviderKind::Ollama => (kind, self.base_url.clone()),
-        };
+        let base_url = self.protocol_url();
+        let sent = self.refused.others();
         let target = Target {
-            kind,
-            protocol,
+            kind: self.options.kind,
             model,
             base_url: &base_url,
             key: self.options.key.as_ref(),
             timeouts: self.options.timeouts,
-            sends_tools: !request.tools.is_empty(),
+            sent: &sent,
         };
-        let overheard = listen::Overheard::default();
-        let options = self.chat_options(request, schema, protocol, &overheard);
-        let service = self.service(&target);
-        let chat = messages::chat_request(protocol, &request.messages, &request.tools);
-        let heard = if self.options.streaming {
-            let response = self
-                .client
-                .exec_chat_stream(service, chat, Some(&options))
-                .with_subscriber(NoSubscriber::new())
-                .await
-                .map_err(|error| failure::read(error, &target))?;
-            listen::to(response.stream, sink, &overheard, &target).await?
-        } else {
-            let response = self
-                .client
-                .exec_chat(service, chat, Some(&options))
-                .with_subscriber(NoSubscriber::new())
-                .await
-                .map_err(|error| failure::read(error, &target))?;
-            whole(&response, sink)
-        };
-        self.reply(heard, request, &target)
-    }
-
-    fn chat_options(
-        &self,
-        request: &ModelRequest,
-        schema: Option<&serde_json::Value>,
-        protocol: ProviderKind,
-        overheard: &listen::Overheard,
-    ) -> ChatOptions {
-        let overheard = overheard.clone();
-        let mut options = ChatOptions::default()
-            .with_capture_usage(true)
-            .with_capture_tool_calls(true)
-            .with_stream_header_timeout(self.options.timeouts.first_byte)
-            .with_stream_read_timeout(self.options.timeouts.between_chunks)
-            .with_raw_frame_fn(move |_, frame| overheard.frame(frame.data));
-        if let Some(schema) = schema {
-            let name = request.operation.as_str();
-            options = options.with_response_format(JsonSpec::new(name, schema.clone()));
-        }
-        match protocol {
-            // Sends no effort, and keeps a model name that ends in `-max` or `-high` as it is.
-            ProviderKind::OpenAi => {
-                options = options.with_reasoning_effort(ReasoningEffort::Budget(0));
-            }
-            // A transcript of tool calls must repeat the model's signed thinking, which no step
-            // carries: with tools, models that think by default are asked not to.
-            ProviderKind::Anthropic if !request.tools.is_empty() => {
-                options = options.with_reasoning_effort(ReasoningEffort::Zero);
-            }
-            ProviderKind::Anthropic | ProviderKind::Gemini | ProviderKind::Ollama => {}
-        }
-        if let Some(temperature) = request.temperature {
-            options = options.with_temperature(temperature);
-        }
-        if let Some(max) = request.max_tokens {
-            options = options.with_max_tokens(max);
-        }
-        options
-    }
-
-    fn service(&self, target: &Target<'_>) -> ServiceTarget {
-        let auth = match (&self.options.key, target.protocol) {
-            (Some(key), _) => AuthData::from_single(key.secret()),
-            (None, ProviderKind::Ollama) => AuthData::None,
-            // No key at all: the request goes out without the header.
-            (None, ProviderKind::OpenAi) => AuthData::RequestOverride {
-                url: format!("{}chat/completions", target.base_url),
-                headers: Headers::default(),
-            },
-            (None, ProviderKind::Anthropic | ProviderKind::Gemini) => AuthData::from_single(""),
-        };
-        ServiceTarget {
-            endpoint: Endpoint::from_owned(target.base_url.to_owned()),
-            auth,
-            model: ModelIden::new(target.protocol.adapter(), target.model.to_owned()),
-        }
-    }
-
-    fn reply(
-        &self,
-        heard: listen::Heard,
-        request: &ModelRequest,
-        target: &Target<'_>,
-    ) -> Result<ModelReply, Error> {
-        let provider = self.options.kind.as_str();
-        if heard.text.trim().is_empty() && heard.tool_calls.is_empty() {
-            let model = target.model.to_owned();
-            return Err(match heard.stop {
-                Some(StopReason::ContentFilter(reason)) => Error::Declined {
-                    provider,
-                    model,
-                    reason,
-                },
-                _ => Error::Empty { provider, model },
-            });
-        }
-        let cut = heard.stop.as_ref().is_some_and(StopReason::is_max_tokens);
-        if cut {
-            tracing::warn!(
-                operation = request.operation.as_str(),
-                model = target.model,
-                "the reply was cut at the token limit"
-            );
-        }
-        let model = if heard.model.is_empty() {
-            target.model.to_owned()
-        } else {
-            heard.model
-        };
-        Ok(ModelReply {
-            text: heard.text,
-            tool_calls: heard.tool_calls,
-            usage: heard.usage,
+        let call = Outgoing {
             model,
-            cut,
-        })
+            turns: &messages::turns(&request.messages, !request.tools.is_empty()),
+            tools: &request.tools,
+            schema: request
+                .schema
+                .as_ref()
+                .filter(|_| sent.contains(&Field::Schema))
+                .map(|schema| (request.operation.as_str(), schema)),
+            temperature: request
+                .temperature
+                .filter(|_| sent.contains(&Field::Temperature)),
+            max_tokens: request.max_tokens,
+            streaming: self.options.streaming,
+            one_call: sent.contains(&Field::OneCall),
+            usage: sent.contains(&Field::Usage),
+            other_limit: !sent.contains(&Field::Limit),
+        };
+        let protocol = Protocol::of(self.options.kind);
+        let response = self.send(protocol, &call, &target).await?;
+        let mut reply = Reply::new(sink);
+        let heard = if call.streaming && !is_json(&response) {
+            listen(protocol, response, &mut reply, &target).await
+        } else {
+            take_whole(protocol, response, &mut reply).await
+        };
+        heard.map_err(|fault| failure::of_fault(fault, &target))?;
+        Ok(finish(reply, request, &target)?)
     }
 
-    /// Calls, and once more without the schema if the server takes none.
+    /// Sends the call; what is no success is an error.
+    async fn send(
+        &self,
+        protocol: Protocol,
+        call: &Outgoing<'_>,
+        target: &Target<'_>,
+    ) -> Result<Response, Failed> {
+        let url = protocol
+            .url(target.base_url, call)
+            .map_err(|detail| Error::Unsupported {
+                provider: target.kind.as_str(),
+                detail,
+            })?;
+        let request = self.http.post(url).json(&protocol.body(call));
+        let sending = protocol.sign(request, target.key).send();
+        // A reply that comes in one piece has no first byte before its last.
+        let sent = if call.streaming {
+            let limit = target.timeouts.first_byte;
+            tokio::time::timeout(limit, sending)
+                .await
+                .map_err(|_| failure::timed_out(target, Phase::FirstByte, limit))?
+        } else {
+            sending.await
+        };
+        let response = sent.map_err(|error| failure::of_transport(&error, target))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = read::error_body(response).await;
+        Err(failure::of_status(status, &headers, &body, target))
+    }
+
+    /// Calls, and again without what the server turns out not to take. A refusal comes before any text,
+    /// so the sink has heard nothing yet; and what was refused is not sent, and so not refused, again.
     async fn call(&self, request: &ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {
-        let with_schema = request.schema.is_some() && !self.refused.schema.load(Ordering::Relaxed);
-        match self.attempt(request, sink, with_schema).await {
-            // The prompt asks for JSON as well, and whoever reads the reply checks it. A refusal
-            // comes before any text, so the sink has heard nothing yet.
-            Err(error) if with_schema && failure::is_about_the_schema(&error) => {
-                self.refused.schema.store(true, Ordering::Relaxed);
-                tracing::warn!(model = %self.options.model, "the server takes no response schema");
-                self.attempt(request, sink, false).await
+        loop {
+            let failed = match self.attempt(request, sink).await {
+                Ok(reply) => return Ok(reply),
+                Err(failed) => failed,
+            };
+            let Some(field) = failed.refuses else {
+                return Err(failed.error);
+            };
+            self.refused.learn(field);
+            tracing::warn!(model = %self.options.model, ?field, "the server does not take this");
+            if field == Field::Tools {
+                return Err(failed.error);
             }
-            Err(error @ Error::ToolsRefused { .. }) => {
-                self.refused.tools.store(true, Ordering::Relaxed);
-                Err(error)
-            }
-            other => other,
         }
     }
 }
 
-/// A reply that came in one piece.
-fn whole(response: &genai::chat::ChatResponse, sink: &dyn TextSink) -> listen::Heard {
-    let text = response.content.texts().concat();
-    if !text.is_empty() {
-        sink.text(&text);
+fn is_json(response: &Response) -> bool {
+    let told = response.headers().get(CONTENT_TYPE);
+    told.and_then(|told| told.to_str().ok())
+        .is_some_and(|told| told.starts_with("application/json"))
+}
+
+/// Takes in a reply that comes in one piece.
+async fn take_whole(
+    protocol: Protocol,
+    response: Response,
+    reply: &mut Reply<'_>,
+) -> Result<(), Fault> {
+    let told = Body::new(response, Bound::Call, None).json().await?;
+    take(protocol, told, reply)?;
+    if reply.finished || !reply.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::Malformed("fields of the format are missing".into()))
     }
-    let tool_calls = response
-        .content
-        .tool_calls()
-        .into_iter()
-        .map(|call| crate::ToolCall {
-            id: call.call_id.clone(),
-            name: call.fn_name.clone(),
-            arguments: listen::parsed(call.fn_arguments.clone()),
+}
+
+/// Takes in a reply that comes as a stream. One that broke off is an error, never a short reply.
+async fn listen(
+    protocol: Protocol,
+    response: Response,
+    reply: &mut Reply<'_>,
+    target: &Target<'_>,
+) -> Result<(), Fault> {
+    let pause = target.timeouts.between_chunks;
+    let mut events = Events::new(Body::new(response, Bound::Call, Some(pause)));
+    while !reply.ended {
+        let data = match events.next().await {
+            Ok(Some(data)) => data,
+            Ok(None) => break,
+            // The model has stopped: the reply is whole, however the connection ends.
+            Err(Fault::Transport(_) | Fault::TooSlow(_)) if reply.finished => break,
+            Err(fault) => return Err(fault),
+        };
+        if data.trim() == "[DONE]" {
+            return Ok(());
+        }
+        take(protocol, read::json(data.as_bytes())?, reply)?;
+        if reply.finished {
+            events.hurry(AFTER_THE_END);
+        }
+    }
+    if reply.finished {
+        Ok(())
+    } else {
+        Err(Fault::Unfinished)
+    }
+}
+
+fn take(protocol: Protocol, told: serde_json::Value, reply: &mut Reply<'_>) -> Result<(), Fault> {
+    let fails = told.get("error").is_some_and(|error| !error.is_null());
+    // Gemini tells errors in a list; vLLM tells one as an object of that name.
+    if fails || told.is_array() || told.get("object").is_some_and(|of| of == "error") {
+        return Err(Fault::Told(told));
+    }
+    protocol.take(&told, reply)
+}
+
+/// Reasons to stop that mean the limit of tokens, or of what the model can have before it.
+const CUT: &[&str] = &[
+    "length",
+    "max_tokens",
+    "MAX_TOKENS",
+    "model_length",
+    "model_context_window_exceeded",
+    "incomplete",
+];
+
+/// Reasons to stop that mean that the provider keeps the answer back.
+const DECLINED: &[&str] = &[
+    "content_filter",
+    "refusal",
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "LANGUAGE",
+];
+
+/// What the reply comes to.
+fn finish(
+    mut reply: Reply<'_>,
+    request: &ModelRequest,
+    target: &Target<'_>,
+) -> Result<ModelReply, Error> {
+    let provider = target.kind.as_str();
+    let model = target.model.to_owned();
+    let stop = reply.stop.as_str();
+    let cut = CUT.contains(&stop);
+    if reply.is_empty() {
+        return Err(match stop {
+            _ if reply.refused || DECLINED.contains(&stop) => Error::Declined {
+                provider,
+                model,
+                reason: match stop {
+                    "" | "stop" => "refusal".to_owned(),
+                    reason => reason.to_owned(),
+                },
+            },
+            _ if cut => Error::CutEmpty { provider, model },
+            _ => Error::Empty { provider, model },
         });
-    listen::Heard {
-        tool_calls: tool_calls.collect(),
-        usage: listen::usage(response.usage.clone()),
-        stop: response.stop_reason.clone(),
-        model: response.provider_model_iden.model_name.to_string(),
-        text,
     }
+    if cut {
+        tracing::warn!(
+            operation = request.operation.as_str(),
+            model,
+            "the reply was cut at the limit of tokens"
+        );
+    }
+    let tool_calls = reply
+        .take_calls()
+        .map_err(|fault| failure::of_fault(fault, target))?;
+    Ok(ModelReply {
+        text: reply.text,
+        tool_calls,
+        usage: reply.usage,
+        model: match reply.model.as_str() {
+            "" => model,
+            _ => reply.model,
+        },
+        cut,
+    })
 }
 
 #[async_trait]

@@ -1,10 +1,10 @@
 //! What a provider's failure means: which [`Error`] it is and when to try again.
-//!
-//! The provider crate's own error texts are never shown: some of them hold the whole request.
 
-use super::Target;
+use super::bounds::Bound;
+use super::refused::Field;
+use super::{Target, read};
 use crate::error::{DETAIL_LIMIT, Error, Phase};
-use genai::webc::StreamTimeout;
+use agentfleet_schema::redacted;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -15,91 +15,54 @@ use std::time::{Duration, SystemTime};
 const AFTER_RATE_LIMIT: Duration = Duration::from_secs(5);
 const AFTER_OVERLOAD: Duration = Duration::from_secs(10);
 const AFTER_SERVER_ERROR: Duration = Duration::from_secs(2);
-/// Longest wait believed: beyond it something else is wrong, and people want to know sooner.
-const LONGEST_WAIT: Duration = Duration::from_mins(10);
+/// Longest wait believed. Whoever waits has a deadline of its own, mostly a shorter one.
+const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
-/// Reads a failure of the provider crate.
-pub(super) fn read(error: genai::Error, target: &Target<'_>) -> Error {
-    match error {
-        genai::Error::HttpError {
-            status,
-            body,
-            headers,
-            ..
-        } => of_status(status, &headers, &body, target),
-        genai::Error::WebModelCall { webc_error, .. }
-        | genai::Error::WebAdapterCall { webc_error, .. } => of_web(webc_error, target),
-        genai::Error::WebStream { error, .. } => of_stream(error, target),
-        genai::Error::ChatResponse { body, .. } => of_event(&body, target),
-        genai::Error::StreamParse { serde_error, .. } => {
-            malformed(target, &format!("a piece is not JSON ({serde_error})"))
+/// Why a reply could not be had, before it is said of whom.
+pub(crate) enum Fault {
+    Transport(reqwest::Error),
+    /// Nothing came for so long.
+    TooSlow(Duration),
+    /// More came than may.
+    Beyond(Bound),
+    /// What came cannot be read.
+    Malformed(String),
+    /// The server told an error within a reply that had begun well.
+    Told(Value),
+    /// The stream ended before the reply did.
+    Unfinished,
+}
+
+/// A call that failed.
+pub(super) struct Failed {
+    pub error: Error,
+    /// What the call carried and the server does not take: the same call may pass without it.
+    pub refuses: Option<Field>,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            refuses: None,
         }
-        genai::Error::InvalidJsonResponseElement { info } => malformed(target, info),
-        genai::Error::ChatResponseGeneration { .. }
-        | genai::Error::NoChatResponse { .. }
-        | genai::Error::JsonValueExt(_)
-        | genai::Error::SerdeJson(_) => malformed(target, "fields of the format are missing"),
-        genai::Error::RequiresApiKey { .. }
-        | genai::Error::NoAuthResolver { .. }
-        | genai::Error::NoAuthData { .. }
-        | genai::Error::Resolver { .. } => Error::MissingKey {
-            provider: target.kind.as_str(),
-            variables: target.key_variable(),
-        },
-        other => Error::Unsupported {
-            provider: target.kind.as_str(),
-            // The variant's name alone: the rest may hold the request.
-            detail: format!("{other:?}")
-                .split([' ', '{', '('])
-                .next()
-                .unwrap_or("")
-                .to_owned(),
-        },
     }
 }
 
-fn of_web(error: genai::webc::Error, target: &Target<'_>) -> Error {
-    match error {
-        genai::webc::Error::ResponseFailedStatus {
-            status,
-            body,
-            headers,
-        } => of_status(status, &headers, &body, target),
-        genai::webc::Error::ResponseFailedNotJson { content_type, .. } => malformed(
-            target,
-            &format!("its content type is `{content_type}`, not JSON"),
-        ),
-        genai::webc::Error::ResponseFailedInvalidJson { cause, .. } => {
-            malformed(target, &format!("it is not JSON ({cause})"))
-        }
-        genai::webc::Error::JsonValueExt(_) => {
-            malformed(target, "fields of the format are missing")
-        }
-        genai::webc::Error::Reqwest(error) => of_transport(&error, target),
+/// Says of whom a fault is.
+pub(super) fn of_fault(fault: Fault, target: &Target<'_>) -> Error {
+    let provider = target.kind.as_str();
+    match fault {
+        Fault::Transport(error) => of_transport(&error, target),
+        Fault::TooSlow(limit) => timed_out(target, Phase::BetweenChunks, limit),
+        Fault::Beyond(bound) => Error::Oversized { provider, bound },
+        Fault::Malformed(detail) => malformed(target, &detail),
+        Fault::Told(body) => of_event(&body, target),
+        Fault::Unfinished => Error::Interrupted {
+            provider,
+            detail: "the connection was closed before the end".to_owned(),
+        },
     }
-}
-
-fn of_stream(error: genai::BoxError, target: &Target<'_>) -> Error {
-    let error = match error.downcast::<genai::Error>() {
-        Ok(inner) => return read(*inner, target),
-        Err(error) => error,
-    };
-    let error = match error.downcast::<genai::webc::Error>() {
-        Ok(inner) => return of_web(*inner, target),
-        Err(error) => error,
-    };
-    if let Some(timeout) = error.downcast_ref::<StreamTimeout>() {
-        let (phase, limit) = match timeout {
-            StreamTimeout::Headers => (Phase::FirstByte, target.timeouts.first_byte),
-            StreamTimeout::Read => (Phase::BetweenChunks, target.timeouts.between_chunks),
-        };
-        return timed_out(target, phase, limit);
-    }
-    if let Some(transport) = error.downcast_ref::<reqwest::Error>() {
-        return of_transport(transport, target);
-    }
-    // What is left are texts that are not UTF-8.
-    malformed(target, "its text cannot be decoded")
 }
 
 pub(super) fn timed_out(target: &Target<'_>, phase: Phase, limit: Duration) -> Error {
@@ -111,7 +74,7 @@ pub(super) fn timed_out(target: &Target<'_>, phase: Phase, limit: Duration) -> E
     }
 }
 
-fn of_transport(error: &reqwest::Error, target: &Target<'_>) -> Error {
+pub(super) fn of_transport(error: &reqwest::Error, target: &Target<'_>) -> Error {
     if error.is_connect() && error.is_timeout() {
         return timed_out(target, Phase::Connect, target.timeouts.connect);
     }
@@ -155,7 +118,12 @@ fn malformed(target: &Target<'_>, detail: &str) -> Error {
 }
 
 /// Reads an error status and its body.
-fn of_status(status: StatusCode, headers: &HeaderMap, body: &str, target: &Target<'_>) -> Error {
+pub(super) fn of_status(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+    target: &Target<'_>,
+) -> Failed {
     let told = Told::read(body, target);
     let provider = target.kind.as_str();
     let model = || target.model.to_owned();
@@ -163,28 +131,35 @@ fn of_status(status: StatusCode, headers: &HeaderMap, body: &str, target: &Targe
     let code = status.as_u16();
     let named = wait_of(headers, &told.body);
     if told.means_no_credit() || code == 402 {
-        return Error::QuotaExhausted {
+        return Failed::from(Error::QuotaExhausted {
             provider,
             status: code,
             detail,
-        };
+        });
     }
     if code == 401 || told.means_bad_key() {
-        return Error::Unauthorized {
+        return Failed::from(Error::Unauthorized {
             provider,
             variable: target.key_variable(),
             status: code,
             detail,
-        };
+        });
     }
-    match code {
-        400 | 422 | 501 if target.sends_tools && told.mentions(TOOLS_WORDS) => {
-            Error::ToolsRefused {
-                provider,
-                model: model(),
-                detail,
-            }
-        }
+    // Some servers answer what they do not take with 500 or 501.
+    let refuses = match code {
+        400 | 422 | 500 | 501 => target
+            .sent
+            .iter()
+            .copied()
+            .find(|field| field.is_refused_by(&told.says)),
+        _ => None,
+    };
+    let error = match code {
+        _ if refuses == Some(Field::Tools) => Error::ToolsRefused {
+            provider,
+            model: model(),
+            detail,
+        },
         403 => Error::Forbidden {
             provider,
             model: model(),
@@ -219,7 +194,8 @@ fn of_status(status: StatusCode, headers: &HeaderMap, body: &str, target: &Targe
             status: code,
             detail,
         },
-    }
+    };
+    Failed { error, refuses }
 }
 
 /// Reads an error that came inside a reply that had begun well.
@@ -269,50 +245,20 @@ fn of_event(body: &Value, target: &Target<'_>) -> Error {
     }
 }
 
-const TOOLS_WORDS: &[&str] = &[
-    "does not support tools",
-    "tool choice",
-    "tool_choice",
-    "tool-call-parser",
-    "function calling",
-    "tools are not supported",
-];
-const SCHEMA_WORDS: &[&str] = &[
-    "response_format",
-    "json_schema",
-    "output_config",
-    "output_format",
-    "responsejsonschema",
-    "structured output",
-    "guided_json",
-];
-
-/// Whether a refusal is about the response schema, so that the same call may pass without it.
-pub(super) fn is_about_the_schema(error: &Error) -> bool {
-    match error {
-        Error::BadRequest { detail, .. } => contains_any(detail, SCHEMA_WORDS),
-        _ => false,
-    }
-}
-
-fn contains_any(text: &str, words: &[&str]) -> bool {
-    let text = text.to_ascii_lowercase();
-    words.iter().any(|word| text.contains(word))
-}
-
 /// What a provider said about a failure.
 struct Told {
     body: Value,
+    /// The message, cut to what is shown to people.
     message: String,
+    /// All that the error says, in lower case, for looking words up.
+    says: String,
     kind: String,
 }
 
 impl Told {
     fn read(body: &str, target: &Target<'_>) -> Self {
-        match serde_json::from_str(body) {
-            Ok(value) => Self::of_value(value, target),
-            Err(_) => Self::of_value(Value::String(body.to_owned()), target),
-        }
+        let value = read::json(body.as_bytes());
+        Self::of_value(value.unwrap_or_else(|_| body.into()), target)
     }
 
     fn of_value(body: Value, target: &Target<'_>) -> Self {
@@ -338,12 +284,20 @@ impl Told {
             "/type",
             "/status",
         ]);
-        let mut message = shorten(&message.unwrap_or_default());
+        let message = message.unwrap_or_default();
+        // Mistral and vLLM list in `detail` what they do not take; OpenAI names it in `param`.
+        let lists = ["/detail", "/error/param"].map(|at| body.pointer(at));
+        let mut says = message.to_ascii_lowercase();
+        for list in lists.into_iter().flatten() {
+            says.push_str(&list.to_string().to_ascii_lowercase());
+        }
+        let mut message = redacted(&shorten(&message)).into_owned();
         if let Some(key) = target.key.filter(|key| !key.secret().is_empty()) {
             message = message.replace(key.secret(), "(key)");
         }
         Self {
             message,
+            says,
             kind: kind.unwrap_or_default(),
             body,
         }
@@ -359,7 +313,7 @@ impl Told {
     }
 
     fn mentions(&self, words: &[&str]) -> bool {
-        contains_any(&self.message, words)
+        words.iter().any(|word| self.says.contains(word))
     }
 
     fn means_no_credit(&self) -> bool {
@@ -393,9 +347,8 @@ fn wait_of(headers: &HeaderMap, body: &Value) -> Option<Duration> {
             .map(str::trim)
     };
     let seconds = |text: &str| {
-        text.parse::<f64>()
-            .ok()
-            .and_then(|s| Duration::try_from_secs_f64(s.max(0.0)).ok())
+        let seconds: f64 = text.parse().ok()?;
+        Duration::try_from_secs_f64(seconds.clamp(0.0, LONGEST_WAIT.as_secs_f64())).ok()
     };
     let wait = header("retry-after-ms")
         .and_then(|ms| ms.parse::<u64>().ok())

@@ -1,18 +1,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
 use crate::error::{Kind, Retry};
+use crate::providers::refused::Refused;
 use crate::providers::{ApiKey, ProviderKind, Timeouts};
 use reqwest::header::{HeaderName, HeaderValue};
 
 fn target(key: &ApiKey) -> Target<'_> {
     Target {
         kind: ProviderKind::OpenAi,
-        protocol: ProviderKind::OpenAi,
         model: "m-1",
         base_url: "http://127.0.0.1:9/v1/",
         key: Some(key),
         timeouts: Timeouts::default(),
-        sends_tools: true,
+        sent: &[Field::Schema, Field::Tools],
     }
 }
 
@@ -23,13 +23,8 @@ fn failure(status: u16, headers: &[(&str, &str)], body: &str) -> Error {
         let name: HeaderName = name.parse().unwrap();
         map.insert(name, HeaderValue::from_str(value).unwrap());
     }
-    let error = genai::Error::HttpError {
-        status: StatusCode::from_u16(status).unwrap(),
-        canonical_reason: String::new(),
-        body: body.to_owned(),
-        headers: Box::new(map),
-    };
-    read(error, &target(&key))
+    let status = StatusCode::from_u16(status).unwrap();
+    of_status(status, &map, body, &target(&key)).error
 }
 
 /// Status, headers, body; when to try again; words of the message.
@@ -139,6 +134,27 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
             "overloaded",
         ),
         (
+            500,
+            &[("retry-after-ms", "40")],
+            message,
+            Retry::After(Duration::from_millis(40)),
+            "HTTP 500)",
+        ),
+        (
+            599,
+            &[("retry-after", "1e300")],
+            message,
+            Retry::After(LONGEST_WAIT),
+            "HTTP 599)",
+        ),
+        (
+            529,
+            &[("retry-after", "11")],
+            message,
+            after(11),
+            "overloaded",
+        ),
+        (
             529,
             &[],
             message,
@@ -156,6 +172,66 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
         );
         assert!(error.to_string().contains(words), "{status}: {error}");
         assert!(!error.to_string().contains("<html>"), "{status}: {error}");
+    }
+}
+
+#[test]
+fn a_wait_is_taken_as_a_date_too() {
+    let then = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_000));
+    let Retry::After(wait) = failure(503, &[("retry-after", &then)], "").retry() else {
+        panic!("it can be tried again");
+    };
+    let expected = Duration::from_secs(900)..=Duration::from_secs(1_000);
+    assert!(expected.contains(&wait), "{wait:?}");
+}
+
+#[test]
+fn what_is_refused_is_told_from_what_is_wrong() {
+    let key = ApiKey::new("k", "OPENAI_API_KEY");
+    let fields = Refused::default().others();
+    let target = Target {
+        sent: &fields,
+        ..target(&key)
+    };
+    let extra = r#"{"detail":[{"loc":["body","parallel_tool_calls"],"msg":"Extra inputs are not permitted"}]}"#;
+    for (body, refuses) in [
+        (extra, Some(Field::OneCall)),
+        (
+            r#"{"error":{"message":"Unsupported parameter: 'parallel_tool_calls' is not supported with this model."}}"#,
+            Some(Field::OneCall),
+        ),
+        (
+            r#"{"error":{"message":"tool_choice.disable_parallel_tool_use: Extra inputs are not permitted"}}"#,
+            Some(Field::OneCall),
+        ),
+        (
+            r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}"#,
+            Some(Field::Limit),
+        ),
+        (
+            r#"{"error":{"message":"max_completion_tokens is too large: 300000. This model supports at most 16384 completion tokens."}}"#,
+            None,
+        ),
+        (
+            r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported."}}"#,
+            Some(Field::Temperature),
+        ),
+        (
+            r#"{"error":{"message":"temperature must be between 0 and 2"}}"#,
+            None,
+        ),
+        (
+            r#"{"error":{"message":"Unrecognized request argument supplied: stream_options"}}"#,
+            Some(Field::Usage),
+        ),
+        (
+            r#"{"error":{"message":"tools param requires --jinja flag"}}"#,
+            Some(Field::Tools),
+        ),
+        (r#"{"error":{"message":"the prompt is too long"}}"#, None),
+    ] {
+        let failed = of_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), body, &target);
+        assert_eq!(failed.refuses, refuses, "{body}");
     }
 }
 
@@ -202,25 +278,6 @@ fn long_texts_of_a_provider_are_cut() {
     assert!(
         error.to_string().chars().count() < DETAIL_LIMIT + 200,
         "{error}"
-    );
-}
-
-#[test]
-fn the_request_never_shows_in_an_error() {
-    let key = ApiKey::new("k", "OPENAI_API_KEY");
-    let error = genai::Error::ChatResponseGeneration {
-        model_iden: genai::ModelIden::new(genai::adapter::AdapterKind::OpenAI, "m-1".to_owned()),
-        request_payload: Box::new(serde_json::json!({"messages": "my secret prompt"})),
-        response_body: Box::new(Value::Null),
-        cause: "my secret prompt".to_owned(),
-    };
-    let told = read(error, &target(&key)).to_string();
-    assert!(!told.contains("secret prompt"), "{told}");
-    let error = genai::Error::Internal("my secret prompt".to_owned());
-    let told = read(error, &target(&key)).to_string();
-    assert!(
-        told.contains("Internal") && !told.contains("secret prompt"),
-        "{told}"
     );
 }
 

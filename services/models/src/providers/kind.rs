@@ -3,7 +3,6 @@
 //! Adding one is a variant here; the exhaustive matches below point at the rest.
 
 use crate::error::Error;
-use genai::adapter::AdapterKind;
 
 /// Default models, used where neither a flag, nor config, nor the environment names one. Chosen for
 /// good tool use at a moderate price, since a fan-out asks many times. Any of them can be replaced
@@ -89,15 +88,6 @@ impl ProviderKind {
         }
     }
 
-    pub(super) fn adapter(self) -> AdapterKind {
-        match self {
-            Self::OpenAi => AdapterKind::OpenAI,
-            Self::Anthropic => AdapterKind::Anthropic,
-            Self::Gemini => AdapterKind::Gemini,
-            Self::Ollama => AdapterKind::Ollama,
-        }
-    }
-
     /// The path a base URL gets where the person gave only a host, as each provider's own tools do.
     fn path_of_a_bare_host(self) -> &'static str {
         match self {
@@ -107,7 +97,7 @@ impl ProviderKind {
         }
     }
 
-    /// A base URL as the adapter needs it: with a scheme, a path and a slash at the end.
+    /// A base URL as calls need it: with a scheme, a path and a slash at the end.
     pub(crate) fn normal_base_url(self, given: &str) -> Result<String, Error> {
         let bad = |reason: &str| Error::BadBaseUrl {
             url: given.to_owned(),

@@ -1,103 +1,95 @@
-//! Our messages and tools in the provider crate's terms.
+//! The conversation as every provider wants it: turns.
 //!
 //! Invariants: a tool result follows the call it answers and shares its id; calls are sent as tool
 //! calls only while tools are offered (a provider refuses a transcript with calls but no tools),
-//! and as plain text otherwise; there is always a user message.
+//! and as plain text otherwise; there is always a user's turn; the calls of one turn are together, and
+//! so are their results (Anthropic and Gemini refuse anything else).
 
-use super::ProviderKind;
 use crate::{Message, ToolSpec};
-use genai::chat::{
-    ChatMessage, ChatRequest, ContentPart, MessageContent, Tool, ToolCall, ToolResponse,
-};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// The request for a provider of this kind.
-pub(super) fn chat_request(
-    kind: ProviderKind,
-    messages: &[Message],
-    tools: &[ToolSpec],
-) -> ChatRequest {
-    let native = !tools.is_empty();
-    let mut out: Vec<ChatMessage> = Vec::with_capacity(messages.len());
-    let mut last = Turn::Other;
+/// A turn of the conversation.
+pub(super) enum Turn {
+    System(String),
+    User(String),
+    Assistant { text: String, calls: Vec<Call> },
+    Results(Vec<Outcome>),
+}
+
+/// A tool call that was made.
+pub(super) struct Call {
+    pub id: String,
+    pub name: String,
+    /// An object.
+    pub arguments: Value,
+}
+
+/// What came of one.
+pub(super) struct Outcome {
+    pub id: String,
+    pub name: String,
+    pub content: String,
+}
+
+/// The turns; `native` where tools are offered.
+pub(super) fn turns(messages: &[Message], native: bool) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = Vec::with_capacity(messages.len());
     for message in messages {
-        let turn = match message {
-            Message::ToolCall { .. } if native => Turn::Calls,
-            Message::ToolResult { .. } if native => Turn::Results,
-            Message::System(_)
-            | Message::User(_)
-            | Message::Assistant(_)
-            | Message::ToolCall { .. }
-            | Message::ToolResult { .. } => Turn::Other,
-        };
-        let parts = parts_of(message, native);
-        // Calls of one turn go out as one message, and so do their results: Anthropic and Gemini
-        // refuse anything else. Ollama's adapter sends one result per message, so there they stay
-        // apart.
-        let joins = match turn {
-            Turn::Calls => last == Turn::Calls,
-            Turn::Results => last == Turn::Results && kind != ProviderKind::Ollama,
-            Turn::Other => false,
-        };
-        match out.last_mut() {
-            Some(previous) if joins => {
-                for part in parts {
-                    previous.content.push(part);
+        let turn = turn(message, native);
+        match (turns.last_mut(), turn) {
+            (
+                Some(Turn::Assistant {
+                    text: before,
+                    calls,
+                }),
+                Turn::Assistant { text, calls: more },
+            ) if !calls.is_empty() && !more.is_empty() => {
+                if !before.is_empty() && !text.is_empty() {
+                    before.push_str("\n\n");
                 }
+                before.push_str(&text);
+                calls.extend(more);
             }
-            _ => out.push(with_role(message, native, parts)),
+            (Some(Turn::Results(results)), Turn::Results(more)) => results.extend(more),
+            (_, turn) => turns.push(turn),
         }
-        last = turn;
     }
-    if !out
-        .iter()
-        .any(|m| matches!(m.role, genai::chat::ChatRole::User))
-    {
-        ask_with_the_system_text(&mut out);
+    if !turns.iter().any(|turn| matches!(turn, Turn::User(_))) {
+        ask_with_the_system_text(&mut turns);
     }
-    let request = ChatRequest::new(out);
-    if native {
-        request.with_tools(tools.iter().map(tool).collect::<Vec<_>>())
-    } else {
-        request
-    }
+    turns
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Calls,
-    Results,
-    Other,
-}
-
-fn parts_of(message: &Message, native: bool) -> Vec<ContentPart> {
+fn turn(message: &Message, native: bool) -> Turn {
     match message {
-        Message::System(text) | Message::User(text) | Message::Assistant(text) => {
-            vec![ContentPart::from_text(text.as_str())]
-        }
+        Message::System(text) => Turn::System(text.clone()),
+        Message::User(text) => Turn::User(text.clone()),
+        Message::Assistant(text) => Turn::Assistant {
+            text: text.clone(),
+            calls: Vec::new(),
+        },
         Message::ToolCall {
             id,
             name,
             arguments,
             thought,
-        } if native => {
-            let mut parts = Vec::new();
-            if !thought.trim().is_empty() {
-                parts.push(ContentPart::from_text(thought.as_str()));
-            }
-            parts.push(ContentPart::ToolCall(ToolCall {
-                call_id: portable_id(id),
-                fn_name: name.clone(),
-                fn_arguments: as_object(arguments),
-                thought_signatures: None,
-            }));
-            parts
-        }
-        Message::ToolResult { id, name, content } if native => {
-            vec![ContentPart::ToolResponse(
-                ToolResponse::new(portable_id(id), content.as_str()).with_fn_name(name.as_str()),
-            )]
-        }
+        } if native => Turn::Assistant {
+            // Anthropic refuses text that is all white space.
+            text: match thought.trim() {
+                "" => String::new(),
+                _ => thought.clone(),
+            },
+            calls: vec![Call {
+                id: portable_id(id),
+                name: name.clone(),
+                arguments: as_object(arguments),
+            }],
+        },
+        Message::ToolResult { id, name, content } if native => Turn::Results(vec![Outcome {
+            id: portable_id(id),
+            name: name.clone(),
+            content: content.clone(),
+        }]),
         Message::ToolCall {
             name,
             arguments,
@@ -106,55 +98,55 @@ fn parts_of(message: &Message, native: bool) -> Vec<ContentPart> {
         } => {
             let args = as_object(arguments);
             let text = format!("{thought}\nAction: {name}\nArgs: {args}");
-            vec![ContentPart::from_text(text.trim_start())]
+            Turn::Assistant {
+                text: text.trim_start().to_owned(),
+                calls: Vec::new(),
+            }
         }
         Message::ToolResult { name, content, .. } => {
-            vec![ContentPart::from_text(format!(
-                "Observation from `{name}`: {content}"
-            ))]
+            Turn::User(format!("Observation from `{name}`: {content}"))
         }
-    }
-}
-
-fn with_role(message: &Message, native: bool, parts: Vec<ContentPart>) -> ChatMessage {
-    let content = MessageContent::from_parts(parts);
-    match message {
-        Message::System(_) => ChatMessage::system(content),
-        Message::Assistant(_) | Message::ToolCall { .. } => ChatMessage::assistant(content),
-        Message::ToolResult { .. } if native => ChatMessage::tool(content),
-        Message::User(_) | Message::ToolResult { .. } => ChatMessage::user(content),
     }
 }
 
 /// A prompt may be all system text; providers want somebody to have asked something.
-fn ask_with_the_system_text(messages: &mut [ChatMessage]) {
-    if let Some(system) = messages
+fn ask_with_the_system_text(turns: &mut [Turn]) {
+    let last = turns
         .iter_mut()
         .rev()
-        .find(|m| matches!(m.role, genai::chat::ChatRole::System))
+        .find(|turn| matches!(turn, Turn::System(_)));
+    if let Some(turn) = last
+        && let Turn::System(text) = turn
     {
-        system.role = genai::chat::ChatRole::User;
+        *turn = Turn::User(std::mem::take(text));
     }
 }
 
-fn tool(spec: &ToolSpec) -> Tool {
-    let schema = if spec.parameters.is_object() {
-        spec.parameters.clone()
+/// All system text, for providers that want it apart.
+pub(super) fn system_text(turns: &[Turn]) -> String {
+    let texts = turns.iter().filter_map(|turn| match turn {
+        Turn::System(text) => Some(text.as_str()),
+        Turn::User(_) | Turn::Assistant { .. } | Turn::Results(_) => None,
+    });
+    texts.collect::<Vec<_>>().join("\n\n")
+}
+
+/// The schema of a tool's arguments.
+pub(super) fn parameters(tool: &ToolSpec) -> Value {
+    if tool.parameters.is_object() {
+        tool.parameters.clone()
     } else {
-        serde_json::json!({"type": "object", "properties": {}})
-    };
-    Tool::new(spec.name.as_str())
-        .with_description(spec.description.as_str())
-        .with_schema(schema)
+        json!({"type": "object", "properties": {}})
+    }
 }
 
 /// Arguments of a recorded call as the object every provider insists on.
 fn as_object(arguments: &Value) -> Value {
     match arguments {
         Value::Object(_) => arguments.clone(),
-        Value::Null => serde_json::json!({}),
+        Value::Null => json!({}),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            serde_json::json!({ "input": arguments })
+            json!({ "input": arguments })
         }
     }
 }

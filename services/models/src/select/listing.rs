@@ -1,12 +1,15 @@
 //! Asks a server which models it has, with a short limit: this happens while a person waits.
 
 use crate::error::Error;
-use crate::providers::{ApiKey, ProviderKind};
+use crate::providers::{ApiKey, Bound, BoundedBody, ProviderKind, ReadFault};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Long enough for a machine in the same house, short enough not to be noticed.
 const LIMIT: Duration = Duration::from_millis(1_500);
+
+/// Bytes of the longest name of a model that is one.
+const LONGEST_NAME: usize = 256;
 
 /// Models a server has, in its own order.
 #[derive(Debug, Default)]
@@ -76,7 +79,10 @@ pub(super) async fn ollama_calls_tools(
         .send()
         .await;
     let Ok(response) = asked else { return false };
-    let Ok(body) = response.json::<Value>().await else {
+    let Ok(body) = BoundedBody::new(response, Bound::Listing, None)
+        .json()
+        .await
+    else {
         return false;
     };
     let able = body.get("capabilities").and_then(Value::as_array);
@@ -116,10 +122,16 @@ async fn get(
         let status = response.status().as_u16();
         return Err(no_listing(format!("it answers HTTP {status}")));
     }
-    response
+    let body = BoundedBody::new(response, Bound::Listing, None)
         .json()
-        .await
-        .map_err(|_| no_listing("its answer is not JSON".to_owned()))
+        .await;
+    body.map_err(|fault| match fault {
+        ReadFault::Beyond(bound) => no_listing(format!("it sends more than {bound}")),
+        ReadFault::Transport(error) if error.is_timeout() => {
+            no_listing("its answer does not come to an end in time".to_owned())
+        }
+        _ => no_listing("its answer is not JSON".to_owned()),
+    })
 }
 
 fn cause(error: &reqwest::Error) -> String {
@@ -138,6 +150,9 @@ fn names(body: &Value, list: &str, field: &str) -> Vec<String> {
         .unwrap_or_default();
     items
         .iter()
-        .filter_map(|item| Some(item.get(field)?.as_str()?.to_owned()))
+        .filter_map(|item| item.get(field)?.as_str())
+        // What has control characters in it, or has no end, is no name.
+        .filter(|name| name.len() < LONGEST_NAME && !name.contains(char::is_control))
+        .map(str::to_owned)
         .collect()
 }

@@ -4,13 +4,13 @@ use super::server::{Answer, Server};
 use super::*;
 use agentfleet_models::Retry;
 
-fn event(name: &str, data: &Value) -> String {
+pub(crate) fn event(name: &str, data: &Value) -> String {
     let mut data = data.clone();
     data["type"] = json!(name);
     format!("event: {name}\ndata: {data}")
 }
 
-fn start() -> String {
+pub(crate) fn start() -> String {
     event(
         "message_start",
         &json!({"message": {
@@ -22,7 +22,7 @@ fn start() -> String {
     )
 }
 
-fn end(reason: &str) -> [String; 2] {
+pub(crate) fn end(reason: &str) -> [String; 2] {
     [
         event(
             "message_delta",
@@ -34,7 +34,7 @@ fn end(reason: &str) -> [String; 2] {
     ]
 }
 
-fn block(index: u32, content: &Value, deltas: &[Value]) -> Vec<String> {
+pub(crate) fn block(index: u32, content: &Value, deltas: &[Value]) -> Vec<String> {
     let mut events = vec![event(
         "content_block_start",
         &json!({"index": index, "content_block": content}),
@@ -132,6 +132,10 @@ async fn tool_calls_arrive_in_pieces_and_the_conversation_goes_out_whole() {
     let sent = server.only().body;
     assert_eq!(sent["tools"][0]["name"], "search");
     assert_eq!(sent["tools"][0]["input_schema"], search_tool().parameters);
+    assert_eq!(
+        sent["tool_choice"],
+        json!({"type": "auto", "disable_parallel_tool_use": true})
+    );
     let messages = sent["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages
         .iter()

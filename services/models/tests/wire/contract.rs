@@ -29,12 +29,13 @@ async fn cases() -> Vec<Case> {
     ];
     for kind in ProviderKind::ALL {
         let answer = match kind {
-            ProviderKind::OpenAi => Answer::sse(text_stream(&["One ", "two."])),
+            ProviderKind::OpenAi | ProviderKind::Ollama => {
+                Answer::sse(text_stream(&["One ", "two."]))
+            }
             ProviderKind::Anthropic => {
                 Answer::sse(super::anthropic::text_stream(&["One ", "two."]))
             }
             ProviderKind::Gemini => Answer::sse(super::gemini::text_stream(&["One ", "two."])),
-            ProviderKind::Ollama => super::ollama::text_stream(&["One ", "two."]),
         };
         let server = Server::answering([answer]).await;
         cases.push(Case {

@@ -3,7 +3,7 @@
 use super::server::{Answer, Server};
 use super::*;
 
-fn chunk(parts: &Value, finish: Option<&str>) -> String {
+pub(crate) fn chunk(parts: &Value, finish: Option<&str>) -> String {
     let mut candidate = json!({"index": 0, "content": {"role": "model", "parts": parts}});
     if let Some(finish) = finish {
         candidate["finishReason"] = json!(finish);
@@ -160,4 +160,33 @@ async fn a_blocked_answer_is_told_as_such() {
         matches!(&error, Error::Declined { reason, .. } if reason == "SAFETY"),
         "{error}"
     );
+    // A prompt that is blocked has no candidates at all.
+    let blocked = json!({"promptFeedback": {"blockReason": "OTHER"}, "modelVersion": "m"});
+    let server = Server::answering([Answer::sse(format!("data: {blocked}\n\n"))]).await;
+    let error = ask(&provider(ProviderKind::Gemini, &server), request())
+        .await
+        .1
+        .unwrap_err();
+    assert!(
+        matches!(&error, Error::Declined { reason, .. } if reason == "OTHER"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_model_that_a_request_names_does_not_lead_to_another_address() {
+    let server = Server::answering([]).await;
+    for name in ["../files", "m?key=1", "m#x", "a//b", "..", "m:list"] {
+        let mut request = request();
+        request.model = name.to_owned();
+        let error = ask(&provider(ProviderKind::Gemini, &server), request)
+            .await
+            .1
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::Unsupported { .. }),
+            "{name}: {error}"
+        );
+    }
+    assert!(server.received().is_empty());
 }

@@ -8,8 +8,10 @@ mod anthropic;
 mod contract;
 mod faults;
 mod gemini;
+mod hostile;
 mod ollama;
 mod openai;
+mod quirks;
 mod select;
 mod server;
 

@@ -4,7 +4,7 @@ use super::server::{Answer, Server};
 use super::*;
 use agentfleet_models::Retry;
 
-fn chunk(delta: &Value, finish: Option<&str>) -> String {
+pub(crate) fn chunk(delta: &Value, finish: Option<&str>) -> String {
     let body = json!({
         "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_790_000_000,
         "model": "model-1-2026-03-17",
@@ -27,7 +27,7 @@ fn usage() -> String {
     format!("data: {body}")
 }
 
-fn done() -> String {
+pub(crate) fn done() -> String {
     "data: [DONE]".to_owned()
 }
 
@@ -129,6 +129,7 @@ async fn tool_calls_arrive_in_pieces_and_the_conversation_goes_out_whole() {
         sent["tools"][0]["function"]["parameters"],
         search_tool().parameters
     );
+    assert_eq!(sent["parallel_tool_calls"], false);
     let messages = sent["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages
         .iter()
@@ -185,7 +186,7 @@ async fn a_model_name_goes_out_as_it_is_and_a_request_may_name_another() {
     let stream = || Answer::sse(text_stream(&["ok"]));
     let server = Server::answering([stream(), stream()]).await;
     let mut options = options(ProviderKind::OpenAi, &server);
-    // Endings such as these mean an effort to the provider crate; here they belong to the name.
+    // Endings such as these mean an effort to some clients; here they belong to the name.
     options.model = "qwen-max".into();
     let provider = Provider::new(options, client()).unwrap();
     ask(&provider, request()).await.1.unwrap();

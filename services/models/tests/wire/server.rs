@@ -28,6 +28,8 @@ impl Received {
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Text(String),
+    /// Says this again and again until the client goes away.
+    Endless(String),
     /// Waits for the client to go away.
     UntilClosed,
     /// Resets the connection.
@@ -165,6 +167,11 @@ async fn serve(
                     return;
                 }
                 stream.flush().await.ok();
+            }
+            Part::Endless(text) => {
+                while stream.write_all(text.as_bytes()).await.is_ok() {}
+                closed.send_modify(|count| *count += 1);
+                return;
             }
             Part::UntilClosed => until_closed(&mut stream, closed).await,
             Part::Reset => {

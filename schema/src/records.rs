@@ -12,8 +12,8 @@ use crate::request::{AgentRequest, PlanStep, RunLimits};
 use crate::spent::{Money, Spent};
 use crate::topics::{AGENT_REQUEST, EXPLAINABILITY, property};
 pub use crate::worked::{
-    Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, StreamedPart, StreamedParts,
-    TELLING, Worked,
+    Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait, StreamedPart,
+    StreamedParts, TELLING, Worked,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -701,6 +701,8 @@ pub enum Termination {
     BudgetExhausted,
     /// It made the same call again and again.
     RepeatedAction,
+    /// The model's reply was cut at the limit of its length: what there is of it is the answer.
+    ReplyCut,
     Error,
     Cancelled,
     Timeout,
@@ -722,6 +724,7 @@ impl Termination {
             Self::MaxReplans => "max-replans",
             Self::BudgetExhausted => "budget-exhausted",
             Self::RepeatedAction => "repeated-action",
+            Self::ReplyCut => "reply-cut",
             Self::Error => "error",
             Self::Cancelled => "cancelled",
             Self::Timeout => "timeout",
@@ -746,6 +749,13 @@ pub enum Call {
         /// The reply is JSON of a text and native tool calls.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         calls_tools: bool,
+        /// The reply was cut at the limit of its length.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cut: bool,
+        /// Tools that the reply called and that were not called: one call is made at a time, and half a
+        /// call is none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ignored: Vec<String>,
     },
     Tool {
         name: String,

@@ -87,6 +87,8 @@ pub mod property {
     pub const SINCE: &str = "since";
     /// The attempt that a message was put back for, and what that said last.
     pub const WAITED_FOR: &str = "waited-for";
+    /// How long the step of a message waits for its model, and why.
+    pub const MODEL_AWAY: &str = "model-away";
     /// When the message must take effect, in milliseconds since the epoch.
     pub const DUE: &str = "due";
 

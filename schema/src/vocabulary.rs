@@ -110,6 +110,13 @@ pub mod tg {
         TOOL_TIME_MS = "toolTimeMs",
         /// A model that a step called.
         MODEL_USED = "modelUsed",
+        /// Replies to a step that were cut, and calls in its replies that were not made; on its main node.
+        CUT_REPLIES = "cutReplies",
+        IGNORED_CALL = "ignoredCall",
+        /// How often and how long a step waited for a model that could not answer, and why.
+        MODEL_WAITS = "modelWaits",
+        MODEL_WAIT_MS = "modelWaitMs",
+        MODEL_WAIT_REASON = "modelWaitReason",
         ERROR_CODE = "errorCode",
         /// What went wrong in words, on a subagent's completion.
         ERROR_MESSAGE = "errorMessage",

@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 /// How a record tells of its step. From 1 on a session begins with its first attempt, and an answer says
 /// what it rests on. From 2 on the texts of a conversation, what the config says of patterns and task types,
-/// and the error of a completion are told, and a synthesis names its fan-out. From 3 on the sessions of subagents come from the attempt's nonce. Older records are told and
-/// worked again as they were.
+/// and the error of a completion are told, and a synthesis names its fan-out. From 3 on the sessions of
+/// subagents come from the attempt's nonce, the step of a plan is told of calls that were not made, and a
+/// record names those. Older records are told and worked again as they were.
 pub const TELLING: u32 = 3;
 
 /// The surroundings of one step's work.
@@ -45,6 +46,9 @@ pub struct Worked {
     /// ended with what it had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unaffordable: Option<FailedCall>,
+    /// Set where the model could not answer at first, or never did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<ModelWait>,
     #[serde(skip_serializing_if = "StreamedParts::is_empty")]
     pub streamed: StreamedParts,
     /// Set where the step did not end by its own turn.
@@ -61,6 +65,18 @@ pub struct FailedCall {
     pub message: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hint: String,
+}
+
+/// How a step was put off because its model could not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelWait {
+    /// How often it was put off.
+    pub times: u32,
+    /// From the first failure to the beginning of the attempt that the record is of.
+    pub ms: u64,
+    /// What the provider said last.
+    pub reason: String,
 }
 
 /// What was streamed before the commit, by part.

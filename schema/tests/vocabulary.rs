@@ -285,6 +285,7 @@ fn closed_lists_are_those_of_the_records() {
             | Termination::MaxReplans
             | Termination::BudgetExhausted
             | Termination::RepeatedAction
+            | Termination::ReplyCut
             | Termination::Error
             | Termination::Cancelled
             | Termination::Timeout
@@ -332,6 +333,7 @@ fn closed_lists_are_those_of_the_records() {
                 Termination::MaxReplans,
                 Termination::BudgetExhausted,
                 Termination::RepeatedAction,
+                Termination::ReplyCut,
                 Termination::Error,
                 Termination::Cancelled,
                 Termination::Timeout,

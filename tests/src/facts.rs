@@ -524,9 +524,10 @@ impl World {
         };
         let put_back = || {
             task.deliveries.iter().any(|d| {
-                // What it waited for may be another attempt each time.
+                // What it waited for may be another attempt, or another time, each time.
                 let kept = |(name, value): (&String, &String)| {
-                    name == property::WAITED_FOR || message.properties.get(name) == Some(value)
+                    [property::WAITED_FOR, property::MODEL_AWAY].contains(&name.as_str())
+                        || message.properties.get(name) == Some(value)
                 };
                 d.topic == message.topic
                     && *d.payload == *message.payload

@@ -8,7 +8,9 @@
 use agentfleet_aggregator::PATIENCE;
 use agentfleet_core::deadline::HOP;
 use agentfleet_schema::config::JoinPolicy;
-use agentfleet_schema::records::{Call as Told, CompletionStatus, JoinCause, OutcomeKind};
+use agentfleet_schema::records::{
+    Activity, Call as Told, CompletionStatus, JoinCause, OutcomeKind,
+};
 use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{keys, uris};
 use agentfleet_tests::directed::Stage;
@@ -1118,6 +1120,68 @@ fn a_try_after_a_fault_does_not_wait_for_the_lease_of_the_one_before() {
         stage.run(&[Orchestrator]);
         assert!(stage.record("r0", 0).is_some(), "{}", stage.story());
         stage.end();
+    }
+}
+
+// 8
+#[test]
+fn a_model_that_is_away_is_waited_for_and_no_try_counts() {
+    let scenario = || Scenario::new().react("r0", &[Use::Write]);
+    for engine in ENGINES {
+        let mut stage = Stage::asked(scenario(), engine);
+        // More often than a step may be tried.
+        for _ in 0..12 {
+            stage.fail_next(Chat, "", Fault::Refused);
+            stage.work(Orchestrator, "r0 0");
+            let pause = stage.delay(Orchestrator, "r0 0");
+            let bounds = Duration::from_secs(2)..=Duration::from_secs(30);
+            assert!(bounds.contains(&pause), "{pause:?}");
+            stage.pass(pause);
+        }
+        // A worker that dies when it has put the step back leaves it twice in the queue.
+        stage.fail_next(Chat, "", Fault::Refused);
+        let dies = stage.give(Orchestrator, 0, "r0 0");
+        stage.run_to(dies, After, Publish, "agent-request");
+        stage.crash(dies);
+        stage.end();
+        let record = stage.record("r0", 0).unwrap();
+        let waited = record.worked.as_ref().unwrap().waited.clone().unwrap();
+        assert!(waited.times >= 12 && waited.ms > 120_000, "{waited:?}");
+        assert_eq!(waited.reason, "the model is overloaded");
+        assert_eq!((record.outcome, stage.starts()), (OutcomeKind::Continue, 1));
+        let node = uris::iteration(&record.session, 1);
+        assert_eq!(
+            stage.objects(&node, tg::MODEL_WAITS),
+            [waited.times.to_string()]
+        );
+    }
+}
+
+// 8
+#[test]
+fn a_model_that_stays_away_ends_the_run_at_its_end_and_says_so() {
+    for engine in ENGINES {
+        let scenario = Scenario::new()
+            .react("r0", &[])
+            .trouble("r0", Trouble::Unavailable);
+        let mut stage = Stage::asked(scenario, engine);
+        stage.end();
+        let record = stage.record("r0", 0).unwrap();
+        let Activity::Concluded(end) = &record.activity else {
+            panic!("{record:?}")
+        };
+        let error = end.error.as_ref().unwrap();
+        assert_eq!(error.code, "model-failed");
+        assert!(
+            error
+                .message
+                .starts_with("the model is overloaded; it was asked ")
+                && error.message.ends_with("until the wait for it was over"),
+            "{}",
+            error.message
+        );
+        assert!(record.worked.as_ref().unwrap().waited.is_some());
+        assert_eq!(stage.ends("r0"), 1);
     }
 }
 

@@ -8,9 +8,9 @@ use agentfleet_schema::records::{
     Compared, CompletionStatus, Concluded, Critique, Decided, DecidedBy, Decision, Described,
     DocumentRef, EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary, FanOutRecord,
     FannedOut, FleetLimits, ForkedFrom, Grounds, IntentRecord, Iterated, JoinCause, Member,
-    OutcomeKind, ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned, Position,
-    Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart, StreamedParts,
-    Termination, Usage, Worked,
+    ModelWait, OutcomeKind, ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned,
+    Position, Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart,
+    StreamedParts, Termination, Usage, Worked,
 };
 use agentfleet_schema::{CollectionName, Digest, ErrorBody, Money, PlanStep, RunLimits, Spent};
 
@@ -91,6 +91,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
             },
         ),
         exact("records/step-record/worked", worked()),
+        exact("records/step-record/waited", waited()),
         reads(
             "records/step-record/worked-before-unaffordable",
             worked_before_unaffordable(),
@@ -126,6 +127,8 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     usage: Usage::default(),
                     ms: 1,
                     calls_tools: false,
+                    cut: false,
+                    ignored: Vec::new(),
                 }],
                 publications: vec![Publication {
                     topic: "agent-request".into(),
@@ -348,6 +351,8 @@ fn common() -> StepRecord {
                 },
                 ms: 900,
                 calls_tools: false,
+                cut: false,
+                ignored: Vec::new(),
             },
             Call::Tool {
                 name: "search".into(),
@@ -446,6 +451,8 @@ fn worked() -> StepRecord {
                 usage: Usage::default(),
                 ms: 900,
                 calls_tools: true,
+                cut: false,
+                ignored: Vec::new(),
             },
             Call::Tool {
                 name: "search".into(),
@@ -489,6 +496,7 @@ fn worked() -> StepRecord {
                 message: "120 tokens are left of the budget".into(),
                 hint: String::new(),
             }),
+            waited: None,
             streamed: StreamedParts {
                 thought: Some(streamed),
                 has_gap: true,
@@ -507,6 +515,24 @@ fn worked() -> StepRecord {
         })),
         ..iterated()
     }
+}
+
+/// The model could not answer at first, and then its reply was cut in the second of two calls.
+fn waited() -> StepRecord {
+    let mut record = worked();
+    if let Some(worked) = record.worked.as_mut() {
+        worked.telling = 3;
+        worked.waited = Some(ModelWait {
+            times: 3,
+            ms: 7_250,
+            reason: "OpenAI cannot answer now (503)".into(),
+        });
+    }
+    if let Some(Call::Model { cut, ignored, .. }) = record.calls.first_mut() {
+        *cut = true;
+        ignored.push("fetch".into());
+    }
+    record
 }
 
 /// Every model call was made then, whatever was left of a budget.

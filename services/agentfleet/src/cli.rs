@@ -114,8 +114,10 @@ pub(crate) enum Command {
         after_help = "Examples:\n  agentfleet fork 7c9fa540 --at 0 --pattern react\n  agentfleet fork 7c9fa540 --at 3 --model openai:gpt-4o --detach"
     )]
     Fork(Fork),
-    /// Go on from the last good step of a run that failed
-    #[command(after_help = "Example:\n  agentfleet retry 7c9fa540")]
+    /// Go on from the last good step of a run that failed, or of many
+    #[command(
+        after_help = "Examples:\n  agentfleet retry 7c9fa540\n  agentfleet retry --state failed --newer-than 2h --dry-run\n  agentfleet retry --state failed --newer-than 2h --yes"
+    )]
     Retry(Retry),
     /// Compare two runs step by step
     #[command(after_help = "Example:\n  agentfleet diff 7c9fa540 b21e04c9")]
@@ -323,7 +325,23 @@ pub(crate) struct ListSessions {
     /// Only runs whose question has this text in it, in capitals or not.
     #[arg(value_name = "TEXT", conflicts_with = "text")]
     pub words: Option<String>,
-    /// The same.
+    #[command(flatten)]
+    pub which: Which,
+    /// What to sort by: `started`, the newest first; `cost`, `time` and `steps`, the most first, subagents
+    /// included, and told beside each run.
+    #[arg(long, value_enum, default_value = "started")]
+    pub sort: SortBy,
+    /// Most runs to list, up to 10000.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub limit: u64,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Runs by what they are.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Only runs whose question has this text in it, in capitals or not.
     #[arg(long)]
     pub text: Option<String>,
     /// Only runs of this collection.
@@ -347,15 +365,22 @@ pub(crate) struct ListSessions {
     /// Only runs that began within this time, such as `2h` or `30d`.
     #[arg(long, value_name = "AGE")]
     pub newer_than: Option<String>,
-    /// What to sort by: `started`, the newest first; `cost`, `time` and `steps`, the most first, subagents
-    /// included, and told beside each run.
-    #[arg(long, value_enum, default_value = "started")]
-    pub sort: SortBy,
-    /// Most runs to list, up to 10000.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub limit: u64,
-    #[command(flatten)]
-    pub output: Output,
+}
+
+impl Which {
+    /// Whether it says anything.
+    pub(crate) fn is_given(&self) -> bool {
+        let texts = [
+            &self.text,
+            &self.collection,
+            &self.conversation,
+            &self.pattern,
+            &self.task_type,
+            &self.older_than,
+            &self.newer_than,
+        ];
+        self.state.is_some() || texts.into_iter().any(Option::is_some)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -438,8 +463,20 @@ pub(crate) struct Fork {
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     /// Its id, or the first 6 or more characters of it.
-    pub session: String,
-    /// Publish the request, print its session, and leave.
+    #[arg(required_unless_present = "state")]
+    pub session: Option<String>,
+    #[command(flatten)]
+    pub which: Which,
+    /// Most runs to begin again, the newest first, up to 1000.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub limit: u64,
+    /// With `--state`: only show which runs it would be.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// With `--state`: do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Publish the request, print its session, and leave; so it is with `--state`.
     #[arg(long)]
     pub detach: bool,
     #[command(flatten)]

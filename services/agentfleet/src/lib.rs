@@ -98,7 +98,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         }
         Command::Replay(replay) => commands::replay::run(replay, &settings).await,
         Command::Fork(fork) => commands::fork::fork(fork, &settings, ui).await,
-        Command::Retry(retry) => commands::fork::retry(retry, &settings, ui).await,
+        Command::Retry(retry) => commands::retry::retry(retry, &settings, ui).await,
         Command::Diff(diff) => commands::diff::run(diff, &settings, ui).await,
         Command::Trace(trace) => commands::trace::run(trace, &settings, ui).await,
         Command::Up(up) => commands::up::up(up, &settings).await,

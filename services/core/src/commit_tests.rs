@@ -59,6 +59,8 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
             },
             ms: 1,
             calls_tools: false,
+            cut: false,
+            ignored: Vec::new(),
         }],
         ..template(request)
     })

@@ -18,6 +18,12 @@ pub fn extract(text: &str) -> Option<Value> {
     serde_json::from_str(&mended(candidate)).ok()
 }
 
+/// Whether the first JSON object or array in `text` is there to its end.
+pub fn is_whole(text: &str) -> bool {
+    let start = text.find(['{', '[']);
+    start.is_some_and(|start| balanced_end(&text[start..]).is_some())
+}
+
 /// Where the JSON value that `text` starts with ends: strings and escapes are respected.
 pub fn balanced_end(text: &str) -> Option<usize> {
     let mut depth = 0usize;

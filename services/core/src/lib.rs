@@ -9,6 +9,7 @@ pub mod audit;
 pub mod bounds;
 pub mod cited;
 pub mod commit;
+mod cut;
 pub mod deadline;
 pub mod discovery;
 pub mod error;
@@ -36,7 +37,7 @@ pub use error::Rejection;
 pub use limits::{FleetLimits, Limits};
 pub use reply::ReplyTopics;
 pub use step::{
-    Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Outcome, Reply, Said, Step,
-    StreamAs, ToolOutcome, ToolUse,
+    AfterCut, Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Outcome, Reply,
+    Said, Step, StreamAs, ToolOutcome, ToolUse,
 };
 pub use turn::{Situation, Turn};

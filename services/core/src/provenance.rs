@@ -209,6 +209,7 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
             | Termination::MaxReplans
             | Termination::BudgetExhausted
             | Termination::RepeatedAction
+            | Termination::ReplyCut
             | Termination::Error => CompletionStatus::Error,
         },
         OutcomeKind::Continue | OutcomeKind::FanOut | OutcomeKind::Pause => CompletionStatus::Error,
@@ -478,11 +479,20 @@ impl Teller<'_> {
         self.usage(uri);
         let mut models = BTreeSet::new();
         let (mut by_model, mut by_tool) = ((0, 0), (0, 0));
+        let (mut cut_replies, mut not_called) = (0, BTreeSet::new());
         for call in &record.calls {
             match call {
-                Call::Model { model, ms, .. } => {
+                Call::Model {
+                    model,
+                    ms,
+                    cut,
+                    ignored,
+                    ..
+                } => {
                     by_model = (by_model.0 + 1, by_model.1 + ms);
                     models.insert(model.as_str());
+                    cut_replies += u64::from(*cut);
+                    not_called.extend(ignored);
                 }
                 Call::Tool { ms, .. } => by_tool = (by_tool.0 + 1, by_tool.1 + ms),
                 Call::Facts { .. } | Call::Document { .. } => {}
@@ -497,6 +507,18 @@ impl Teller<'_> {
         }
         for model in models {
             self.text(uri, tg::MODEL_USED, model);
+        }
+        if cut_replies > 0 {
+            self.number(uri, tg::CUT_REPLIES, cut_replies);
+        }
+        for tool in not_called {
+            self.text(uri, tg::IGNORED_CALL, tool);
+        }
+        let worked = record.worked.as_ref();
+        if let Some(waited) = worked.and_then(|worked| worked.waited.as_ref()) {
+            self.number(uri, tg::MODEL_WAITS, u64::from(waited.times));
+            self.number(uri, tg::MODEL_WAIT_MS, waited.ms);
+            self.text(uri, tg::MODEL_WAIT_REASON, &waited.reason);
         }
         if !record.wasted.is_nothing() {
             let names = [

@@ -41,6 +41,8 @@ pub enum Said {
 pub struct Parsed {
     pub thought: String,
     pub said: Said,
+    /// Whether an action is there to its end, even where the reply was cut behind what was read.
+    pub is_whole: bool,
 }
 
 /// Parses a whole reply.
@@ -229,8 +231,18 @@ impl Splitter {
     pub fn finish(mut self) -> Parsed {
         self.flush();
         let thought = self.thought.text.clone();
+        // Something follows it, or its arguments are one whole object.
+        let is_whole = self.has_action
+            && (self.section == Section::Ignored
+                || [&self.args, &self.action]
+                    .into_iter()
+                    .any(|text| json::is_whole(text)));
         let said = self.said();
-        Parsed { thought, said }
+        Parsed {
+            thought,
+            said,
+            is_whole,
+        }
     }
 
     fn said(self) -> Said {

@@ -416,6 +416,8 @@ impl Tape<'_, '_> {
             usage,
             ms,
             calls_tools,
+            cut,
+            ignored,
             ..
         }) = self.call()
         else {
@@ -430,13 +432,22 @@ impl Tape<'_, '_> {
             None
         };
         let (text, tool_calls) = native.unwrap_or_else(|| (reply.clone(), Vec::new()));
-        let input = Input::ModelReplied(Reply {
+        let reply = Reply {
             text,
             tool_calls,
             usage: *usage,
             ms: *ms,
-        });
-        let prompt = prompt.clone();
+            cut: *cut,
+            earlier: 0,
+        };
+        let (prompt, ignored) = (prompt.clone(), ignored.clone());
+        let not_called = reply.not_called();
+        let input = Input::ModelReplied(reply);
+        if self.worked.telling >= 3 && ignored != not_called {
+            let at = format!("calls[{}].ignored", self.next);
+            self.replayed
+                .differs(at, &ignored.join(", "), &not_called.join(", "));
+        }
         self.prompt(ask, &prompt);
         self.next += 1;
         Some(input)

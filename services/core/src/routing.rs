@@ -213,6 +213,7 @@ impl Route {
         Step::AskModel(Box::new(ModelAsk {
             operation,
             variables,
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: Some(choice_schema(options)),

@@ -10,7 +10,7 @@ use agentfleet_schema::{ErrorBody, MessageType};
 use std::collections::BTreeMap;
 
 /// A text without breaks, so that a list of such can have one a line.
-pub(crate) fn in_one_line(text: &str) -> String {
+pub fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -51,6 +51,16 @@ pub fn action(tool: &str, arguments: &BTreeMap<String, String>) -> String {
         })
         .collect();
     short(&format!("{tool}({})", arguments.join(", ")), LONGEST_ACTION)
+}
+
+/// Says below what a call came to which other calls of the same reply were not made.
+pub(crate) fn name_not_run(text: &mut String, not_run: &[String]) {
+    if !not_run.is_empty() {
+        text.push_str(&format!(
+            "\n\n(Not run, because one call is made a turn: {}. Call again if still needed.)",
+            not_run.join(", ")
+        ));
+    }
 }
 
 /// Progress for whoever watches; not stored.

@@ -33,6 +33,17 @@ pub struct ModelAsk {
     /// JSON Schema the reply must match.
     pub schema: Option<Value>,
     pub stream: StreamAs,
+    /// Set where the reply to the same question was cut: what is to come of it.
+    pub cut: Option<AfterCut>,
+}
+
+/// What is asked of a model whose reply was cut at the limit of its length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterCut {
+    /// To go on behind this text.
+    GoOn(String),
+    /// To reply anew, and shorter: half an object says nothing.
+    Anew,
 }
 
 /// What the driver streams of a reply while it arrives.
@@ -82,15 +93,33 @@ pub struct Reply {
     pub tool_calls: Vec<(String, BTreeMap<String, String>)>,
     pub usage: Usage,
     pub ms: u64,
+    /// It was cut at the limit of its length.
+    pub cut: bool,
+    /// Replies before it that were cut, and whose usage and time this one holds too.
+    pub earlier: u32,
 }
 
 impl Reply {
     /// What it is on the account of its session.
     pub fn spent(&self) -> Spent {
         Spent {
-            model_calls: 1,
+            model_calls: 1 + u64::from(self.earlier),
             ..self.usage.spent()
         }
+    }
+
+    /// The native call that is made of it: the first. The last one of a reply that was cut may be half,
+    /// and is none.
+    pub fn call(&self) -> Option<&(String, BTreeMap<String, String>)> {
+        let is_whole = !self.cut || self.tool_calls.len() > 1;
+        self.tool_calls.first().filter(|_| is_whole)
+    }
+
+    /// Names of the tools that it calls natively and that are not called.
+    pub fn not_called(&self) -> Vec<String> {
+        let made = usize::from(self.call().is_some());
+        let others = self.tool_calls.iter().skip(made);
+        others.map(|(name, _)| name.clone()).collect()
     }
 }
 

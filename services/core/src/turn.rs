@@ -2,13 +2,14 @@
 
 use crate::approval::{self, Asker};
 use crate::bounds;
+use crate::cut;
 use crate::error::{Code, Rejection, body};
 use crate::history;
 use crate::limits::{Budget, FleetLimits, Left, Limits};
 use crate::patterns::{self, Implemented};
 use crate::routing::Route;
 use crate::say;
-use crate::step::{Input, Step};
+use crate::step::{Input, ModelAsk, Step};
 use crate::task_types;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
@@ -43,6 +44,8 @@ pub struct Turn {
     /// What was decided about the request before it was worked: a history without room, a name that
     /// nothing is configured under.
     settled: Vec<Decision>,
+    native_tools: bool,
+    open: cut::Open,
 }
 
 /// Closed: a new pattern is a variant, and the exhaustive matches point at the rest.
@@ -91,6 +94,8 @@ impl Turn {
         Ok(Self {
             budget: limits.budget,
             spent: request.control.spent + below,
+            native_tools: situation.native_tools,
+            open: cut::Open::default(),
             kind: Kind::parse(request, situation, limits)?,
             settled,
         })
@@ -119,7 +124,29 @@ impl Turn {
 
     fn go_on(&mut self, input: Input) -> Step {
         self.spent = self.spent + spent_by(&input);
-        let mut step = self.kind.resume(marked(input));
+        if let Some(again) = self.open.after(&input, self.native_tools)
+            && self.pays_for(&again)
+        {
+            self.open.keep(input, &again);
+            return Step::AskModel(again);
+        }
+        let input = self.open.whole(marked(input));
+        let step = self.work(input);
+        self.open.note(&step);
+        step
+    }
+
+    /// Whether the budget allows to ask on where a reply was cut: the last call is the answer's.
+    fn pays_for(&self, ask: &ModelAsk) -> bool {
+        let bytes = ask.variables.to_string().len();
+        self.budget.refuses_model(self.spent).is_none()
+            && (!is_before_an_answer(ask.operation)
+                || self.budget.is_unbounded()
+                || self.budget.last_call(self.spent, bytes).is_none())
+    }
+
+    fn work(&mut self, input: Input) -> Step {
+        let mut step = self.kind.resume(input);
         // The last call that is paid for is the answer's.
         while let Step::AskModel(ask) = &step
             && is_before_an_answer(ask.operation)
@@ -154,7 +181,13 @@ impl Turn {
     /// Ends the step with what it has instead of the model call that was ordered last, because what is
     /// left does not pay for it; `why` says so.
     pub fn cannot_afford(&mut self, why: &str) -> Step {
-        let step = self.kind.broke(why);
+        let step = match self.open.as_it_is() {
+            Some(input) => match self.work(input) {
+                Step::AskModel(_) => self.kind.broke(why),
+                step => step,
+            },
+            None => self.kind.broke(why),
+        };
         self.told(step)
     }
 

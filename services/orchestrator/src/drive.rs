@@ -1,6 +1,7 @@
 //! The only driver: carries out each order of a turn and feeds the result back, until it ends.
 
 use crate::attempts::Attempts;
+use crate::away::{self, Away, Time};
 use crate::calls::{Called, Caller, Fenced};
 use crate::debits::Debits;
 use crate::error::Stop;
@@ -183,6 +184,7 @@ impl Driver<'_> {
                 let (of, snapshot) = (self.request, self.snapshot);
                 let profile = model::prices(snapshot, of, ask.operation);
                 let usage = model::priced(reply.usage, &profile);
+                let told = model::reply(&reply, usage, ms);
                 self.calls.push(Call::Model {
                     operation: ask.operation.as_str().to_owned(),
                     model: reply.model.clone(),
@@ -191,18 +193,34 @@ impl Driver<'_> {
                     usage,
                     ms,
                     calls_tools: !reply.tool_calls.is_empty(),
+                    cut: reply.cut,
+                    ignored: told.not_called(),
                 });
-                Ok(Ok(Input::ModelReplied(model::reply(&reply, usage, ms))))
+                Ok(Ok(Input::ModelReplied(told)))
             }
             Err(error) => {
                 metrics::model_failed(ask.operation.as_str(), error.kind().as_str());
-                self.model_failed(&error).map(Ok)
+                self.model_failed(&error, ms).map(Ok)
             }
         }
     }
 
     /// What becomes of a call that failed: another try, or what the turn is told.
-    fn model_failed(&self, error: &ModelError) -> Result<Input, Stop> {
+    fn model_failed(&self, error: &ModelError, ms: u64) -> Result<Input, Stop> {
+        if let Some(asked) = away::pause_asked(error, ms) {
+            let time = Time {
+                now: self.parts.host.now(),
+                hard_deadline: self.request.control.hard_deadline,
+                nonce: self.nonce,
+            };
+            return match Away::wait(Away::of(self.delivery), error, asked, time) {
+                Ok(wait) => Err(Stop::ModelAway(Box::new(wait))),
+                Err(message) => Ok(Input::ModelFailed(ModelFailure {
+                    message,
+                    hint: "`agentfleet retry` goes on when the model can be reached".into(),
+                })),
+            };
+        }
         match error.retry() {
             Retry::After(after) if !self.last_attempt => Err(Stop::Retry {
                 reason: error.to_string(),
@@ -354,6 +372,8 @@ impl Driver<'_> {
                 usage,
                 ms: 0,
                 calls_tools: false,
+                cut: false,
+                ignored: Vec::new(),
             });
         }
         let adopted = match asked {

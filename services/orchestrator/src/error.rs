@@ -1,5 +1,6 @@
 //! Why a step stopped without a commit.
 
+use crate::away::{self, Wait};
 use std::time::Duration;
 
 /// A step that could not be brought to its commit now.
@@ -16,6 +17,9 @@ pub enum Stop {
     /// is what the attempt said last.
     #[error("attempt {attempt} may be at work")]
     Behind { attempt: String, after: Duration },
+    /// The model cannot answer now: put back until it may, not counted.
+    #[error("{}", .0.told)]
+    ModelAway(Box<Wait>),
 }
 
 impl Stop {
@@ -68,6 +72,11 @@ impl From<agentfleet_tools::Error> for Stop {
             // Another worker may have it ready.
             error @ agentfleet_tools::Error::Building { .. } => {
                 let after = error.retry();
+                Self::fault(&error, after)
+            }
+            // A tool that asks a model waits for it as for every other part that is away.
+            agentfleet_tools::Error::Model(error) => {
+                let after = away::pause_asked(&error, 0);
                 Self::fault(&error, after)
             }
             other => Self::fault(&other, None),

@@ -1,11 +1,13 @@
 //! The step protocol: look up, check, work, commit, publish, acknowledge.
 
 use crate::attempts::{Attempts, Begun, LEASE};
+use crate::away::{Away, Wait};
 use crate::calls;
 use crate::debits::Debits;
 use crate::drive::Driver;
 use crate::error::Stop;
 use crate::intake::{self, Intake};
+use crate::stream::Attempt;
 use crate::watched::Watched;
 use crate::{Options, Parts};
 use agentfleet_broker::{
@@ -202,9 +204,17 @@ impl Orchestrator {
     async fn work(&self, delivery: &Delivery) -> Disposition {
         let stepped = self.step(delivery).await;
         let working = self.working().remove(&delivery.receipt);
-        let begun = working.and_then(|working| working.begun);
+        let (begun, watched) = working.map_or((None, None), |working| {
+            (working.begun, Some(working.watched))
+        });
         match stepped {
             Ok(disposition) => disposition,
+            Err(Stop::ModelAway(wait)) => {
+                self.give_up(begun, false).await;
+                tracing::warn!(message = %delivery.message_id, told = wait.told, "waits for the model");
+                self.wait_for_model(delivery, &wait, watched.as_deref())
+                    .await
+            }
             Err(Stop::Retry { reason, after }) => {
                 self.give_up(begun, true).await;
                 tracing::warn!(message = %delivery.message_id, %reason, ?after, "will try again");
@@ -345,62 +355,63 @@ impl Orchestrator {
         let native_tools = self.parts.model.capabilities().native_tools;
         let answers = found.fan_in.as_ref().map(so_far::answers_of);
         let mut by = "";
-        let finish =
-            if let Some((stopped_by, finish)) = self.stopped(&found, &request, attempt, now) {
-                by = stopped_by;
-                finish
-            } else if let Some(error) = not_allowed.or(unapproved) {
-                refuse(error, &mut refused)
-            } else {
-                let situation = Situation {
-                    now,
-                    snapshot: Arc::clone(&snapshot),
-                    fleet: Arc::new(self.options.limits.clone()),
-                    native_tools,
-                    telling: TELLING,
-                    nonce: nonce.clone(),
-                    fan_in: found.fan_in,
-                };
-                match Turn::parse(request.clone(), situation) {
-                    Ok(turn) => match Box::pin(driver.run(turn)).await {
-                        Ok(finish) => finish,
-                        Err(Stop::Retry { reason, .. }) if driver.last_attempt => {
-                            by = "gave-up";
-                            say::failed(
-                                error::body(
-                                    Code::GaveUp,
-                                    format!("gave up after {attempt} tries: {reason}"),
-                                    "ask again when the cause is gone",
-                                ),
-                                Termination::Error,
-                                0,
-                            )
-                        }
-                        Err(stop) => {
-                            let spent = driver.spent();
-                            driver.debits.settle(spent).await;
-                            return Err(stop);
-                        }
-                    },
-                    Err(Rejection::Invalid(error)) => refuse(error, &mut refused),
-                    Err(rejection @ Rejection::NotImplementedHere(_))
-                        if now - came_at < UPGRADE.as_millis() as Millis =>
-                    {
-                        return Err(Stop::Postpone {
-                            reason: rejection.to_string(),
-                            after: NEWER_WORKER,
-                        });
-                    }
-                    Err(rejection @ Rejection::NotImplementedHere(_)) => refuse(
-                        error::body(
-                            Code::PatternNotImplemented,
-                            rejection.to_string(),
-                            "leave `pattern` empty to let the router choose, or update the workers",
-                        ),
-                        &mut refused,
-                    ),
-                }
+        let finish = if let Some((stopped_by, finish)) =
+            self.stopped(&found, &request, delivery, attempt, now)
+        {
+            by = stopped_by;
+            finish
+        } else if let Some(error) = not_allowed.or(unapproved) {
+            refuse(error, &mut refused)
+        } else {
+            let situation = Situation {
+                now,
+                snapshot: Arc::clone(&snapshot),
+                fleet: Arc::new(self.options.limits.clone()),
+                native_tools,
+                telling: TELLING,
+                nonce: nonce.clone(),
+                fan_in: found.fan_in,
             };
+            match Turn::parse(request.clone(), situation) {
+                Ok(turn) => match Box::pin(driver.run(turn)).await {
+                    Ok(finish) => finish,
+                    Err(Stop::Retry { reason, .. }) if driver.last_attempt => {
+                        by = "gave-up";
+                        say::failed(
+                            error::body(
+                                Code::GaveUp,
+                                format!("gave up after {attempt} tries: {reason}"),
+                                "ask again when the cause is gone",
+                            ),
+                            Termination::Error,
+                            0,
+                        )
+                    }
+                    Err(stop) => {
+                        let spent = driver.spent();
+                        driver.debits.settle(spent).await;
+                        return Err(stop);
+                    }
+                },
+                Err(Rejection::Invalid(error)) => refuse(error, &mut refused),
+                Err(rejection @ Rejection::NotImplementedHere(_))
+                    if now - came_at < UPGRADE.as_millis() as Millis =>
+                {
+                    return Err(Stop::Postpone {
+                        reason: rejection.to_string(),
+                        after: NEWER_WORKER,
+                    });
+                }
+                Err(rejection @ Rejection::NotImplementedHere(_)) => refuse(
+                    error::body(
+                        Code::PatternNotImplemented,
+                        rejection.to_string(),
+                        "leave `pattern` empty to let the router choose, or update the workers",
+                    ),
+                    &mut refused,
+                ),
+            }
+        };
         if refused.is_some() {
             by = "refused";
         }
@@ -433,6 +444,7 @@ impl Orchestrator {
                 responses.as_str().to_owned()
             },
             failures: driver.failures,
+            waited: Away::of(delivery).map(|away| away.waited(now)),
             unaffordable: driver.unaffordable,
             streamed: streamed.noted(),
             ended,
@@ -611,6 +623,7 @@ impl Orchestrator {
         &self,
         found: &Found,
         request: &AgentRequest,
+        delivery: &Delivery,
         attempt: u32,
         now: Millis,
     ) -> Option<(&'static str, Finish)> {
@@ -618,7 +631,17 @@ impl Orchestrator {
             return Some(unwanted);
         }
         if now >= request.control.hard_deadline {
-            return Some(("deadline", say::time_used_up()));
+            let finish = match Away::of(delivery) {
+                None => say::time_used_up(),
+                Some(away) => say::cancelled(
+                    &format!(
+                        "its time was used up while it waited for the model: {}",
+                        away.reason
+                    ),
+                    Termination::Timeout,
+                ),
+            };
+            return Some(("deadline", finish));
         }
         (attempt > self.options.max_attempts).then(|| {
             let error = error::body(
@@ -802,6 +825,43 @@ impl Orchestrator {
         let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);
         let pause = Duration::from_millis(waited.max(0).unsigned_abs() / 4);
         let after = after.max(pause.min(LONGEST_PAUSE));
+        let at = self.parts.host.now() + (after + CLOCK_SKEW).as_millis() as Millis;
+        let again = self.again(delivery, properties, at);
+        self.put_back(vec![again], after).await
+    }
+
+    /// Puts a message back until its model may answer, and tells whoever watches.
+    async fn wait_for_model(
+        &self,
+        delivery: &Delivery,
+        wait: &Wait,
+        watched: Option<&Watched>,
+    ) -> Disposition {
+        let mut properties = delivery.properties.clone();
+        properties.insert(property::MODEL_AWAY.to_owned(), wait.away.property());
+        let mut messages = vec![self.again(delivery, properties, wait.again_at)];
+        if let Some(watched) = watched {
+            let topic = self.options.reply_topics.of(&delivery.properties);
+            let attempt = Attempt {
+                request: &watched.request,
+                properties: &delivery.properties,
+                nonce: &wait.nonce,
+                responses: &topic.unwrap_or(topics::AGENT_RESPONSE),
+            };
+            messages.push(attempt.status("waits-for-model", &wait.told));
+        }
+        let left = wait.again_at - self.parts.host.now();
+        let after = Duration::from_millis(left.max(1_000).unsigned_abs());
+        self.put_back(messages, after).await
+    }
+
+    /// A message once more, at some time.
+    fn again(
+        &self,
+        delivery: &Delivery,
+        mut properties: BTreeMap<String, String>,
+        at: Millis,
+    ) -> Outgoing {
         // A request that names no session is known by its first message.
         properties
             .entry(property::ORIGIN_MESSAGE.to_owned())
@@ -809,14 +869,17 @@ impl Orchestrator {
         properties
             .entry(property::SINCE.to_owned())
             .or_insert_with(|| self.parts.host.now().to_string());
-        let again = Outgoing {
+        Outgoing {
             topic: delivery.topic.clone(),
             payload: delivery.payload.to_vec(),
             properties,
-            deliver_at: Some(self.parts.host.now() + (after + CLOCK_SKEW).as_millis() as Millis),
+            deliver_at: Some(at),
             durability: agentfleet_broker::Durability::Durable,
-        };
-        match self.parts.broker.publish(vec![again]).await {
+        }
+    }
+
+    async fn put_back(&self, messages: Vec<Outgoing>, after: Duration) -> Disposition {
+        match self.parts.broker.publish(messages).await {
             Ok(()) => Disposition::Ack,
             Err(error) => {
                 tracing::warn!(%error, "cannot put a message back");

@@ -6,6 +6,7 @@
 //! somebody else committed.
 
 mod attempts;
+mod away;
 mod calls;
 mod debits;
 mod drive;
@@ -17,6 +18,7 @@ pub mod replay;
 mod stream;
 mod watched;
 
+pub use away::{Away, Wait};
 pub use error::Stop;
 pub use handle::Orchestrator;
 

@@ -3,7 +3,7 @@
 
 use crate::Options;
 use agentfleet_core::limits::Left;
-use agentfleet_core::{ModelAsk, Reply, task_types};
+use agentfleet_core::{AfterCut, ModelAsk, Reply, task_types};
 use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec};
 use agentfleet_schema::config::{ModelProfile, Snapshot};
 use agentfleet_schema::records::Usage;
@@ -71,8 +71,27 @@ pub(crate) fn messages(
     for (step, n) in ask.transcript.iter().zip(1..) {
         shown(step, n, &mut messages);
     }
+    match &ask.cut {
+        None => {}
+        Some(AfterCut::GoOn(text)) => {
+            messages.push(Message::Assistant(text.clone()));
+            messages.push(Message::User(GO_ON.to_owned()));
+        }
+        Some(AfterCut::Anew) => match messages.last_mut() {
+            // Not every model takes two in a row.
+            Some(Message::User(text)) => text.push_str(&format!("\n\n{ANEW}")),
+            _ => messages.push(Message::User(ANEW.to_owned())),
+        },
+    }
     Ok(messages)
 }
+
+/// What a model is told whose text was cut.
+const GO_ON: &str = "Your reply was cut at the limit of its length. Go on exactly where it ends: repeat \
+                     nothing of it, and add no introduction.";
+/// What a model is told whose object was cut.
+const ANEW: &str = "Your last reply was cut at the limit of its length before its JSON was complete. \
+                    Reply again from the beginning, and shorter.";
 
 /// A step of the history as a native call and its result; what was no call, as plain turns.
 fn shown(step: &AgentStep, n: usize, messages: &mut Vec<Message>) {
@@ -239,6 +258,8 @@ pub(crate) fn reply(reply: &ModelReply, usage: Usage, ms: u64) -> Reply {
             .collect(),
         usage,
         ms,
+        cut: reply.cut,
+        earlier: 0,
     }
 }
 

@@ -182,9 +182,22 @@ impl Attempt<'_> {
         arrived(broker.publish(vec![chunk]).await)
     }
 
+    /// A message of its own, which no record repeats.
+    pub(crate) fn status(&self, name: &str, text: &str) -> Outgoing {
+        self.message(AgentResponse {
+            end_of_message: true,
+            subagent_goal: self.request.subagent_goal.clone(),
+            ..self.response(MessageType::Status, name, 0, text.to_owned())
+        })
+    }
+
     fn chunk(&self, kind: MessageType, name: &str, seq: u32, content: String) -> Outgoing {
+        self.message(self.response(kind, name, seq, content))
+    }
+
+    fn response(&self, kind: MessageType, name: &str, seq: u32, content: String) -> AgentResponse {
         let request = self.request;
-        let response = AgentResponse {
+        AgentResponse {
             message_type: kind,
             content,
             message_id: MessageId::of_attempt(self.nonce, name),
@@ -195,7 +208,11 @@ impl Attempt<'_> {
             step: Some(request.step),
             seq: Some(seq),
             ..AgentResponse::default()
-        };
+        }
+    }
+
+    fn message(&self, response: AgentResponse) -> Outgoing {
+        let request = self.request;
         let mut properties = carried(self.properties);
         properties.insert(property::SESSION.into(), request.session_id.to_string());
         properties.insert(property::ROOT.into(), request.root().to_string());

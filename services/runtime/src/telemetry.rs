@@ -364,6 +364,8 @@ impl Spans<'_> {
                 usage,
                 ms,
                 calls_tools: _,
+                cut,
+                ignored: _,
             } => {
                 let provider = model.split_once(':').map_or("agentfleet", |(name, _)| name);
                 let mut attributes = vec![
@@ -375,6 +377,9 @@ impl Spans<'_> {
                     KeyValue::new("agentfleet.operation", operation.clone()),
                     KeyValue::new("agentfleet.cost", usage.cost),
                 ];
+                if *cut {
+                    attributes.push(KeyValue::new("gen_ai.response.finish_reasons", "length"));
+                }
                 if self.telemetry.content {
                     attributes.extend([
                         KeyValue::new("gen_ai.input.messages", prompt.clone()),

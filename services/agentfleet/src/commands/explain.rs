@@ -51,9 +51,19 @@ struct OfSession {
     /// What it was asked, or its goal.
     question: String,
     decisions: Vec<Choice>,
+    /// What else there is to know of its steps.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<Remark>,
     /// How it ended; absent while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
+}
+
+/// What went otherwise than it should with the model of a step.
+#[derive(Debug, Serialize)]
+struct Remark {
+    step: u32,
+    text: String,
 }
 
 /// One decision.
@@ -133,6 +143,7 @@ pub(crate) async fn run(args: Explain, settings: &Settings, ui: Ui) -> Result<()
         let mut told = of_session(id, parent, depth, run, &mut sets).await?;
         if let Some(step) = args.step {
             told.decisions.retain(|choice| choice.step == step);
+            told.remarks.retain(|remark| remark.step == step);
         }
         sessions.push(told);
     }
@@ -204,8 +215,47 @@ async fn of_session(
             .map(|routed| routed.question.clone())
             .unwrap_or_default(),
         decisions,
+        remarks: run.steps.iter().flat_map(remarks).collect(),
         ended,
     })
+}
+
+/// Waits for a model, replies that were cut, and calls that were not made.
+fn remarks(record: &StepRecord) -> Vec<Remark> {
+    let mut texts = Vec::new();
+    let worked = record.worked.as_ref();
+    if let Some(waited) = worked.and_then(|worked| worked.waited.as_ref()) {
+        texts.push(format!(
+            "waited {} for the model, which could not answer: {}",
+            text::duration(waited.ms),
+            waited.reason
+        ));
+    }
+    for call in &record.calls {
+        let Call::Model {
+            operation,
+            cut,
+            ignored,
+            ..
+        } = call
+        else {
+            continue;
+        };
+        if *cut {
+            texts.push(format!(
+                "the reply for `{operation}` was cut at the limit of its length"
+            ));
+        }
+        if !ignored.is_empty() {
+            texts.push(format!(
+                "the reply for `{operation}` also called {}: not called",
+                ignored.join(", ")
+            ));
+        }
+    }
+    let step = record.step;
+    let told = |text| Remark { step, text };
+    texts.into_iter().map(told).collect()
 }
 
 /// The decisions of a step, in the order they were made. `decided` is what became of the call that
@@ -538,6 +588,10 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
             }
         }
         push(0, "", PLAIN);
+        for remark in &session.remarks {
+            let text = format!("step {}: {}", remark.step, text::one_line(&remark.text));
+            push(in_it + 2, &text, PLAIN);
+        }
         let ended = match &session.ended {
             Some(ended) => format!("ended: {ended}"),
             None => "has not ended".to_owned(),

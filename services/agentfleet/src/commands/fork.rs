@@ -1,8 +1,8 @@
-//! `fork` and `retry`: a new run that goes on where a step of another one began.
+//! `fork`: a new run that goes on where a step of another one began, and what `retry` has in common with it.
 
 use super::ask::{Asking, can_be_had, detached};
 use super::records;
-use crate::cli::{Fork, Output, Retry};
+use crate::cli::{Fork, Output};
 use crate::error::{Exit, Failure};
 use crate::settings::{Settings, Source};
 use crate::store::Store;
@@ -15,7 +15,7 @@ use agentfleet_orchestrator::replay::{ReplayError, request_of, steps};
 use agentfleet_schema::records::{
     Activity, CompletionStatus, FanInRecord, Member, OutcomeKind, StepRecord,
 };
-use agentfleet_schema::{AgentRequest, keys};
+use agentfleet_schema::{AgentRequest, SessionId, keys};
 
 /// Providers whose model has no name that a request could carry.
 const NAMELESS: [&str; 2] = ["scripted", "offline"];
@@ -25,7 +25,7 @@ pub(crate) async fn fork(args: Fork, settings: &Settings, ui: Ui) -> Result<(), 
     store.prepare(settings).await?;
     let session = records::session(&store, &args.session).await?;
     let steps = steps(&*store.documents, &session).await?;
-    let record = at(&steps, args.at)?;
+    let record = at(&steps, args.at)?.clone();
     let task_type = match args.task_type {
         None => None,
         Some(name) => Some(framed(&store, name, args.config_version).await?),
@@ -48,13 +48,15 @@ pub(crate) async fn fork(args: Fork, settings: &Settings, ui: Ui) -> Result<(), 
         .await
 }
 
-pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let store = Store::open(settings).await?;
-    store.prepare(settings).await?;
-    let session = records::session(&store, &args.session).await?;
-    let steps = steps(&*store.documents, &session).await?;
+/// How to go on from the last good step of a run that came to nothing.
+pub(crate) async fn again(
+    store: &Store,
+    settings: &Settings,
+    session: &SessionId,
+) -> Result<Going, Failure> {
+    let steps = steps(&*store.documents, session).await?;
     let Some(last) = steps.last() else {
-        return Err(ReplayError::NotBegun(session).into());
+        return Err(ReplayError::NotBegun(session.clone()).into());
     };
     let otherwise = Otherwise {
         model: model(settings),
@@ -82,21 +84,18 @@ pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<()
         }
         OutcomeKind::Fail | OutcomeKind::Cancelled => {}
     }
-    let LastGood { record, lacks } = last_good(&store, &steps, last).await?;
+    let LastGood { record, lacks } = last_good(store, &steps, last).await?;
     let note = format!(
         "Session {session} ended at step {}; it is worked anew from step {}.{}",
         last.step,
         record.step,
         lacks.map(|lacks| format!(" {lacks}")).unwrap_or_default()
     );
-    let going = Going {
-        record,
+    Ok(Going {
+        record: record.clone(),
         otherwise,
         note: Some(note),
-    };
-    going
-        .on(&store, settings, ui, args.detach, args.output)
-        .await
+    })
 }
 
 /// Where a retry goes on.
@@ -167,7 +166,7 @@ fn at(steps: &[StepRecord], step: u32) -> Result<&StepRecord, Failure> {
 }
 
 /// The model's name, where one was named for this command.
-fn model(settings: &Settings) -> Option<String> {
+pub(crate) fn model(settings: &Settings) -> Option<String> {
     if settings.source("model") != Source::Flag {
         return None;
     }
@@ -208,33 +207,23 @@ async fn request(store: &Store, record: &StepRecord) -> Result<AgentRequest, Fai
 }
 
 /// Where a new run goes on, and how.
-struct Going<'a> {
-    record: &'a StepRecord,
+pub(crate) struct Going {
+    record: StepRecord,
     otherwise: Otherwise,
     /// What is said before it.
     note: Option<String>,
 }
 
-impl Going<'_> {
-    async fn on(
-        self,
-        store: &Store,
-        settings: &Settings,
-        ui: Ui,
-        detach: bool,
-        output: Output,
-    ) -> Result<(), Failure> {
-        let record = self.record;
-        let message = request(store, record).await?;
-        let travels = self.otherwise.model.is_some();
-        let (pattern, version) = (
-            self.otherwise.pattern.clone(),
-            self.otherwise.config_version,
-        );
-        let mut request = forked(record, &message, self.otherwise)
+impl Going {
+    /// The new run's request. What is wrong with it is said here.
+    pub(crate) async fn request(&self, store: &Store) -> Result<AgentRequest, Failure> {
+        let message = request(store, &self.record).await?;
+        let otherwise = self.otherwise.clone();
+        let travels = otherwise.model.is_some();
+        let (pattern, version) = (otherwise.pattern.clone(), otherwise.config_version);
+        let mut request = forked(&self.record, &message, otherwise)
             .map_err(|error| Failure::usage(error.to_string()))?;
         request.streaming = true;
-        // What is wrong is said first, and alone.
         let snapshot = match version {
             // Whether there is one is said now, not by a worker that cannot go on.
             Some(version) => store.config.snapshot_at(version).await.map_err(|error| {
@@ -246,6 +235,21 @@ impl Going<'_> {
         task_types::check_fork(&request, pattern.as_deref(), travels, &snapshot)
             .map_err(|why| Failure::usage(why).hint("leave it out, or name another --task-type"))?;
         store.intake().check(&request).await?;
+        Ok(request)
+    }
+
+    pub(crate) async fn on(
+        self,
+        store: &Store,
+        settings: &Settings,
+        ui: Ui,
+        detach: bool,
+        output: Output,
+    ) -> Result<(), Failure> {
+        let travels = self.otherwise.model.is_some();
+        // What is wrong is said first, and alone.
+        let request = self.request(store).await?;
+        let record = &self.record;
         if detach {
             let works = can_be_had(settings, travels).await?.is_some();
             if let (Some(note), false) = (&self.note, output.json) {

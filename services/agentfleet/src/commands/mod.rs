@@ -18,6 +18,7 @@ pub(crate) mod purge;
 pub(crate) mod query;
 pub(crate) mod records;
 pub(crate) mod replay;
+pub(crate) mod retry;
 mod servers;
 pub(crate) mod sessions;
 mod spend;

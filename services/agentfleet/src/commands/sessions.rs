@@ -2,7 +2,7 @@
 
 use super::records::{self, Run, Started};
 use super::spend;
-use crate::cli::{ListSessions, Sessions, SortBy};
+use crate::cli::{ListSessions, Sessions, SortBy, Which};
 use crate::engine::settled_graph;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -72,10 +72,10 @@ struct Took {
 
 /// A run in the list.
 #[derive(Debug, Serialize)]
-struct Listed {
-    session: String,
-    question: String,
-    state: RunState,
+pub(crate) struct Listed {
+    pub session: String,
+    pub question: String,
+    pub state: RunState,
     /// Why it ended, where it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     termination: Option<Termination>,
@@ -260,10 +260,21 @@ struct Wanted {
     text: Option<String>,
     sort: SortBy,
     limit: usize,
+    /// Only runs that no later one went on from.
+    left_alone: bool,
 }
 
 impl Wanted {
     fn of(args: ListSessions, now: Millis) -> Result<Self, Failure> {
+        let mut wanted = Self::which(args.which, args.limit, now)?;
+        if let Some(words) = args.words {
+            wanted.text = Some(words.to_lowercase());
+        }
+        wanted.sort = args.sort;
+        Ok(wanted)
+    }
+
+    fn which(args: Which, limit: u64, now: Millis) -> Result<Self, Failure> {
         let ago = |flag: &str, age: Option<String>| -> Result<Option<String>, Failure> {
             let Some(text) = age else { return Ok(None) };
             let age = crate::settings::age(flag, &text)?;
@@ -277,9 +288,10 @@ impl Wanted {
             task_type: args.task_type,
             began_before: ago("--older-than", args.older_than)?,
             began_after: ago("--newer-than", args.newer_than)?,
-            text: args.words.or(args.text).map(|text| text.to_lowercase()),
-            sort: args.sort,
-            limit: args.limit as usize,
+            text: args.text.map(|text| text.to_lowercase()),
+            sort: SortBy::Started,
+            limit: limit as usize,
+            left_alone: false,
         })
     }
 
@@ -367,6 +379,12 @@ impl Wanted {
                 bindings.push((name, term));
             }
         }
+        if self.left_alone {
+            which.push_str(
+                "FILTER NOT EXISTS { ?again prov:wasInformedBy ?session . \
+                 FILTER NOT EXISTS { ?again tg:parentSessionId ?above } } ",
+            );
+        }
         which.push_str(match self.state {
             None => "",
             // The graph knows none of these.
@@ -415,6 +433,20 @@ async fn check_names(store: &Store, wanted: &Wanted) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Runs to begin again, the newest first, and whether there are more.
+pub(crate) async fn to_retry(
+    store: &Store,
+    settings: &Settings,
+    which: Which,
+    limit: u64,
+) -> Result<(Vec<Listed>, bool), Failure> {
+    let wanted = Wanted {
+        left_alone: true,
+        ..Wanted::which(which, limit, store.now())?
+    };
+    list(store, settings, &wanted).await
 }
 
 /// The runs, and whether there are more than were asked for.
@@ -570,6 +602,7 @@ fn told(state: RunState, termination: Option<Termination>) -> String {
         | Termination::MaxReplans
         | Termination::BudgetExhausted
         | Termination::RepeatedAction
+        | Termination::ReplyCut
         | Termination::DeadLettered => true,
     });
     match more {

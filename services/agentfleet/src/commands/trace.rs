@@ -105,13 +105,24 @@ fn told(call: &Call) -> (String, Vec<(&'static str, String)>) {
             reply,
             usage,
             ms,
+            cut,
+            ignored,
             ..
         } => (
             format!(
-                "model `{model}` for `{operation}`, {}, {} in, {} out",
+                "model `{model}` for `{operation}`, {}, {} in, {} out{}{}",
                 text::duration(*ms),
                 text::counted(usage.input_tokens, "token"),
-                text::count(usage.output_tokens)
+                text::count(usage.output_tokens),
+                if *cut {
+                    ", cut at the limit of its length"
+                } else {
+                    ""
+                },
+                match ignored.join(", ") {
+                    nothing if nothing.is_empty() => nothing,
+                    names => format!(", not called: {names}"),
+                },
             ),
             vec![("prompt", prompt.clone()), ("reply", reply.clone())],
         ),

@@ -223,6 +223,51 @@ fn a_retry_goes_on_from_the_last_good_step() {
 }
 
 #[test]
+fn many_failed_runs_are_begun_again_once_each() {
+    let place = Place::new();
+    let fails = place.write("fails.json", r#"{"rules": [{"fail": "no such model"}]}"#);
+    let model = format!("scripted:{fails}");
+    for question in ["What is X?", "What is Y?"] {
+        let asked = ["ask", question, "--pattern", "react", "--model", &model];
+        assert_eq!(place.run(&asked).code, 1);
+    }
+    let failed = place.sessions(&["--state", "failed"]);
+    let retry = |more: &[&str]| {
+        let many = ["retry", "--state", "failed", "--newer-than", "1h"];
+        place.run(&[&many, more].concat())
+    };
+    let shown = retry(&["--dry-run"]).well();
+    assert!(
+        failed.iter().all(|one| shown.err.contains(one)),
+        "{shown:?}"
+    );
+    assert_eq!(shown.out, "2 runs would be begun again.\n");
+    let unsaid = retry(&[]);
+    assert_eq!(unsaid.code, 2, "{unsaid:?}");
+    assert!(unsaid.err.contains("nobody said `yes`"), "{unsaid:?}");
+
+    let begun = retry(&["--yes", "--json"]).well().json();
+    assert_eq!(begun.as_array().unwrap().len(), 2, "{begun}");
+    // Nobody works them yet: said again, it begins no others.
+    let again = retry(&["--yes", "--json"]).well().json();
+    assert_eq!(again, begun);
+    let _up = place.up(&[]);
+    for one in begun.as_array().unwrap() {
+        let session = one["retried_as"].as_str().unwrap();
+        place.run(&["attach", session]).well();
+    }
+    assert_eq!(retry(&["--yes"]).well().out, "No such run.\n");
+    for (args, says) in [
+        (&["retry"][..], "--state"),
+        (&["retry", "--state", "answered"], "`failed`, `timeout`"),
+        (&["retry", &failed[0], "--yes"], "a SESSION is one run"),
+    ] {
+        let wrong = place.run(args);
+        assert!(wrong.code == 2 && wrong.err.contains(says), "{wrong:?}");
+    }
+}
+
+#[test]
 fn sessions_are_listed_by_what_they_are() {
     let place = Place::new();
     let fails = place.write("fails.json", r#"{"rules": [{"fail": "no such model"}]}"#);

@@ -481,6 +481,25 @@ fn a_collection_that_is_spelled_wrong_is_asked_nothing() {
 }
 
 #[test]
+fn a_model_that_is_away_for_longer_than_the_run_has_ends_it_at_once() {
+    let place = Place::new();
+    let busy = place.write(
+        "busy.json",
+        r#"{"rules": [{"fail": "overloaded", "retry-after-ms": 600000}]}"#,
+    );
+    let model = format!("scripted:{busy}");
+    let asked = ["ask", "What is X?", "--pattern", "react", "--model", &model];
+    let ran = place.run(&[&asked[..], &["--run-timeout", "2m"]].concat());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let why = "overloaded; it may be asked again in 600 s, and the wait for it ends in 1";
+    assert!(ran.err.contains(why), "{ran:?}");
+    let session = place.sessions(&["--state", "failed"])[0].clone();
+    for checked in ["verify", "replay"] {
+        place.run(&[checked, &session]).well();
+    }
+}
+
+#[test]
 fn metrics_tell_failed_model_calls_by_kind_and_what_waits_apart_from_what_is_delayed() {
     let place = Place::new();
     // Two tries of the only step are in vain, and a call of another operation is refused.
@@ -497,6 +516,9 @@ fn metrics_tell_failed_model_calls_by_kind_and_what_waits_apart_from_what_is_del
     let ask = |question| place.run(&["ask", question, "--pattern", "react", "--model", "auto"]);
     let ran = ask("What is X?").well();
     assert!(ran.out.contains("42"), "{ran:?}");
+    // The wait is told while it lasts.
+    let told = "overloaded; trying again in 1 s, waiting until ";
+    assert!(ran.err.contains(told), "{ran:?}");
     assert_ne!(ask("What is Y?").code, 0);
     let later = [
         "ask",

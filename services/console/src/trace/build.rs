@@ -211,6 +211,10 @@ impl Builder<'_> {
             cost: facts.decimal(uri, tg::COST),
             model_ms: facts.number(uri, tg::LLM_DURATION_MS),
             attempt: facts.number(uri, tg::ATTEMPT),
+            cut_replies: facts.number(uri, tg::CUT_REPLIES),
+            ignored_calls: facts.texts(uri, tg::IGNORED_CALL),
+            model_wait_ms: facts.number(uri, tg::MODEL_WAIT_MS),
+            model_wait_reason: facts.text(uri, tg::MODEL_WAIT_REASON),
             tool_calls: facts.number(uri, tg::TOOL_CALLS),
             record: facts.text(uri, tg::STEP_RECORD),
         }

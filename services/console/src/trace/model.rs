@@ -124,6 +124,17 @@ pub struct Work {
     pub model_ms: Option<u64>,
     /// The attempt that won, if not the first.
     pub attempt: Option<u64>,
+    /// Replies that were cut at the limit of their length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_replies: Option<u64>,
+    /// Tools that a reply called, and that were not called.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignored_calls: Vec<String>,
+    /// How long the step waited for a model that could not answer, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_wait_reason: Option<String>,
     /// Tools that the step called, on its main node.
     #[serde(skip)]
     pub tool_calls: Option<u64>,

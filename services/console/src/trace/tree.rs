@@ -701,6 +701,23 @@ fn worked(work: &Work) -> Line {
     if let Some(attempt) = work.attempt.filter(|attempt| *attempt > 1) {
         push_part(&mut line, &format!("attempt {attempt}"));
     }
+    if let Some(ms) = work.model_wait_ms {
+        let why = work.model_wait_reason.as_deref().unwrap_or_default();
+        let why = text::one_line(why);
+        push_part(
+            &mut line,
+            &format!("waited {} for the model: {why}", text::duration(ms)),
+        );
+    }
+    if work.cut_replies.is_some() {
+        push_part(&mut line, "reply cut at the limit of its length");
+    }
+    if !work.ignored_calls.is_empty() {
+        push_part(
+            &mut line,
+            &format!("not called: {}", work.ignored_calls.join(", ")),
+        );
+    }
     line
 }
 

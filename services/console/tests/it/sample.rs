@@ -458,6 +458,8 @@ impl Fleet {
                         usage,
                         ms,
                         calls_tools: false,
+                        cut: false,
+                        ignored: Vec::new(),
                     });
                     Input::ModelReplied(Reply {
                         text,

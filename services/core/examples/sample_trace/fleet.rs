@@ -253,6 +253,8 @@ impl Fleet {
             usage,
             ms: 40,
             calls_tools: false,
+            cut: false,
+            ignored: Vec::new(),
         });
         Input::ModelReplied(Reply {
             text,

@@ -406,6 +406,8 @@ mod tests {
             },
             ms: 1,
             calls_tools: false,
+            cut: false,
+            ignored: Vec::new(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The end of a session in an answer, whichever pattern gives it.
 
+use crate::cut::CUT;
 use crate::say;
 use crate::step::{Answer, Finish, Outcome, Said, Step};
 use agentfleet_schema::records::{Activity, Concluded, Decision, PartConfidence, Termination};
@@ -60,6 +61,11 @@ pub(super) fn name_missing(text: &mut String, heading: &str, missing: &[Value]) 
         let field = |name: &str| gap[name].as_str().unwrap_or_default();
         text.push_str(&format!("\n- {} ({})", field("goal"), field("reason")));
     }
+}
+
+/// Says below an answer that its text is not whole.
+pub(super) fn name_cut(text: &mut String) {
+    text.push_str(&format!("\n\n---\n\n**Incomplete:** {CUT}."));
 }
 
 /// Confidence by part, as an answer states it: a `## ` heading, and below it a line with

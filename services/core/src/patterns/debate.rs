@@ -4,8 +4,9 @@
 //! The reasoners are subagents, each with its stance, pattern and model profile from the pattern's
 //! config item. Between two rounds the session has no message in flight but theirs.
 
-use super::answer::{answered, name_missing};
+use super::answer::{answered, name_cut, name_missing};
 use super::fan_out::{self, Goal, Round, bounded, failure, in_part, lacked, missing, summary};
+use crate::cut::CUT;
 use crate::json;
 use crate::limits::Limits;
 use crate::say;
@@ -168,7 +169,7 @@ impl CloseRound {
                 if self.decisions.is_empty() {
                     self.compare(&reply)
                 } else {
-                    self.judged(reply.text.trim())
+                    self.judged(&reply)
                 }
             }
             Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
@@ -275,6 +276,7 @@ impl CloseRound {
                 "round": self.request.control.rounds,
                 "answers": self.shown(),
             }),
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             stream: StreamAs::Nothing,
@@ -291,10 +293,15 @@ impl CloseRound {
         let options = [AGREE, DISAGREE];
         let (chosen, decided_by, signal) = match options.iter().find(|o| **o == named) {
             Some(option) => (*option, DecidedBy::Model, text(&object, "reason")),
+            // Half a comparison is no agreement.
             None => (
                 DISAGREE,
                 DecidedBy::Fallback,
-                "the model named none of the options".to_owned(),
+                if reply.cut {
+                    CUT.to_owned()
+                } else {
+                    "the model named none of the options".to_owned()
+                },
             ),
         };
         let list = |name: &str| {
@@ -436,6 +443,7 @@ impl CloseRound {
                 "disagreements": compared.map(|c| c.disagreements.clone()).unwrap_or_default(),
                 "missing": self.missing(),
             }),
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: None,
@@ -443,11 +451,16 @@ impl CloseRound {
         }))
     }
 
-    fn judged(&mut self, text: &str) -> Step {
+    fn judged(&mut self, reply: &Reply) -> Step {
+        let mut text = reply.text.trim().to_owned();
         if text.is_empty() {
             return self.unjudged("The model returned no text.");
         }
-        self.conclude(text.to_owned(), true)
+        if reply.cut {
+            self.termination = Termination::ReplyCut;
+            name_cut(&mut text);
+        }
+        self.conclude(text, true)
     }
 
     /// The answers as they are, where no model reconciles them.
@@ -466,7 +479,10 @@ impl CloseRound {
         name_missing(&mut text, "Only a partial answer from", &in_part);
         let end = Concluded {
             termination: self.termination,
-            partial: !streamed || !missing.is_empty() || !in_part.is_empty(),
+            partial: !streamed
+                || self.termination == Termination::ReplyCut
+                || !missing.is_empty()
+                || !in_part.is_empty(),
             fan_in: Some(summary(&self.verdict)),
             compared: self.compared.clone(),
             model_ms: self.used.ms,

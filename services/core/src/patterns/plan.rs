@@ -7,7 +7,7 @@
 //! written from what there is.
 
 use super::Implemented;
-use super::answer::{answered, name_missing};
+use super::answer::{answered, name_cut, name_missing};
 use super::dag::{self, COMPLETE, FAILED, PENDING, REVISED};
 use super::fan_out::{ENDED_EARLY, failure, summary};
 use super::plan_step::{self, Execute};
@@ -412,6 +412,7 @@ impl Make {
         Step::AskModel(Box::new(ModelAsk {
             operation,
             variables,
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: Some(dag::schema()),
@@ -638,6 +639,8 @@ pub struct Conclude {
     plan: Vec<PlanStep>,
     /// Why the plan is not carried on with, where something of it is left.
     cut: Option<Termination>,
+    /// The model's answer was cut.
+    is_cut: bool,
     model_ms: u64,
     max_bytes: usize,
 }
@@ -653,6 +656,7 @@ impl Conclude {
             request,
             plan,
             cut,
+            is_cut: false,
             model_ms: 0,
             max_bytes: limits.max_observation_bytes,
         }
@@ -666,6 +670,7 @@ impl Conclude {
                 if text.is_empty() {
                     self.unwritten("The model returned no text.")
                 } else {
+                    self.is_cut = reply.cut;
                     self.conclude(text.to_owned(), true)
                 }
             }
@@ -698,6 +703,7 @@ impl Conclude {
                 "steps": steps,
                 "missing": self.missing(),
             }),
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: None,
@@ -755,11 +761,23 @@ impl Conclude {
             .filter(|(_, step)| step.partial)
             .map(|(_, step)| json!({"goal": step.goal, "reason": ENDED_EARLY}))
             .collect();
+        if self.is_cut {
+            name_cut(&mut text);
+        }
         name_missing(&mut text, "No result for", &missing);
         name_missing(&mut text, "Only a partial result for", &in_part);
+        let whole = if self.is_cut {
+            Termination::ReplyCut
+        } else {
+            Termination::PlanComplete
+        };
         let end = Concluded {
-            termination: self.cut.unwrap_or(Termination::PlanComplete),
-            partial: !streamed || self.cut.is_some() || !missing.is_empty() || !in_part.is_empty(),
+            termination: self.cut.unwrap_or(whole),
+            partial: !streamed
+                || self.is_cut
+                || self.cut.is_some()
+                || !missing.is_empty()
+                || !in_part.is_empty(),
             model_ms: self.model_ms,
             ..Concluded::default()
         };

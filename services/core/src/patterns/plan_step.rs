@@ -8,6 +8,7 @@ use super::plan::{go_on, remember};
 use super::react::{iterations, preview};
 use super::repeats;
 use crate::approval::{self, Asker};
+use crate::cut::CUT;
 use crate::history;
 use crate::json;
 use crate::limits::Limits;
@@ -76,6 +77,7 @@ pub struct Execute {
     thought: String,
     calling: Option<(ToolItem, BTreeMap<String, String>)>,
     called: Option<Called>,
+    not_run: Vec<String>,
     /// The call that a person was asked about: it comes first.
     held: Option<HeldCall>,
     pub(super) model_ms: u64,
@@ -91,8 +93,11 @@ struct Called {
 }
 
 /// What became of the step.
+#[derive(Default)]
 struct Came {
     status: &'static str,
+    /// The result is not whole.
+    partial: bool,
     result: String,
     /// Why the rest of the plan may no longer fit.
     trouble: Option<String>,
@@ -126,6 +131,7 @@ impl Execute {
             thought: String::new(),
             calling: None,
             called: None,
+            not_run: Vec::new(),
             held,
             model_ms: 0,
         };
@@ -161,7 +167,7 @@ impl Execute {
             n: self.n(),
             tools: &self.tools,
             thought: &self.thought,
-            not_run: &[],
+            not_run: &self.not_run,
             model_ms: self.model_ms,
         }
     }
@@ -178,7 +184,10 @@ impl Execute {
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             Input::ToolReturned(outcome) => self.returned(outcome),
             Input::Begin => match self.held.clone() {
-                Some(held) => self.act(&held.tool, held.arguments),
+                Some(held) => {
+                    self.not_run = held.not_run;
+                    self.act(&held.tool, held.arguments)
+                }
                 None => self.begin(),
             },
             // It orders neither facts nor documents.
@@ -298,6 +307,7 @@ impl Execute {
                 "native": native,
                 "faults": self.faults,
             }),
+            cut: None,
             transcript: Vec::new(),
             tools: if native {
                 self.tools.clone()
@@ -313,22 +323,35 @@ impl Execute {
         self.model_ms += reply.ms;
         let parsed = parse(&reply.text);
         self.thought = parsed.thought;
-        if let Some((name, arguments)) = reply.tool_calls.first() {
+        if !reply.tool_calls.is_empty() {
             if self.thought.is_empty() {
                 reply.text.trim().clone_into(&mut self.thought);
+            }
+            let Some((name, arguments)) = reply.call() else {
+                return self.cut_off();
+            };
+            if self.situation.telling >= 3 {
+                self.not_run = reply.not_called();
             }
             return self.act(name, arguments.clone());
         }
         match parsed.said {
+            Format::Action { .. } if reply.cut && !parsed.is_whole => self.cut_off(),
             Format::Action { name, arguments } => self.act(&name, arguments),
-            Format::Final(text) => self.known(text),
+            Format::Final(text) => self.known(text, reply.cut),
             Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
                 self.thought.clear();
-                self.known(reply.text.trim().to_owned())
+                self.known(reply.text.trim().to_owned(), reply.cut)
+            }
+            Format::Malformed { loose, .. } if reply.cut => {
+                if self.is_last_try() && !loose.is_empty() {
+                    return self.known(loose, true);
+                }
+                self.cut_off()
             }
             Format::Malformed { reason, loose } => {
                 if self.is_last_try() && !loose.is_empty() {
-                    return self.known(loose);
+                    return self.known(loose, false);
                 }
                 self.fault(format!(
                     "the reply could not be read: {reason}. Reply with `Thought:`, then either \
@@ -336,6 +359,14 @@ impl Execute {
                 ))
             }
         }
+    }
+
+    /// What becomes of a reply that was cut before its call or result was there.
+    fn cut_off(&mut self) -> Step {
+        self.fault(format!(
+            "{CUT}, before its call or its result was complete, so nothing was called. Reply again, and \
+             shorter."
+        ))
     }
 
     fn is_last_try(&self) -> bool {
@@ -348,19 +379,26 @@ impl Execute {
                 status: FAILED,
                 trouble: Some(format!("step {} failed: {text}", self.at)),
                 result: text,
-                decisions: Vec::new(),
+                ..Came::default()
             });
         }
         self.faults.push(text);
         self.ask()
     }
 
-    /// The step needs no call.
-    fn known(&self, result: String) -> Step {
+    /// The step needs no call. A result that was cut is one in part.
+    fn known(&self, result: String, cut: bool) -> Step {
+        let not_whole = || {
+            format!(
+                "step {} was a surprise: its result is not whole, {CUT}",
+                self.at
+            )
+        };
         self.finish(Came {
             status: COMPLETE,
+            partial: cut,
+            trouble: cut.then(not_whole),
             result,
-            trouble: None,
             decisions: Vec::new(),
         })
     }
@@ -372,7 +410,7 @@ impl Execute {
                 status: FAILED,
                 trouble: Some(format!("step {} failed: {reason}", self.at)),
                 result: self.faults.last().cloned().unwrap_or(reason),
-                decisions: Vec::new(),
+                ..Came::default()
             });
         }
         match tools::callable(&self.tools, name, &arguments) {
@@ -384,7 +422,10 @@ impl Execute {
                 self.calling = Some((tool.clone(), arguments.clone()));
                 Step::CallTool(Box::new(ToolUse { tool, arguments }))
             }
-            Err(text) => self.fault(text),
+            Err(mut text) => {
+                say::name_not_run(&mut text, &self.not_run);
+                self.fault(text)
+            }
         }
     }
 
@@ -407,7 +448,7 @@ impl Execute {
                 status: FAILED,
                 result: format!("Not called again: {reason}."),
                 trouble: Some(format!("step {} goes in circles: {reason}", self.at)),
-                decisions: Vec::new(),
+                ..Came::default()
             }));
         }
         let hint = repeats::hint_in_plan(newest);
@@ -432,6 +473,7 @@ impl Execute {
             (None, Some((tool, arguments))) => (tool.name, arguments, tool.state),
             (None, None) => return self.ask(),
         };
+        say::name_not_run(&mut outcome.content, &self.not_run);
         let step = self.step();
         let ask = Step::AskModel(Box::new(ModelAsk {
             operation: Operation::PlanAssess,
@@ -446,6 +488,7 @@ impl Execute {
                 "is_error": outcome.is_error,
                 "open_steps": self.open(),
             }),
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: Some(assess_schema()),
@@ -492,7 +535,12 @@ impl Execute {
 
     fn assessed(&mut self, reply: &Reply) -> Step {
         self.model_ms += reply.ms;
-        self.assess(&reply.text, "the model named none of the options")
+        let unnamed = if reply.cut {
+            CUT
+        } else {
+            "the model named none of the options"
+        };
+        self.assess(&reply.text, unnamed)
     }
 
     /// `unnamed` is the signal where the reply names no option.
@@ -546,6 +594,7 @@ impl Execute {
             result,
             trouble,
             decisions: vec![decision],
+            ..Came::default()
         })
     }
 
@@ -560,6 +609,7 @@ impl Execute {
         if let Some(step) = plan.get_mut(self.at) {
             came.status.clone_into(&mut step.status);
             step.result = preview(&came.result, most, &result_uri);
+            step.partial = came.partial;
         }
         let mut next = self.request.clone();
         if let Some(state) = self.called.as_ref().and_then(|called| called.state.clone()) {

@@ -5,11 +5,12 @@
 //! bounded number of tries in a row. The last iteration must answer; if it does not, the best
 //! partial answer is given and marked as such. It never ends in silence.
 
-use super::answer::answered;
+use super::answer::{answered, name_cut};
 use super::reflexion::{self, ANSWER, REFLECT, Subject};
 use super::repeats::{self, Seen};
 use super::router::ROUTE;
 use crate::approval::Asker;
+use crate::cut::CUT;
 use crate::history;
 pub(super) use crate::history::preview;
 use crate::limits::Limits;
@@ -201,6 +202,7 @@ impl React {
                 "native": native,
                 "last": last,
             }),
+            cut: None,
             transcript: if native {
                 self.request.history.clone()
             } else {
@@ -244,29 +246,62 @@ impl React {
         self.model_ms += reply.ms;
         let parsed = parse(&reply.text);
         self.thought = parsed.thought;
-        if let Some((name, arguments)) = reply.tool_calls.first() {
+        if !reply.tool_calls.is_empty() {
             if self.thought.is_empty() {
                 reply.text.trim().clone_into(&mut self.thought);
             }
-            self.not_run = reply
-                .tool_calls
-                .iter()
-                .skip(1)
-                .map(|(name, _)| name.clone())
-                .collect();
+            let Some((name, arguments)) = reply.call() else {
+                return self.cut_off();
+            };
+            self.not_run = reply.not_called();
             return self.act(name.clone(), arguments.clone());
         }
         match parsed.said {
+            Format::Final(text) if reply.cut => self.answer_in_part(text),
             Format::Final(text) => self.answer(text, true),
+            Format::Action { .. } if reply.cut && !parsed.is_whole => self.cut_off(),
             Format::Action { name, arguments } => self.act(name, arguments),
             // A model with native tools that calls none has answered, markers or not.
             Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
                 self.thought.clear();
                 // As it stands: what looks like the format may be part of it, such as a code fence.
-                self.answer(reply.text.trim().to_owned(), true)
+                let text = reply.text.trim().to_owned();
+                if reply.cut {
+                    return self.answer_in_part(text);
+                }
+                self.answer(text, true)
             }
+            Format::Malformed { loose, .. }
+                if reply.cut && (loose.is_empty() || !self.must_end()) =>
+            {
+                self.cut_off()
+            }
+            Format::Malformed { loose, .. } if reply.cut => self.answer_in_part(loose),
             Format::Malformed { reason, loose } => self.unreadable(&reason, loose),
         }
+    }
+
+    /// Whether no further try may follow this reply.
+    fn must_end(&self) -> bool {
+        self.request.control.retries + 1 >= self.limits.max_retries || self.is_last()
+    }
+
+    /// What becomes of a reply that was cut before its call or answer was there.
+    fn cut_off(&mut self) -> Step {
+        if self.must_end() {
+            return self.partial_because(Termination::ReplyCut, CUT);
+        }
+        let text = format!(
+            "Error: {CUT}, before its call or its answer was complete, so nothing was called. Reply \
+             again, and shorter."
+        );
+        self.retry(PARSE_ERROR.to_owned(), BTreeMap::new(), text)
+    }
+
+    /// Answers with a text that was cut, and could not be gone on with.
+    fn answer_in_part(&self, mut text: String) -> Step {
+        name_cut(&mut text);
+        self.conclude(text, Termination::ReplyCut, true, true)
     }
 
     fn act(&mut self, name: String, arguments: BTreeMap<String, String>) -> Step {
@@ -289,8 +324,12 @@ impl React {
     /// Tells the agent that it repeats itself, instead of calling.
     fn hint(&mut self, name: String, arguments: BTreeMap<String, String>, n: u32) -> Step {
         self.request.control.repeats += 1;
+        let mut content = repeats::hint(n);
+        if self.situation.telling >= 3 {
+            say::name_not_run(&mut content, &self.not_run);
+        }
         let outcome = ToolOutcome {
-            content: repeats::hint(n),
+            content,
             is_error: true,
             ..ToolOutcome::default()
         };
@@ -323,8 +362,7 @@ impl React {
     }
 
     fn unreadable(&mut self, reason: &str, loose: String) -> Step {
-        let exhausted = self.request.control.retries + 1 >= self.limits.max_retries;
-        if (exhausted || self.is_last()) && !loose.is_empty() {
+        if self.must_end() && !loose.is_empty() {
             // It said something, if never in the format: better than nothing, and marked.
             return self.conclude(loose, Termination::FinalAnswer, true, false);
         }
@@ -335,7 +373,15 @@ impl React {
         self.retry(PARSE_ERROR.to_owned(), BTreeMap::new(), text)
     }
 
-    fn retry(&mut self, action: String, arguments: BTreeMap<String, String>, text: String) -> Step {
+    fn retry(
+        &mut self,
+        action: String,
+        arguments: BTreeMap<String, String>,
+        mut text: String,
+    ) -> Step {
+        if self.situation.telling >= 3 {
+            say::name_not_run(&mut text, &self.not_run);
+        }
         let retries = self.request.control.retries + 1;
         if retries >= self.limits.max_retries || self.is_last() {
             return self.partial(if self.is_last() {
@@ -361,12 +407,7 @@ impl React {
                 .clone_into(&mut self.thought);
             return self.did(name, arguments, outcome, None);
         };
-        if !self.not_run.is_empty() {
-            outcome.content.push_str(&format!(
-                "\n\n(Not run, because one call is made a turn: {}. Call again if still needed.)",
-                self.not_run.join(", ")
-            ));
-        }
+        say::name_not_run(&mut outcome.content, &self.not_run);
         let (name, arguments) = outcome
             .instead
             .take()

@@ -91,6 +91,7 @@ pub(super) fn ask(
     Step::AskModel(Box::new(ModelAsk {
         operation: Operation::Critique,
         variables,
+        cut: None,
         transcript: Vec::new(),
         tools: Vec::new(),
         schema: Some(json!({

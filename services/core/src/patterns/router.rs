@@ -144,6 +144,7 @@ impl Dispatch {
                 "specialists": specialists,
                 "fault": self.fault,
             }),
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: Some(schema(&self.intents(), &self.specialists())),

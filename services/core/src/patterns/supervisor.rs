@@ -3,7 +3,7 @@
 //! Decomposing and synthesising are steps of the same session; between them the session has no
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
-use super::answer::{answered, name_missing};
+use super::answer::{answered, name_cut, name_missing};
 use super::assign::Offer;
 use super::fan_out::{
     self, CLOSED, FAN_OUT, Goal, Round, bounded, in_part, lacked, missing, summary,
@@ -88,6 +88,7 @@ impl Decompose {
         Step::AskModel(Box::new(ModelAsk {
             operation: Operation::Decompose,
             variables,
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: Some(json!({
@@ -246,7 +247,7 @@ impl Synthesise {
                 self.used.count(&reply);
                 match self.asking {
                     Asking::Review => self.reviewed(&reply),
-                    Asking::Answer => self.answered(reply.text.trim().to_owned()),
+                    Asking::Answer => self.answered(&reply),
                 }
             }
             Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
@@ -341,6 +342,7 @@ impl Synthesise {
         Step::AskModel(Box::new(ModelAsk {
             operation: Operation::Review,
             variables,
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: Some(json!({
@@ -434,6 +436,7 @@ impl Synthesise {
                 "results": self.results(),
                 "missing": self.missing(),
             }),
+            cut: None,
             transcript: Vec::new(),
             tools: Vec::new(),
             schema: None,
@@ -441,7 +444,8 @@ impl Synthesise {
         }))
     }
 
-    fn answered(&self, text: String) -> Step {
+    fn answered(&mut self, reply: &Reply) -> Step {
+        let mut text = reply.text.trim().to_owned();
         if text.is_empty() {
             let mut plain =
                 "**The model returned no text.** The subagents' own answers:\n".to_owned();
@@ -454,6 +458,10 @@ impl Synthesise {
             }
             return self.conclude(plain, false);
         }
+        if reply.cut {
+            self.termination = Termination::ReplyCut;
+            name_cut(&mut text);
+        }
         self.conclude(text, true)
     }
 
@@ -463,7 +471,8 @@ impl Synthesise {
         let in_part = in_part(&self.verdict, |_, goal| goal.to_owned());
         name_missing(&mut text, "No result for", &missing);
         name_missing(&mut text, "Only a partial result for", &in_part);
-        let is_short = self.termination == Termination::BudgetExhausted;
+        let short = [Termination::BudgetExhausted, Termination::ReplyCut];
+        let is_short = short.contains(&self.termination);
         let end = Concluded {
             termination: self.termination,
             partial: is_short || !missing.is_empty() || !in_part.is_empty(),

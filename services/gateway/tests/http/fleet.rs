@@ -527,6 +527,8 @@ impl Worker {
             usage,
             ms: 1,
             calls_tools: false,
+            cut: false,
+            ignored: Vec::new(),
         });
         Input::ModelReplied(Reply {
             text,

@@ -38,7 +38,14 @@ pub(super) async fn ask(
     };
     match model.chat(request, &Discard).await {
         Ok(reply) => Ok(ToolResult {
-            content: reply.text.trim().to_owned(),
+            content: if reply.cut {
+                format!(
+                    "{}\n\n(Not whole: the reply was cut at the limit of its length.)",
+                    reply.text.trim()
+                )
+            } else {
+                reply.text.trim().to_owned()
+            },
             usage: priced(reply.usage, &profile),
             ..ToolResult::default()
         }),

@@ -1,0 +1,164 @@
+//! `retry`: a run that came to nothing, or many of them, from the last good step of each.
+
+use super::ask::can_be_had;
+use super::fork::{Going, again, model};
+use super::records;
+use super::sessions::{self, Listed};
+use crate::cli::Retry;
+use crate::error::{Exit, Failure};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::ui::{self, Ui};
+use agentfleet_console::text;
+use agentfleet_schema::SessionId;
+use agentfleet_schema::records::RunState;
+use serde::Serialize;
+
+/// What became of one of many.
+#[derive(Debug, Serialize)]
+struct Retried {
+    session: String,
+    question: String,
+    /// The run that goes on from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retried_as: Option<SessionId>,
+    /// Why none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let Some(named) = &args.session else {
+        return many(args, settings).await;
+    };
+    if args.which.is_given() || args.dry_run || args.yes {
+        return Err(Failure::usage(
+            "a SESSION is one run: `--dry-run`, `--yes` and what says which runs go without it",
+        ));
+    }
+    let store = Store::open(settings).await?;
+    store.prepare(settings).await?;
+    let session = records::session(&store, named).await?;
+    let going = again(&store, settings, &session).await?;
+    going
+        .on(&store, settings, ui, args.detach, args.output)
+        .await
+}
+
+async fn many(args: Retry, settings: &Settings) -> Result<(), Failure> {
+    match args.which.state {
+        Some(RunState::Failed | RunState::Timeout | RunState::Cancelled | RunState::Partial) => {}
+        None
+        | Some(RunState::Queued | RunState::Running | RunState::Waiting | RunState::Answered) => {
+            return Err(Failure::usage(
+                "only runs that came to nothing are begun again: `--state` `failed`, `timeout`, \
+                 `cancelled` or `partial`",
+            ));
+        }
+    }
+    let json = args.output.json;
+    let store = Store::open(settings).await?;
+    store.prepare(settings).await?;
+    let (runs, more) = sessions::to_retry(&store, settings, args.which, args.limit).await?;
+    if runs.is_empty() && !json {
+        outln!("No such run.");
+        return Ok(());
+    }
+    if args.dry_run && json {
+        return ui::json(&runs);
+    }
+    if !json {
+        show(&runs, more);
+    }
+    let count = text::counted(runs.len() as u64, "run");
+    if args.dry_run {
+        outln!("{count} would be begun again.");
+        return Ok(());
+    }
+    if !args.yes {
+        agreed(&count, json)?;
+    }
+    let works = can_be_had(settings, model(settings).is_some())
+        .await?
+        .is_some();
+    let mut retried = Vec::new();
+    for run in runs {
+        let one = begin(&store, settings, run).await;
+        if !json {
+            match (&one.retried_as, &one.error) {
+                (Some(session), _) => outln!("{}  {session}", one.session),
+                (None, why) => errln!(
+                    "{}: not begun again: {}",
+                    one.session,
+                    text::line(why.as_deref().unwrap_or_default())
+                ),
+            }
+        }
+        retried.push(one);
+    }
+    let failed = retried.iter().filter(|one| one.error.is_some()).count() as u64;
+    if json {
+        ui::json(&retried)?;
+    } else if !works && !settings.on_servers() {
+        errln!("No fleet runs; they wait for `{} up`.", settings.program());
+    }
+    if failed > 0 {
+        let whole = text::counted(failed, "run");
+        return Err(Failure::new(
+            Exit::Failed,
+            format!("{whole} could not be begun again"),
+        ));
+    }
+    Ok(())
+}
+
+fn show(runs: &[Listed], more: bool) {
+    errln!("From the last good step of each:");
+    for run in runs {
+        let question = text::preview(&run.question, 80);
+        errln!("  {}  {}  {question}", run.session, run.state.as_str());
+    }
+    if more {
+        errln!("There are more: `--limit` takes up to 1000 at a time.");
+    }
+}
+
+/// Asks whether it is meant.
+fn agreed(count: &str, json: bool) -> Result<(), Failure> {
+    let unsaid = || Failure::usage("nothing was begun again, because nobody said `yes`");
+    if json {
+        return Err(unsaid().hint("give `--yes`"));
+    }
+    ui::tell(&format!("Type `yes` to begin {count} again: "));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "yes") {
+        return Ok(());
+    }
+    errln!();
+    Err(unsaid().hint("type it, or give `--yes`"))
+}
+
+async fn begin(store: &Store, settings: &Settings, run: Listed) -> Retried {
+    let session = SessionId::new(run.session.clone());
+    let begun = match again(store, settings, &session).await {
+        // The same run is not begun twice, however often this is said.
+        Ok(going) => published(&going, store, format!("retry-of-{session}")).await,
+        Err(failure) => Err(failure),
+    };
+    let (retried_as, error) = match begun {
+        Ok(session) => (Some(session), None),
+        Err(failure) => (None, Some(failure.message)),
+    };
+    Retried {
+        session: run.session,
+        question: run.question,
+        retried_as,
+        error,
+    }
+}
+
+async fn published(going: &Going, store: &Store, key: String) -> Result<SessionId, Failure> {
+    let request = going.request(store).await?;
+    Ok(store.intake().take_in(request, Some(key)).await?.session)
+}

@@ -257,10 +257,9 @@ impl Error {
                 Retry::After(Duration::from_secs(2))
             }
             // Most often a proxy's error page, or a model that tripped: worth another try.
-            Self::Malformed { .. }
-            | Self::Empty { .. }
-            | Self::CutEmpty { .. }
-            | Self::Oversized { .. } => Retry::After(Duration::from_secs(1)),
+            Self::Malformed { .. } | Self::Empty { .. } | Self::CutEmpty { .. } => {
+                Retry::After(Duration::from_secs(1))
+            }
             // The next try is made without tools.
             Self::ToolsRefused { .. } => Retry::After(Duration::ZERO),
             Self::Scripted { retry_after, .. } => retry_after.map_or(Retry::No, Retry::After),
@@ -276,6 +275,8 @@ impl Error {
             | Self::NotFound { .. }
             | Self::QuotaExhausted { .. }
             | Self::BadRequest { .. }
+            // Whatever made it send so much will do so again, and each try may cost as much.
+            | Self::Oversized { .. }
             | Self::Declined { .. }
             | Self::Unsupported { .. }
             | Self::BadScript { .. }

@@ -336,7 +336,7 @@ fn finish(
         });
     }
     if cut {
-        tracing::warn!(
+        tracing::info!(
             operation = request.operation.as_str(),
             model,
             "the reply was cut at the limit of tokens"

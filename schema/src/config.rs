@@ -1,6 +1,7 @@
 //! Config items by type, and the consistent set of them that a run is pinned to.
 
 use crate::id::SessionId;
+use crate::records::Usage;
 use crate::request::RunLimits;
 use crate::tolerant::null_default;
 use schemars::JsonSchema;
@@ -507,6 +508,30 @@ pub struct ModelProfile {
     pub output_price: Option<f64>,
 }
 
+impl ModelProfile {
+    /// Whether it says what both kinds of tokens cost.
+    pub fn has_prices(&self) -> bool {
+        self.input_price.is_some() && self.output_price.is_some()
+    }
+
+    /// What a call came to under these prices, unless the provider told. What has no price is told as such.
+    #[must_use]
+    pub fn priced(&self, usage: Usage) -> Usage {
+        if usage.cost > 0.0 {
+            return usage;
+        }
+        let price = |tokens: u64, of_a_million: Option<f64>| {
+            tokens as f64 * of_a_million.unwrap_or_default() / 1_000_000.0
+        };
+        Usage {
+            cost: price(usage.input_tokens, self.input_price)
+                + price(usage.output_tokens, self.output_price),
+            unpriced_calls: u64::from(!self.has_prices()),
+            ..usage
+        }
+    }
+}
+
 /// `intent`: something a message may be about, for the router.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Intent {
@@ -612,5 +637,21 @@ impl Snapshot {
             .chain(&[DEFAULT_PROFILE])
             .filter_map(|key| self.profiles.get(*key));
         found.next().cloned().unwrap_or_default()
+    }
+
+    /// The profile whose prices count where one serves a call: its own, unless the caller names another
+    /// model and a profile knows that, or only another profile has prices for its model.
+    pub fn prices(&self, serving: ModelProfile, named: &str) -> ModelProfile {
+        if named.is_empty() && serving.has_prices() {
+            return serving;
+        }
+        let model = if named.is_empty() {
+            &serving.model
+        } else {
+            named
+        };
+        let same = || self.profiles.values().filter(|one| one.model == model);
+        let priced = same().find(|profile| profile.has_prices());
+        priced.or_else(|| same().next()).cloned().unwrap_or(serving)
     }
 }

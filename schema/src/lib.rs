@@ -33,7 +33,7 @@ pub use request::{
     RunLimits, Source,
 };
 pub use response::{AgentResponse, ErrorBody, MessageType};
-pub use spent::{Money, Spent};
+pub use spent::{Cost, Money, Spent};
 pub use triples::{Metadata, Term, TermType, Triple, Triples};
 
 /// Milliseconds since the Unix epoch, as every record and message states instants.

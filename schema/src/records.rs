@@ -9,11 +9,11 @@ use crate::config::{DefaultAnswer, JoinPolicy};
 use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
 pub use crate::request::Source;
 use crate::request::{AgentRequest, PlanStep, RunLimits};
-use crate::spent::{Money, Spent};
+use crate::spent::{Cost, Money, Spent};
 use crate::topics::{AGENT_REQUEST, EXPLAINABILITY, property};
 pub use crate::worked::{
-    Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait, StreamedPart,
-    StreamedParts, TELLING, Worked,
+    Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait, PRICED,
+    StreamedPart, StreamedParts, TELLING, Worked,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -812,17 +812,28 @@ pub struct Usage {
     pub input_tokens: u64,
     #[serde(default)]
     pub output_tokens: u64,
-    /// In the currency of the model profile's prices.
+    /// In the currency of the model profile's prices. Of the calls that have a price.
     #[serde(default)]
     pub cost: f64,
+    /// Calls of which nobody knows what they cost.
+    #[serde(default, skip_serializing_if = "crate::spent::is_zero")]
+    pub unpriced_calls: u64,
 }
 
 impl Usage {
+    /// What is known of the cost, from a record that tells of its step as `telling` says. Before
+    /// [`PRICED`] a record did not say whether there were prices.
+    pub fn known_cost(&self, telling: u32) -> Cost {
+        let says = telling >= PRICED || self.cost > 0.0 || self.total() == 0;
+        Cost::of(self.cost, says && self.unpriced_calls == 0)
+    }
+
     /// On an account that counts no calls.
     pub fn spent(&self) -> Spent {
         Spent {
             tokens: self.total(),
             cost: Money::of(self.cost),
+            unpriced_calls: self.unpriced_calls,
             ..Spent::default()
         }
     }
@@ -835,6 +846,7 @@ impl Usage {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cost += other.cost;
+        self.unpriced_calls = self.unpriced_calls.saturating_add(other.unpriced_calls);
     }
 }
 

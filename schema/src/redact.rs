@@ -21,6 +21,13 @@ const KEYS: [&str; 8] = [
 /// Fewest characters of a key after its beginning: less is a word.
 const SHORTEST_KEY: usize = 16;
 
+/// Beginnings of keys that stand as a segment in the path of an address: there a shorter one is no word.
+const KEYS_IN_PATHS: [&str; 7] = ["sk-", "sk_", "pk_", "rk_", "AIza", "ghp_", "xoxb-"];
+/// Fewest characters of such a segment behind its beginning.
+const SHORTEST_IN_PATH: usize = 8;
+/// Fewest digits of a segment behind one such as `/token/`: with less it is a word.
+const FEWEST_DIGITS: usize = 4;
+
 /// The text without credentials: user and password of addresses, the values of parameters whose names
 /// say that they are secret, and keys that are known by their beginning.
 pub fn redacted(text: &str) -> Cow<'_, str> {
@@ -31,6 +38,7 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
         if let Some(end) = authority.rfind('@') {
             hidden.push(from..from + end);
         }
+        hidden.extend(of_path(text, from + authority.len()));
     }
     for (at, _) in text.match_indices('=') {
         let is_name = |c: char| c.is_alphanumeric() || "-_.%[]$".contains(c);
@@ -65,6 +73,34 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     }
     out.push_str(&text[done..]);
     Cow::Owned(out)
+}
+
+/// The segments of an address's path, which begins at `from`, that are keys: by their beginning, or
+/// behind a segment that says that one follows.
+fn of_path(text: &str, from: usize) -> Vec<Range<usize>> {
+    let path = until(&text[from..], |c| ends(c) || matches!(c, '?' | '#'));
+    let (mut found, mut at, mut before) = (Vec::new(), from, "");
+    for segment in path.split('/') {
+        let begin = KEYS_IN_PATHS
+            .iter()
+            .find(|begin| segment.starts_with(*begin));
+        let begin = begin.map_or(0, |begin| begin.len());
+        let key = &segment[begin..];
+        let digits = key.bytes().filter(u8::is_ascii_digit).count();
+        let is_key = if begin > 0 {
+            key.len() >= SHORTEST_IN_PATH && digits > 0
+        } else {
+            key.len() >= SHORTEST_KEY && digits >= FEWEST_DIGITS && is_secret(before)
+        };
+        // Telegram's: `bot`, a number, and the key.
+        let is_bot = segment.starts_with("bot") && segment[3..].contains(':') && digits > 0;
+        if is_key || is_bot {
+            found.push(at + begin..at + segment.len());
+        }
+        before = segment;
+        at += segment.len() + 1;
+    }
+    found
 }
 
 fn until(text: &str, end: impl Fn(char) -> bool) -> &str {
@@ -131,6 +167,27 @@ mod tests {
             (
                 "Authorization: Bearer abcdefgh12345678.x",
                 "Authorization: Bearer ***",
+            ),
+            (
+                "https://e.org/v1/sk-abc12345/models?x=1",
+                "https://e.org/v1/sk-***/models?x=1",
+            ),
+            (
+                // Keys may hold a slash, so what follows a long one goes with it.
+                "https://e.org/v1/sk-abcdefgh12345678/models",
+                "https://e.org/v1/sk-***",
+            ),
+            (
+                "https://api.e.org/bot123456:AAE-x_y/send",
+                "https://api.e.org/***/send",
+            ),
+            (
+                "https://e.org/token/0a1b2c3d4e5f6a7b/x /token/0a1b2c3d4e5f6a7b",
+                "https://e.org/token/***/x /token/0a1b2c3d4e5f6a7b",
+            ),
+            (
+                "https://e.org/docs/task-types/sk-learn/bottles-12345678/key/concepts-of-2024",
+                "https://e.org/docs/task-types/sk-learn/bottles-12345678/key/concepts-of-2024",
             ),
             ("Bearer bonds are bonds", "Bearer bonds are bonds"),
             (

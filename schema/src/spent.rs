@@ -97,6 +97,9 @@ pub struct Spent {
     pub model_calls: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tool_calls: u64,
+    /// Model calls of which nobody knows what they cost: no profile has a price for them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_calls: u64,
 }
 
 impl Spent {
@@ -112,6 +115,7 @@ impl Spent {
             cost: Money(self.cost.0.saturating_mul(count)),
             model_calls: self.model_calls.saturating_mul(count),
             tool_calls: self.tool_calls.saturating_mul(count),
+            unpriced_calls: self.unpriced_calls.saturating_mul(count),
         }
     }
 }
@@ -126,6 +130,7 @@ impl std::ops::Add for Spent {
             cost: Money(self.cost.0.saturating_add(other.cost.0)),
             model_calls: self.model_calls.saturating_add(other.model_calls),
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+            unpriced_calls: self.unpriced_calls.saturating_add(other.unpriced_calls),
         }
     }
 }
@@ -136,15 +141,85 @@ impl std::iter::Sum for Spent {
     }
 }
 
+/// What is known of a cost, in the currency of the model profiles' prices. Written as `cost`, which is
+/// `null` where not all of it is known, and then as `cost_at_least` where some of it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Cost {
+    cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_at_least: Option<f64>,
+}
+
+impl Default for Cost {
+    /// Nothing, and known to be so.
+    fn default() -> Self {
+        Self::of(0.0, true)
+    }
+}
+
+impl Cost {
+    /// An amount, and whether it is all there is.
+    pub fn of(amount: f64, is_whole: bool) -> Self {
+        Self {
+            cost: is_whole.then_some(amount),
+            cost_at_least: (!is_whole && amount > 0.0).then_some(amount),
+        }
+    }
+
+    /// As much of it as is known.
+    pub fn known(self) -> f64 {
+        self.cost.or(self.cost_at_least).unwrap_or_default()
+    }
+
+    pub fn is_whole(self) -> bool {
+        self.cost.is_some()
+    }
+
+    /// Whether nothing was paid, as far as all of it is known.
+    pub fn is_nothing(self) -> bool {
+        self.cost == Some(0.0)
+    }
+
+    /// With another known part, as the same kind of knowledge.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(f64) -> f64) -> Self {
+        Self::of(change(self.known()), self.is_whole())
+    }
+
+    /// For people; an amount is written by `show`.
+    pub fn told(self, show: impl FnOnce(f64) -> String) -> String {
+        match (self.cost, self.cost_at_least) {
+            (Some(amount), _) => show(amount),
+            (None, Some(amount)) => format!("at least {}", show(amount)),
+            (None, None) => "unknown".to_owned(),
+        }
+    }
+}
+
+impl std::ops::Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let is_whole = self.is_whole() && other.is_whole();
+        Self::of(self.known() + other.known(), is_whole)
+    }
+}
+
+impl std::iter::Sum for Cost {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), std::ops::Add::add)
+    }
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's `skip_serializing_if` passes a reference
-fn is_zero(n: &u64) -> bool {
+pub(crate) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
 /// An account under other names, for `#[serde(flatten, with = "...")]`: tokens had theirs before
 /// money and calls were counted.
 macro_rules! named {
-    ($(#[doc = $doc:literal])+ $module:ident: $tokens:literal, $cost:literal, $model:literal, $tool:literal, $skip:literal) => {
+    ($(#[doc = $doc:literal])+ $module:ident: $tokens:literal, $cost:literal, $model:literal, $tool:literal, $unpriced:literal, $skip:literal) => {
         $(#[doc = $doc])+
         pub mod $module {
             use super::{Money, Spent, is_zero};
@@ -163,6 +238,8 @@ macro_rules! named {
                 model_calls: u64,
                 #[serde(rename = $tool, default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
                 tool_calls: u64,
+                #[serde(rename = $unpriced, default, deserialize_with = "null_default", skip_serializing_if = "is_zero")]
+                unpriced_calls: u64,
             }
 
             pub fn serialize<S: Serializer>(spent: &Spent, to: S) -> Result<S::Ok, S::Error> {
@@ -171,6 +248,7 @@ macro_rules! named {
                     cost: spent.cost,
                     model_calls: spent.model_calls,
                     tool_calls: spent.tool_calls,
+                    unpriced_calls: spent.unpriced_calls,
                 }
                 .serialize(to)
             }
@@ -182,6 +260,7 @@ macro_rules! named {
                     cost: named.cost,
                     model_calls: named.model_calls,
                     tool_calls: named.tool_calls,
+                    unpriced_calls: named.unpriced_calls,
                 })
             }
         }
@@ -194,15 +273,15 @@ fn never<T>(_: &T) -> bool {
 
 named! {
     /// In what one step hands to the next.
-    so_far: "tokens_spent", "cost_spent", "model_calls_spent", "tool_calls_spent", "is_zero"
+    so_far: "tokens_spent", "cost_spent", "model_calls_spent", "tool_calls_spent", "unpriced_calls_spent", "is_zero"
 }
 named! {
     /// In the record of a step.
-    total: "tokens_total", "cost_total", "model_calls_total", "tool_calls_total", "super::never"
+    total: "tokens_total", "cost_total", "model_calls_total", "tool_calls_total", "unpriced_calls_total", "super::never"
 }
 named! {
     /// In a verdict, for those that are missing.
-    missing: "missing_tokens", "missing_cost", "missing_model_calls", "missing_tool_calls", "super::never"
+    missing: "missing_tokens", "missing_cost", "missing_model_calls", "missing_tool_calls", "missing_unpriced_calls", "super::never"
 }
 
 #[cfg(test)]
@@ -231,6 +310,40 @@ mod tests {
             assert!(text.parse::<Money>().is_err(), "{text}");
         }
         assert!(serde_json::from_str::<Money>("-0.1").is_err());
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_cost_is_no_amount() {
+        let show = |cost: Cost| (cost.told(|n| format!("{n:.2}")), serde_json::json!(cost));
+        let [known, some, unknown] =
+            [(1.5, true), (0.5, false), (0.0, false)].map(|(n, w)| Cost::of(n, w));
+        for (cost, told, json) in [
+            (Cost::default(), "0.00", serde_json::json!({"cost": 0.0})),
+            (known, "1.50", serde_json::json!({"cost": 1.5})),
+            (
+                some,
+                "at least 0.50",
+                serde_json::json!({"cost": null, "cost_at_least": 0.5}),
+            ),
+            (unknown, "unknown", serde_json::json!({"cost": null})),
+            (
+                known + unknown,
+                "at least 1.50",
+                serde_json::json!({"cost": null, "cost_at_least": 1.5}),
+            ),
+            (
+                unknown + Cost::default(),
+                "unknown",
+                serde_json::json!({"cost": null}),
+            ),
+            (
+                [known, some].into_iter().sum(),
+                "at least 2.00",
+                serde_json::json!({"cost": null, "cost_at_least": 2.0}),
+            ),
+        ] {
+            assert_eq!(show(cost), (told.to_owned(), json));
+        }
     }
 
     #[test]

@@ -103,6 +103,8 @@ pub mod tg {
         /// Key of the record of a step, on the step's main node.
         STEP_RECORD = "stepRecord",
         COST = "cost",
+        /// Model calls of a step that no profile has a price for; on its main node.
+        UNPRICED_CALLS = "unpricedCalls",
         /// Calls of models and tools that a step made, and how long they took; on its main node.
         MODEL_CALLS = "modelCalls",
         TOOL_CALLS = "toolCalls",
@@ -134,6 +136,7 @@ pub mod tg {
         COST_TOTAL = "costTotal",
         MODEL_CALLS_TOTAL = "modelCallsTotal",
         TOOL_CALLS_TOTAL = "toolCallsTotal",
+        UNPRICED_CALLS_TOTAL = "unpricedCallsTotal",
         /// What attempts at a step spent that did not come to its record; on its main node.
         WASTED_TOKENS = "wastedTokens",
         WASTED_COST = "wastedCost",

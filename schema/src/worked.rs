@@ -14,8 +14,13 @@ use serde::{Deserialize, Serialize};
 /// what it rests on. From 2 on the texts of a conversation, what the config says of patterns and task types,
 /// and the error of a completion are told, and a synthesis names its fan-out. From 3 on the sessions of
 /// subagents come from the attempt's nonce, the step of a plan is told of calls that were not made, and a
-/// record names those. Older records are told and worked again as they were.
-pub const TELLING: u32 = 3;
+/// record names those. From 4 on a step tells what it cost wherever that is known, nothing included, and how
+/// many calls had no price; and a tool group that no tool is in is told. Older records are told and worked
+/// again as they were.
+pub const TELLING: u32 = 4;
+
+/// The first [`TELLING`] under which a cost of nothing is known to be one.
+pub const PRICED: u32 = 4;
 
 /// The surroundings of one step's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -495,6 +495,7 @@ fn request_with_budget() -> AgentRequest {
         cost: Money::millionths(1_250_000),
         model_calls: 3,
         tool_calls: 2,
+        unpriced_calls: 0,
     };
     request
 }

@@ -30,6 +30,7 @@ fn spent(tokens: u64) -> Spent {
         cost: Money::millionths(1_250_000),
         model_calls: 3,
         tool_calls: 2,
+        unpriced_calls: 0,
     }
 }
 
@@ -348,6 +349,7 @@ fn common() -> StepRecord {
                     input_tokens: 70,
                     output_tokens: 30,
                     cost: 0.125,
+                    unpriced_calls: 0,
                 },
                 ms: 900,
                 calls_tools: false,
@@ -378,6 +380,7 @@ fn common() -> StepRecord {
             input_tokens: 70,
             output_tokens: 30,
             cost: 0.125,
+            unpriced_calls: 0,
         },
         total: tokens(100),
         publications: vec![Publication {

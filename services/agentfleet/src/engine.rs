@@ -95,6 +95,12 @@ impl Engine {
         }
     }
 
+    /// The limits of the fleet, where its model costs something.
+    pub fn metered(&self) -> Option<FleetLimits> {
+        let is_metered = self.model.model.capabilities().metered;
+        is_metered.then(|| self.limits.clone())
+    }
+
     pub fn endings(&self) -> Endings {
         Endings::new(self.aggregator_parts())
     }

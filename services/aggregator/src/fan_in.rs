@@ -326,7 +326,7 @@ impl FanIn {
     /// The distinct completions of a fan-out, as the graph has them.
     async fn completions(&self, fan_out: &FanOutRecord) -> Result<Vec<Completion>, Error> {
         let sparql = format!(
-            "SELECT DISTINCT ?session ?status ?partial ?document ?tokens ?cost ?models ?tools ?expected \
+            "SELECT DISTINCT ?session ?status ?partial ?document ?tokens ?cost ?models ?tools ?unpriced ?expected \
              FROM <{}> WHERE {{ \
                ?completion <{}> ?correlation ; <{RDF_TYPE}> <{}> ; <{}> ?session . \
                OPTIONAL {{ ?completion <{}> ?status }} \
@@ -336,6 +336,7 @@ impl FanIn {
                OPTIONAL {{ ?completion <{}> ?cost }} \
                OPTIONAL {{ ?completion <{}> ?models }} \
                OPTIONAL {{ ?completion <{}> ?tools }} \
+               OPTIONAL {{ ?completion <{}> ?unpriced }} \
                OPTIONAL {{ ?fanout <{}> ?correlation ; <{}> ?expected }} }}",
             // Loaded knowledge may claim anything; only what the fleet wrote counts.
             uris::RETRIEVAL_GRAPH,
@@ -349,6 +350,7 @@ impl FanIn {
             tg::COST_TOTAL,
             tg::MODEL_CALLS_TOTAL,
             tg::TOOL_CALLS_TOTAL,
+            tg::UNPRICED_CALLS_TOTAL,
             tg::CORRELATION_ID,
             tg::EXPECTED_SIBLINGS,
         );
@@ -382,6 +384,7 @@ impl FanIn {
                         cost: text("cost").parse().unwrap_or_default(),
                         model_calls: text("models").parse().unwrap_or_default(),
                         tool_calls: text("tools").parse().unwrap_or_default(),
+                        unpriced_calls: text("unpriced").parse().unwrap_or_default(),
                     },
                 }
             })

@@ -5,7 +5,7 @@
 //! same; tokens, cost and time are told and do not count.
 
 use agentfleet_schema::records::{Activity, Decision, Iterated, StepRecord};
-use agentfleet_schema::{SessionId, uris};
+use agentfleet_schema::{Cost, Money, SessionId, uris};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -41,7 +41,8 @@ pub struct Totals {
     pub steps: usize,
     /// Its own, without its subagents'.
     pub tokens: u64,
-    pub cost: f64,
+    #[serde(flatten)]
+    pub cost: Cost,
     /// From its first step to its last.
     pub ms: u64,
 }
@@ -281,12 +282,14 @@ fn pair(a: &StepRecord, b: &StepRecord, answers: Answers<'_>) -> Row {
         _ => {}
     }
     let took = |record: &StepRecord| (record.committed_at - record.started_at).max(0) as f64;
+    let (of_a, of_b) = (cost(a), cost(b));
+    // What is not known of one is no difference.
+    let costs = (of_a.is_whole() && of_b.is_whole()).then(|| ("cost", of_a.known(), of_b.known()));
     let numbers = [
         ("tokens", a.usage.total() as f64, b.usage.total() as f64),
-        ("cost", a.usage.cost, b.usage.cost),
         ("ms", took(a), took(b)),
     ];
-    for (name, ours, theirs) in numbers {
+    for (name, ours, theirs) in numbers.into_iter().chain(costs) {
         if (ours - theirs).abs() > f64::EPSILON {
             row.numbers.insert(name, (ours, theirs));
         }
@@ -323,6 +326,12 @@ fn chosen(record: &StepRecord) -> BTreeMap<&str, &str> {
         .collect()
 }
 
+/// To the nearest millionth: what is beyond that is made by adding.
+fn cost(record: &StepRecord) -> Cost {
+    let cost = record.usage.known_cost(record.telling());
+    cost.map(|amount| Money::of(amount).as_f64())
+}
+
 fn totals(steps: &[StepRecord]) -> Totals {
     let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
         return Totals::default();
@@ -332,7 +341,7 @@ fn totals(steps: &[StepRecord]) -> Totals {
         outcome: last.outcome.as_str().to_owned(),
         steps: steps.len(),
         tokens: steps.iter().map(|record| record.usage.total()).sum(),
-        cost: steps.iter().map(|record| record.usage.cost).sum(),
+        cost: steps.iter().map(cost).sum(),
         ms: (last.committed_at - first.began()).max(0).unsigned_abs(),
     }
 }

@@ -3,6 +3,7 @@
 //! Texts come from models, tools and documents. None of them may move the cursor, ring, retitle the
 //! window, turn the reading direction or hide a part of itself: all of that is made visible here.
 
+use agentfleet_schema::Cost;
 use std::borrow::Cow;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
@@ -163,6 +164,11 @@ pub fn count(n: u64) -> String {
 pub fn counted(n: u64, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(n))
+}
+
+/// What is known of a cost: `0.0213`, `at least 0.0213`, `unknown`.
+pub fn money(cost: Cost) -> String {
+    cost.told(|amount| format!("{amount:.4}"))
 }
 
 /// A length of time, as short as it can be read: `640 ms`, `2.4 s`, `3 min 05 s`, `2 h 10 min`.

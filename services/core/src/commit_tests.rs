@@ -56,6 +56,7 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
                 input_tokens: 7,
                 output_tokens: 3,
                 cost: 0.0,
+                unpriced_calls: 0,
             },
             ms: 1,
             calls_tools: false,
@@ -545,6 +546,7 @@ fn numbered(pattern: &str) -> serde_json::Value {
         cost: agentfleet_schema::Money::of(0.1),
         model_calls: 1,
         tool_calls: 1,
+        unpriced_calls: 0,
     };
     control.ancestors = vec![agentfleet_schema::Ancestor::default()];
     control.lineage = vec![agentfleet_schema::Lineage::default()];
@@ -617,6 +619,7 @@ fn no_number_of_a_request_leaves_the_range_of_its_sums() {
                     input_tokens: u64::MAX,
                     output_tokens: u64::MAX,
                     cost: f64::MAX,
+                    unpriced_calls: 0,
                 };
                 step = turn.resume(Input::ModelReplied(Reply {
                     text: reply.into(),

@@ -52,6 +52,8 @@ codes! {
     InvalidPlan = "invalid-plan";
     /// The session that the request names has another request.
     SessionTaken = "session-taken";
+    /// The run is bounded in money, and its model has no prices.
+    NoPrices = "no-prices";
     /// A request names an approval that the step before it is not.
     NotApproved = "not-approved";
     /// A synthesis request names a verdict that does not exist.

@@ -19,6 +19,7 @@ pub mod history;
 pub mod json;
 pub mod limits;
 pub mod patterns;
+pub mod prices;
 pub mod provenance;
 pub mod react_format;
 pub mod replay;

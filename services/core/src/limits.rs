@@ -372,6 +372,7 @@ pub fn allotted(limits: &RunLimits) -> Spent {
         cost: limits.max_cost.unwrap_or_default(),
         model_calls: limits.max_model_calls.unwrap_or_default(),
         tool_calls: limits.max_tool_calls.unwrap_or_default(),
+        unpriced_calls: 0,
     }
 }
 
@@ -489,6 +490,7 @@ mod tests {
             cost: Money::of(0.2),
             model_calls: 2,
             tool_calls: 4,
+            unpriced_calls: 0,
         };
         let each = allotted(&limits.allot(4, spent(200)).unwrap());
         // Two calls came to 200, which is more than a fifth: that much stays.
@@ -529,6 +531,7 @@ mod tests {
             cost: Money::of(cost),
             model_calls,
             tool_calls: 0,
+            unpriced_calls: 0,
         };
         let cases = [
             // Nothing is known yet of what a call comes to.

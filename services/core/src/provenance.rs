@@ -9,7 +9,7 @@ use crate::say;
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Child, Compared, CompletionStatus, Concluded, Critique,
     Decided, DecidedBy, Decision, Described, Executed, FanInSummary, FannedOut, Grounds, Iterated,
-    OutcomeKind, Planned, Routed, Source, StepRecord, StepResult,
+    OutcomeKind, PRICED, Planned, Routed, Source, StepRecord, StepResult,
 };
 use agentfleet_schema::uris;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
@@ -555,12 +555,14 @@ impl Teller<'_> {
             self.number(uri, tg::IN_TOKEN, usage.input_tokens);
             self.number(uri, tg::OUT_TOKEN, usage.output_tokens);
         }
-        if usage.cost > 0.0 {
-            self.add(
-                uri,
-                tg::COST,
-                Term::typed(format!("{:.9}", usage.cost), xsd::DECIMAL),
-            );
+        let cost = usage.known_cost(self.record.telling());
+        let is_free = self.record.telling() >= PRICED && usage.total() > 0 && cost.is_nothing();
+        if cost.known() > 0.0 || is_free {
+            let amount = format!("{:.9}", cost.known());
+            self.add(uri, tg::COST, Term::typed(amount, xsd::DECIMAL));
+        }
+        if usage.unpriced_calls > 0 {
+            self.number(uri, tg::UNPRICED_CALLS, usage.unpriced_calls);
         }
     }
 
@@ -960,6 +962,9 @@ impl Teller<'_> {
             tg::TOOL_CALLS_TOTAL,
         ];
         self.account(&uri, record.total, names);
+        if record.total.unpriced_calls > 0 {
+            self.number(&uri, tg::UNPRICED_CALLS_TOTAL, record.total.unpriced_calls);
+        }
         self.text(&uri, tg::COLLECTION, record.collection.as_str());
     }
 }

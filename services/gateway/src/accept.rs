@@ -11,9 +11,10 @@ use crate::state::App;
 use crate::{events, intake, negotiate, session};
 use agentfleet_broker::Broker;
 use agentfleet_config::ConfigStore;
+use agentfleet_core::prices;
 use agentfleet_documents::Documents;
 use agentfleet_runtime::{Adoption, Committed, Committer, Host, StepCommit};
-use agentfleet_schema::records::{AcceptedRecord, Publication, StepRecord};
+use agentfleet_schema::records::{AcceptedRecord, FleetLimits, Publication, StepRecord};
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId, keys};
 use axum::Json;
@@ -157,6 +158,8 @@ pub struct Intake {
     pub host: Arc<dyn Host>,
     /// Where the door does not look itself.
     pub collections: Option<Arc<dyn Collections>>,
+    /// The limits of the fleet, where this door knows that its model costs something.
+    pub metered: Option<Arc<FleetLimits>>,
 }
 
 impl std::fmt::Debug for Intake {
@@ -190,7 +193,19 @@ impl Intake {
     /// Says what is wrong with a request before it is taken in.
     pub async fn check(&self, request: &AgentRequest) -> Result<(), Problem> {
         intake::check(request)?;
-        intake::check_names(request, &*self.config.snapshot().await?)
+        self.check_config(request).await
+    }
+
+    /// Says what in a request does not fit the config in force.
+    async fn check_config(&self, request: &AgentRequest) -> Result<(), Problem> {
+        let config = self.config.snapshot().await?;
+        intake::check_names(request, &config)?;
+        let fleet = self.metered.as_deref();
+        let missing = fleet.and_then(|fleet| prices::missing(request, &config, fleet));
+        missing.map_or(Ok(()), |error| {
+            let hint = error.hint.unwrap_or_default();
+            Err(Problem::new(Code::NoPrices, error.message).hint(hint))
+        })
     }
 
     /// Takes a request in, as [`Intake::check`] passed it. The same `key` and user give the same session, so a request that is sent
@@ -230,7 +245,7 @@ impl Intake {
         if self.look_up(&request, &digest).await? {
             return Ok(taken(true));
         }
-        intake::check_names(&request, &*self.config.snapshot().await?)?;
+        self.check_config(&request).await?;
         if let Some(collections) = &self.collections {
             let loaded = collections.loaded().await;
             let loaded =

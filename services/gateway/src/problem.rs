@@ -63,6 +63,8 @@ codes! {
     UnknownTaskType = "unknown-task-type", BAD_REQUEST;
     /// The request names a tool group that no tool is in.
     UnknownGroup = "unknown-group", BAD_REQUEST;
+    /// The run is bounded in money, and its model has no prices.
+    NoPrices = "no-prices", BAD_REQUEST;
     /// Nothing was loaded as the collection, but as one with nearly the same name.
     UnknownCollection = "unknown-collection", BAD_REQUEST;
     /// A parameter of the URL is missing or has a wrong value.

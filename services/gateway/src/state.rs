@@ -10,6 +10,7 @@ use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
 use agentfleet_runtime::{Committer, Host};
 use agentfleet_schema::SessionId;
+use agentfleet_schema::records::FleetLimits;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,6 +34,9 @@ pub struct Parts {
     pub status: Arc<dyn Status>,
     pub traces: Option<Arc<dyn TraceRenderer>>,
     pub collections: Option<Arc<dyn Collections>>,
+    /// The limits of the fleet, where its model costs something: a run that is bounded in money then
+    /// needs prices.
+    pub metered: Option<Arc<FleetLimits>>,
 }
 
 impl Parts {
@@ -44,6 +48,7 @@ impl Parts {
             config: Arc::clone(&self.config),
             host: Arc::clone(&self.host),
             collections: self.collections.clone(),
+            metered: self.metered.clone(),
         }
     }
 }

@@ -13,7 +13,7 @@ use agentfleet_core::commit::Streamed;
 use agentfleet_core::limits::Left;
 use agentfleet_core::{
     FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn,
-    approval, say,
+    approval, prices, say,
 };
 use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Error as ModelError, Retry};
@@ -130,7 +130,8 @@ impl Driver<'_> {
         // What cannot be rendered is told where it is asked.
         let messages = model::messages(ask, self.request, self.snapshot, prompts).ok()?;
         let prompt = model::prompt_text(&messages);
-        model::bounded(self.snapshot, self.request, ask.operation, &prompt, left).err()
+        let (snapshot, of) = (self.snapshot, self.request);
+        model::bounded(snapshot, of, ask.operation, &prompt, left, self.metered()).err()
     }
 
     async fn ask_model(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
@@ -145,7 +146,8 @@ impl Driver<'_> {
             }
         };
         let prompt = model::prompt_text(&request.messages);
-        let bounded = model::bounded(self.snapshot, of, ask.operation, &prompt, left);
+        let (snapshot, metered) = (self.snapshot, self.metered());
+        let bounded = model::bounded(snapshot, of, ask.operation, &prompt, left, metered);
         if let Ok(bounded) = bounded {
             request.max_tokens = bounded.max_tokens;
             if self.debits.of_models {
@@ -181,9 +183,11 @@ impl Driver<'_> {
         self.debits.open = None;
         match replied {
             Ok(reply) => {
-                let (of, snapshot) = (self.request, self.snapshot);
-                let profile = model::prices(snapshot, of, ask.operation);
-                let usage = model::priced(reply.usage, &profile);
+                let usage = if metered {
+                    prices::prices(snapshot, of, ask.operation).priced(reply.usage)
+                } else {
+                    reply.usage
+                };
                 let told = model::reply(&reply, usage, ms);
                 self.calls.push(Call::Model {
                     operation: ask.operation.as_str().to_owned(),
@@ -235,6 +239,11 @@ impl Driver<'_> {
                 hint: String::new(),
             })),
         }
+    }
+
+    /// Whether the model costs somebody something.
+    fn metered(&self) -> bool {
+        self.parts.model.capabilities().metered
     }
 
     /// What the calls of this attempt came to.

@@ -17,7 +17,7 @@ use agentfleet_core::commit::{self, Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
 use agentfleet_core::limits::Limits;
 use agentfleet_core::{
-    Finish, Rejection, Situation, Turn, approval, error, fan_in, limits, say, so_far,
+    Finish, Rejection, Situation, Turn, approval, error, fan_in, limits, prices, say, so_far,
 };
 use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::{
@@ -321,6 +321,12 @@ impl Orchestrator {
             Ok(topic) => (topic, None),
             Err(error) => (topics::AGENT_RESPONSE, Some(error)),
         };
+        let metered = self.parts.model.capabilities().metered;
+        let unpriced = if metered {
+            prices::missing(&request, &snapshot, &self.options.limits)
+        } else {
+            None
+        };
         let unapproved = self.unapproved(&request).await?;
         let mut refused = None;
         let mut driver = Driver {
@@ -342,7 +348,7 @@ impl Orchestrator {
                 documents: &*self.parts.documents,
                 request: &request,
                 nonce: &nonce,
-                of_models: self.parts.model.capabilities().metered || !budget.is_unbounded(),
+                of_models: metered || !budget.is_unbounded(),
                 of_tools: budget.tool_calls.is_some(),
                 last: debited.last,
                 open: None,
@@ -360,7 +366,7 @@ impl Orchestrator {
         {
             by = stopped_by;
             finish
-        } else if let Some(error) = not_allowed.or(unapproved) {
+        } else if let Some(error) = not_allowed.or(unapproved).or(unpriced) {
             refuse(error, &mut refused)
         } else {
             let situation = Situation {

@@ -1,11 +1,12 @@
 //! From what the core asks to what a model is sent: rendered prompt, native transcript, tools,
-//! profile and price.
+//! profile and bounds.
 
 use crate::Options;
 use agentfleet_core::limits::Left;
+use agentfleet_core::prices::{prices, profile};
 use agentfleet_core::{AfterCut, ModelAsk, Reply, task_types};
 use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec};
-use agentfleet_schema::config::{ModelProfile, Snapshot};
+use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::Usage;
 use agentfleet_schema::tolerant::text_of;
 use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent};
@@ -128,27 +129,6 @@ fn named(of_the_profile: String, of_the_request: &str) -> String {
     }
 }
 
-/// The profile that the request names, else what its task type gives its pattern, else that of the
-/// operation, else `default`, else empty.
-pub(crate) fn profile(
-    snapshot: &Snapshot,
-    of: &AgentRequest,
-    operation: Operation,
-) -> ModelProfile {
-    let of_type = task_types::profile_of(of, snapshot);
-    snapshot.profile(&[&of.control.profile, of_type, operation.as_str()])
-}
-
-/// The profile whose prices count: of the model that the request names, as far as a profile knows it,
-/// else the operation's.
-pub(crate) fn prices(snapshot: &Snapshot, of: &AgentRequest, operation: Operation) -> ModelProfile {
-    let mut named = snapshot.profiles.values();
-    let named = named.find(|profile| !of.model.is_empty() && profile.model == of.model);
-    named
-        .cloned()
-        .unwrap_or_else(|| profile(snapshot, of, operation))
-}
-
 /// Output tokens that a call is taken to come to where its profile sets no bound.
 const UNBOUNDED_OUTPUT: u64 = 1_000;
 /// Bytes of a prompt that are taken for a token.
@@ -170,13 +150,15 @@ pub(crate) struct Bounded {
 }
 
 /// Bounds a call so that its session stays within what is left to it. `Err` says why it is not made at
-/// all: its prompt and a short reply would cost more than that.
+/// all: its prompt and a short reply would cost more than that. `metered` says whether its model costs
+/// anything.
 pub(crate) fn bounded(
     snapshot: &Snapshot,
     of: &AgentRequest,
     operation: Operation,
     prompt: &str,
     left: Left,
+    metered: bool,
 ) -> Result<Bounded, String> {
     let asked = profile(snapshot, of, operation).max_tokens;
     let prices = prices(snapshot, of, operation);
@@ -185,11 +167,12 @@ pub(crate) fn bounded(
         let usage = Usage {
             input_tokens: (prompt.len() as u64).div_ceil(BYTES_OF_A_TOKEN),
             output_tokens,
-            cost: 0.0,
+            ..Usage::default()
         };
+        let usage = if metered { prices.priced(usage) } else { usage };
         Spent {
             model_calls: 1,
-            ..priced(usage, &prices).spent()
+            ..usage.spent()
         }
     };
     let (nothing, least) = (costing(0), costing(LEAST_OUTPUT.min(wanted)));
@@ -225,17 +208,6 @@ pub(crate) fn bounded(
             asked
         },
     })
-}
-
-/// What the tokens of a reply cost under a profile.
-pub(crate) fn priced(usage: Usage, profile: &ModelProfile) -> Usage {
-    let million = 1_000_000.0;
-    let cost = usage.input_tokens as f64 * profile.input_price.unwrap_or_default() / million
-        + usage.output_tokens as f64 * profile.output_price.unwrap_or_default() / million;
-    Usage {
-        cost: usage.cost + cost,
-        ..usage
-    }
 }
 
 /// The reply as the core reads it.
@@ -303,35 +275,12 @@ pub(crate) fn reply_text(reply: &ModelReply) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agentfleet_schema::config::ModelProfile;
 
     #[test]
-    fn a_model_of_the_request_overrides_the_profiles_and_costs_what_its_profile_says() {
-        let profile = |model: &str, price: f64| ModelProfile {
-            model: model.to_owned(),
-            input_price: Some(price),
-            ..ModelProfile::default()
-        };
-        let mut snapshot = Snapshot::default();
-        for (key, model, price) in [("default", "small", 1.0), ("agent-react", "large", 5.0)] {
-            snapshot
-                .profiles
-                .insert(key.to_owned(), profile(model, price));
-        }
-        let operation = Operation::React;
-        for (asked, model, price) in [
-            ("", "large", 5.0),
-            ("small", "small", 1.0),
-            ("unheard-of", "unheard-of", 5.0),
-        ] {
-            let of = AgentRequest {
-                model: asked.to_owned(),
-                ..AgentRequest::default()
-            };
-            let of_the_profile = super::profile(&snapshot, &of, operation).model;
-            assert_eq!(named(of_the_profile, asked), model);
-            let prices = prices(&snapshot, &of, operation);
-            assert_eq!(prices.input_price, Some(price), "{asked}");
-        }
+    fn a_model_of_the_request_overrides_the_profile() {
+        assert_eq!(named("large".into(), ""), "large");
+        assert_eq!(named("large".into(), "small"), "small");
     }
 
     #[test]
@@ -349,7 +298,7 @@ mod tests {
             // A hundred tokens.
             let prompt = "word".repeat(100);
             let of = AgentRequest::default();
-            bounded(&snapshot, &of, Operation::React, &prompt, left)
+            bounded(&snapshot, &of, Operation::React, &prompt, left, true)
         };
         let tokens = |tokens| Left {
             tokens: Some(tokens),

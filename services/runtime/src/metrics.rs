@@ -132,7 +132,10 @@ pub fn step(record: &StepRecord, pattern: &str, took: Duration) {
                     .increment(usage.input_tokens);
                 counter!(MODEL_TOKENS, "model" => model.clone(), "kind" => "output")
                     .increment(usage.output_tokens);
-                gauge!(MODEL_COST, "model" => model).increment(usage.cost);
+                // What has no price has no cost of 0.
+                if usage.unpriced_calls == 0 {
+                    gauge!(MODEL_COST, "model" => model).increment(usage.cost);
+                }
             }
             Call::Tool {
                 name, is_error, ms, ..

@@ -375,10 +375,12 @@ impl Spans<'_> {
                     KeyValue::new("gen_ai.usage.input_tokens", whole(usage.input_tokens)),
                     KeyValue::new("gen_ai.usage.output_tokens", whole(usage.output_tokens)),
                     KeyValue::new("agentfleet.operation", operation.clone()),
-                    KeyValue::new("agentfleet.cost", usage.cost),
                 ];
                 if *cut {
                     attributes.push(KeyValue::new("gen_ai.response.finish_reasons", "length"));
+                }
+                if usage.unpriced_calls == 0 {
+                    attributes.push(KeyValue::new("agentfleet.cost", usage.cost));
                 }
                 if self.telemetry.content {
                     attributes.extend([

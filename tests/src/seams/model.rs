@@ -91,6 +91,7 @@ impl ChatModel for Seam {
                 input_tokens: 7,
                 output_tokens: 5,
                 cost: 0.0,
+                unpriced_calls: 0,
             },
             model: "simulated".to_owned(),
             ..ModelReply::default()

@@ -20,11 +20,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Sessions of the account, with what they are grouped by.
 const SESSIONS: &str = "\
-SELECT DISTINCT ?activity ?root ?parent ?conversation ?pattern ?taskType FROM <urn:graph:retrieval> WHERE {
+SELECT DISTINCT ?activity ?root ?parent ?conversation ?pattern ?taskType ?question ?started ?index
+FROM <urn:graph:retrieval> WHERE {
   ?activity tg:rootSessionId ?root .
   NARROWED
   OPTIONAL { ?activity tg:parentSessionId ?parent }
   OPTIONAL { ?activity tg:conversationId ?conversation }
+  OPTIONAL { ?activity tg:query ?question }
+  OPTIONAL { ?activity prov:startedAtTime ?started }
+  OPTIONAL { ?activity tg:siblingIndex ?index }
   OPTIONAL {
     ?routing a tg:RoutingDecision ; prov:wasGeneratedBy ?activity ; tg:selectedPattern ?pattern .
     OPTIONAL { ?routing tg:taskType ?taskType }
@@ -33,7 +37,7 @@ SELECT DISTINCT ?activity ?root ?parent ?conversation ?pattern ?taskType FROM <u
 
 /// Steps, by the node that each is told of.
 const STEPS: &str = "\
-SELECT DISTINCT ?record ?activity ?in ?out ?cost ?models ?tools ?modelMs ?toolMs ?attempt ?wasted ?wastedCost FROM <urn:graph:retrieval> WHERE {
+SELECT DISTINCT ?record ?activity ?in ?out ?cost ?unpriced ?models ?tools ?modelMs ?toolMs ?attempt ?wasted ?wastedCost FROM <urn:graph:retrieval> WHERE {
   ?activity tg:rootSessionId ?root .
   NARROWED
   ?node prov:wasGeneratedBy ?activity ; tg:stepRecord ?record ; tg:modelCalls ?models ;
@@ -42,6 +46,7 @@ SELECT DISTINCT ?record ?activity ?in ?out ?cost ?models ?tools ?modelMs ?toolMs
   OPTIONAL { ?node tg:inToken ?in }
   OPTIONAL { ?node tg:outToken ?out }
   OPTIONAL { ?node tg:cost ?cost }
+  OPTIONAL { ?node tg:unpricedCalls ?unpriced }
   OPTIONAL { ?node tg:modelTimeMs ?modelMs }
   OPTIONAL { ?node tg:toolTimeMs ?toolMs }
   OPTIONAL { ?node tg:attempt ?attempt }
@@ -101,7 +106,7 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
     } else {
         CostBy::Tree
     });
-    let (groups, total) = spend::account(&steps, by);
+    let (groups, total) = spend::account(&steps, by, asked.session.is_some());
     if args.output.json {
         let names = spend::headers(by);
         let keyed = |key: &[String]| {
@@ -114,7 +119,13 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
             by,
             groups: groups
                 .iter()
-                .map(|group| Row::of(group.spent, keyed(&group.key)))
+                .map(|group| {
+                    let mut key = keyed(&group.key);
+                    if by == CostBy::Agent {
+                        key.insert("question".to_owned(), group.question.clone());
+                    }
+                    Row::of(group.spent, key)
+                })
                 .collect(),
             total: Row::of(total, BTreeMap::new()),
             currency: CURRENCY,
@@ -139,6 +150,7 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
             "COST",
             "WASTED",
         ])
+        .chain((by == CostBy::Agent).then_some("QUESTION"))
         .collect();
     let mut rows: Vec<Vec<String>> = groups
         .iter()
@@ -148,15 +160,18 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
                 .iter()
                 .cloned()
                 .chain(cells(group.spent))
+                .chain((by == CostBy::Agent).then(|| text::one_line(&group.question)))
                 .collect()
         })
         .collect();
     let mut last = vec![String::new(); own.len()];
     "total".clone_into(&mut last[0]);
-    rows.push(last.into_iter().chain(cells(total)).collect());
+    let mut last: Vec<String> = last.into_iter().chain(cells(total)).collect();
+    last.resize(headers.len(), String::new());
+    rows.push(last);
     ui.table(&headers, own.len(), rows);
     errln!(
-        "COST is in {CURRENCY}. WASTED is what was spent and came to no record, by attempts before the \
+        "COST is in {CURRENCY}; what has no price there is not in it. WASTED is what was spent and came to no record, by attempts before the \
          committed ones and by calls that were cut off; COST does not count it."
     );
     Ok(())
@@ -171,7 +186,7 @@ fn cells(spent: Spent) -> [String; 9] {
         spent.tool_calls.to_string(),
         text::duration(spent.model_ms),
         text::duration(spent.tool_ms),
-        spend::money(spent.cost),
+        spent.told_cost(),
         wasted(spent),
     ]
 }
@@ -186,7 +201,9 @@ fn wasted(spent: Spent) -> String {
         parts.push(text::counted(spent.wasted, "attempt"));
     }
     parts.push(text::counted(spent.wasted_tokens, "token"));
-    parts.push(spend::money(spent.wasted_cost));
+    if spent.wasted_cost > 0 {
+        parts.push(spend::money(spent.wasted_cost));
+    }
     parts.join(", ")
 }
 
@@ -227,6 +244,8 @@ struct Session {
     conversation: String,
     pattern: String,
     task_type: String,
+    question: String,
+    began: (String, u64),
 }
 
 impl Asked<'_> {
@@ -274,6 +293,8 @@ impl Asked<'_> {
                     session.task_type.clone()
                 },
                 pattern: session.pattern.clone(),
+                question: session.question.clone(),
+                began: session.began.clone(),
                 models,
                 spent: Spent {
                     steps: 1,
@@ -284,6 +305,11 @@ impl Asked<'_> {
                     model_ms: number("modelMs"),
                     tool_ms: number("toolMs"),
                     cost: spend::amount(text("cost")),
+                    unpriced: u64::from(
+                        // Steps of older versions say nothing of prices.
+                        !text("unpriced").is_empty()
+                            || text("cost").is_empty() && number("in") + number("out") > 0,
+                    ),
                     wasted: number("attempt").saturating_sub(1),
                     wasted_tokens: number("wasted"),
                     wasted_cost: spend::amount(text("wastedCost")),
@@ -307,6 +333,8 @@ impl Asked<'_> {
                     conversation: text("conversation"),
                     pattern: name(&text("pattern")),
                     task_type: name(&text("taskType")),
+                    question: text("question"),
+                    began: (text("started"), text("index").parse().unwrap_or_default()),
                 };
                 sessions.insert(id.to_string(), session);
             }
@@ -399,8 +427,8 @@ mod tests {
     fn what_was_wasted_is_told_with_and_without_attempts() {
         for (attempts, tokens, cost, told) in [
             (0, 0, 0, "none"),
-            (0, 1_651, 0, "1,651 tokens, 0.00"),
-            (1, 0, 0, "1 attempt, 0 tokens, 0.00"),
+            (0, 1_651, 0, "1,651 tokens"),
+            (1, 0, 0, "1 attempt, 0 tokens"),
             (2, 1, 500_000_000, "2 attempts, 1 token, 0.50"),
         ] {
             let spent = Spent {

@@ -10,7 +10,7 @@ use agentfleet_console::diff::{Diff, Row, Totals, compare};
 use agentfleet_console::text;
 use agentfleet_orchestrator::replay::{ReplayError, steps};
 use agentfleet_schema::records::StepRecord;
-use agentfleet_schema::{Money, SessionId, keys, uris};
+use agentfleet_schema::{SessionId, keys, uris};
 use std::collections::HashMap;
 
 /// Most pairs of sessions that are compared; what is left out is said.
@@ -29,8 +29,7 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
             read(&store, &b, is_asked_for).await?,
         );
         let answers = answers(&store, [&a, &b]).await?;
-        let mut diff = compare(&left, &right, &|session| answers.get(session).cloned());
-        round(&mut diff);
+        let diff = compare(&left, &right, &|session| answers.get(session).cloned());
         let children = diff
             .rows
             .iter()
@@ -63,18 +62,6 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         ));
     }
     Ok(())
-}
-
-/// Sums of money to the nearest millionth: what is beyond that is made by adding.
-fn round(diff: &mut Diff) {
-    let nearest = |amount: f64| Money::of(amount).as_f64();
-    diff.a.cost = nearest(diff.a.cost);
-    diff.b.cost = nearest(diff.b.cost);
-    for row in &mut diff.rows {
-        if let Some((a, b)) = row.numbers.get_mut("cost") {
-            (*a, *b) = (nearest(*a), nearest(*b));
-        }
-    }
 }
 
 async fn read(
@@ -160,10 +147,10 @@ fn how(row: &Row) -> &'static str {
 }
 
 fn in_numbers(totals: &Totals) -> String {
-    let cost = if totals.cost > 0.0 {
-        format!("  cost {:.4}", totals.cost)
-    } else {
+    let cost = if totals.cost.is_nothing() {
         String::new()
+    } else {
+        format!("  cost {}", text::money(totals.cost))
     };
     format!(
         "{}  {}  {}  {}{cost}  {}",

@@ -22,7 +22,7 @@ use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Decided, DecidedBy, Decision, Iterated, StepRecord,
     Usage,
 };
-use agentfleet_schema::{Money, Operation, SessionId};
+use agentfleet_schema::{Cost, Money, Operation, SessionId};
 use anstyle::Style;
 use serde::Serialize;
 use serde_json::Value;
@@ -85,7 +85,8 @@ struct Choice {
     models: Vec<String>,
     tokens_in: u64,
     tokens_out: u64,
-    cost: f64,
+    #[serde(flatten)]
+    cost: Cost,
     config_version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<BTreeMap<String, String>>,
@@ -297,7 +298,7 @@ fn bare(record: &StepRecord, subject: &str, chosen: &str, by: DecidedBy) -> Choi
         models: Vec::new(),
         tokens_in: 0,
         tokens_out: 0,
-        cost: 0.0,
+        cost: Cost::default(),
         config_version: record.config_version,
         arguments: None,
         outcome: None,
@@ -409,7 +410,8 @@ fn spent(choice: &mut Choice, record: &StepRecord, counts: impl Fn(&str) -> bool
     choice.tokens_in = usage.input_tokens;
     choice.tokens_out = usage.output_tokens;
     // What is beyond millionths is made by adding.
-    choice.cost = Money::of(usage.cost).as_f64();
+    let cost = usage.known_cost(record.telling());
+    choice.cost = cost.map(|amount| Money::of(amount).as_f64());
 }
 
 /// A reason as it is told to people: what a model wrote as an object, part by part.
@@ -453,10 +455,17 @@ fn options(subject: &str, names: &[String], chosen: &str, set: &Snapshot) -> Vec
 
 /// What choosing an option means.
 fn meaning(subject: &str, name: &str, set: &Snapshot) -> String {
-    let both = |description: &str, when: &str| {
-        let parts = [description.trim(), when.trim()];
-        let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        said.join(" When to use: ")
+    let both = |description: &str, when: &str| match (description.trim(), when.trim()) {
+        ("", when) => when.to_owned(),
+        (description, "") => description.to_owned(),
+        (description, when) => {
+            let end = if description.ends_with(['.', '!', '?']) {
+                ""
+            } else {
+                "."
+            };
+            format!("{description}{end} When to use: {when}")
+        }
     };
     match (subject, name) {
         ("task-type", _) => {
@@ -581,8 +590,9 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
                     text::counted(choice.tokens_in, "token"),
                     choice.tokens_out
                 );
-                if choice.cost > 0.0 {
-                    cost.push_str(&format!(", cost {:.6}", choice.cost));
+                if !choice.cost.is_nothing() {
+                    let told = choice.cost.told(|amount| format!("{amount:.6}"));
+                    cost.push_str(&format!(", cost {told}"));
                 }
                 push(in_it + 4, &cost, DIM);
             }
@@ -604,6 +614,33 @@ fn lines(explained: &Explained, width: usize) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_option_is_and_when_it_is_used_are_sentences_of_their_own() {
+        for (description, when, told) in [
+            (
+                "Acts in turns",
+                "for one thing",
+                "Acts in turns. When to use: for one thing",
+            ),
+            (
+                "Acts in turns.",
+                "for one thing",
+                "Acts in turns. When to use: for one thing",
+            ),
+            ("Acts in turns", "", "Acts in turns"),
+            ("", "for one thing", "for one thing"),
+        ] {
+            let mut set = Snapshot::default();
+            let pattern = agentfleet_schema::config::AgentPattern {
+                description: description.into(),
+                when_to_use: when.into(),
+                ..Default::default()
+            };
+            set.patterns.insert("react".into(), pattern);
+            assert_eq!(meaning("pattern", "react", &set), told);
+        }
+    }
 
     #[test]
     fn what_a_model_wrote_as_an_object_is_told_in_words() {

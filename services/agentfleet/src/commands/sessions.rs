@@ -16,7 +16,7 @@ use agentfleet_schema::records::{
     Activity, Concluded, OutcomeKind, RunState, StepRecord, Termination,
 };
 use agentfleet_schema::vocabulary::xsd;
-use agentfleet_schema::{Millis, SessionId, Term, keys, uris};
+use agentfleet_schema::{Cost, Millis, SessionId, Term, keys, uris};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 
@@ -44,15 +44,18 @@ FROM <GRAPH> WHERE {
 /// What each tree took: one row for each, of the main nodes of its steps.
 const TOOK: &str = "\
 SELECT ?id (COUNT(?node) AS ?steps) (SUM(?in) AS ?read) (SUM(?out) AS ?written) (SUM(?price) AS ?cost)
+  (SUM(?open) AS ?unpriced)
 FROM <GRAPH> WHERE {
   ?node tg:stepRecord ?record ; prov:wasGeneratedBy ?session .
   ?session tg:rootSessionId ?id .
   OPTIONAL { ?node tg:inToken ?inToken }
   OPTIONAL { ?node tg:outToken ?outToken }
   OPTIONAL { ?node tg:cost ?paid }
+  OPTIONAL { ?node tg:unpricedCalls ?calls }
   BIND (COALESCE(?inToken, 0) AS ?in)
   BIND (COALESCE(?outToken, 0) AS ?out)
   BIND (COALESCE(?paid, 0.0) AS ?price)
+  BIND (IF(BOUND(?calls) || (!BOUND(?paid) && ?in + ?out > 0), 1, 0) AS ?open)
 } GROUP BY ?id";
 /// Most runs that are looked at, as `--limit` has it.
 const MOST: usize = 10_000;
@@ -65,7 +68,8 @@ struct Took {
     /// In billionths of the currency's unit.
     #[serde(skip)]
     parts: u64,
-    cost: f64,
+    #[serde(flatten)]
+    cost: Cost,
     /// From its beginning to its end, or until now.
     ms: u64,
 }
@@ -168,7 +172,7 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
                             text::duration(took.ms),
                             took.steps.to_string(),
                             took.tokens.to_string(),
-                            spend::money(took.parts),
+                            took.cost.told(|_| spend::money(took.parts)),
                         ]
                     }));
                     row.push(run.question);
@@ -513,7 +517,7 @@ async fn weigh(listed: &mut [Listed], graph: &dyn Graph, now: Millis) -> Result<
             steps: number("steps"),
             tokens: number("read") + number("written"),
             parts,
-            cost: spend::number(parts),
+            cost: Cost::of(spend::number(parts), number("unpriced") == 0),
             ms: 0,
         };
         took.insert(text("id"), of_run);

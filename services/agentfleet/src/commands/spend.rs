@@ -2,7 +2,7 @@
 //! doubles anything.
 
 use crate::cli::CostBy;
-use agentfleet_schema::Money;
+use agentfleet_schema::{Cost, Money};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -21,6 +21,10 @@ pub(crate) struct StepSpend {
     pub task_type: String,
     /// The pattern the session began with.
     pub pattern: String,
+    /// What the session was asked.
+    pub question: String,
+    /// When the session began, and its place among its siblings.
+    pub began: (String, u64),
     /// The models that replied.
     pub models: Vec<String>,
     pub spent: Spent,
@@ -36,8 +40,10 @@ pub(crate) struct Spent {
     pub tool_calls: u64,
     pub model_ms: u64,
     pub tool_ms: u64,
-    /// In billionths of the currency's unit.
+    /// In billionths of the currency's unit, of the steps whose cost is known.
     pub cost: u64,
+    /// Steps with calls that have no price.
+    pub unpriced: u64,
     /// Attempts before the one that was committed.
     pub wasted: u64,
     /// What they spent, as far as somebody pays for it.
@@ -47,6 +53,16 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
+    /// What is known of the cost, to the nearest millionth.
+    fn known_cost(self) -> Cost {
+        Cost::of(number(self.cost), self.unpriced == 0)
+    }
+
+    /// The cost for people, without a loss.
+    pub(crate) fn told_cost(self) -> String {
+        self.known_cost().told(|_| money(self.cost))
+    }
+
     fn add(&mut self, other: Self) {
         self.steps += other.steps;
         self.tokens_in += other.tokens_in;
@@ -56,6 +72,7 @@ impl Spent {
         self.model_ms += other.model_ms;
         self.tool_ms += other.tool_ms;
         self.cost += other.cost;
+        self.unpriced += other.unpriced;
         self.wasted += other.wasted;
         self.wasted_tokens += other.wasted_tokens;
         self.wasted_cost += other.wasted_cost;
@@ -67,31 +84,43 @@ impl Spent {
 pub(crate) struct Group {
     /// What it is of; several words where one would not say it.
     pub key: Vec<String>,
+    /// What its session was asked, where it is of one.
+    pub question: String,
     pub spent: Spent,
 }
 
-/// The account by a criterion, the dearest first, and its total.
-pub(crate) fn account(steps: &[StepSpend], by: CostBy) -> (Vec<Group>, Spent) {
-    let mut groups: BTreeMap<Vec<String>, (u32, Spent)> = BTreeMap::new();
+/// The account by a criterion, and its total. The dearest come first; sessions of one `tree` and steps
+/// come as they were worked, a root before its subagents.
+pub(crate) fn account(steps: &[StepSpend], by: CostBy, tree: bool) -> (Vec<Group>, Spent) {
+    type Place<'a> = (&'a (String, u64), &'a str, u32);
+    let mut groups: BTreeMap<Vec<String>, (Place<'_>, Group)> = BTreeMap::new();
     let mut total = Spent::default();
     for step in steps {
-        let group = groups.entry(key(step, by)).or_default();
-        group.0 = step.step;
-        group.1.add(step.spent);
+        let key = key(step, by);
+        let (_, group) = groups.entry(key.clone()).or_insert_with(|| {
+            let question = match by {
+                CostBy::Agent => step.question.clone(),
+                _ => String::new(),
+            };
+            let spent = Spent::default();
+            let group = Group {
+                key,
+                question,
+                spent,
+            };
+            ((&step.began, &step.session, step.step), group)
+        });
+        group.spent.add(step.spent);
         total.add(step.spent);
     }
-    let mut groups: Vec<(u32, Group)> = groups
-        .into_iter()
-        .map(|(key, (step, spent))| (step, Group { key, spent }))
-        .collect();
-    if by == CostBy::Step {
-        // As they were done.
-        groups.sort_by(|(a_step, a), (b_step, b)| (&a.key[0], a_step).cmp(&(&b.key[0], b_step)));
-    } else {
-        groups.sort_by_key(|(_, group)| {
+    let mut groups: Vec<(Place<'_>, Group)> = groups.into_values().collect();
+    match by {
+        CostBy::Agent | CostBy::Step if tree => groups.sort_by(|(a, _), (b, _)| a.cmp(b)),
+        CostBy::Step => groups.sort_by_key(|((_, session, step), _)| (*session, *step)),
+        _ => groups.sort_by_key(|(_, group)| {
             let spent = group.spent;
             std::cmp::Reverse((spent.cost, spent.tokens_in + spent.tokens_out))
-        });
+        }),
     }
     (groups.into_iter().map(|(_, group)| group).collect(), total)
 }
@@ -161,7 +190,8 @@ pub(crate) struct Row {
     tool_calls: u64,
     model_seconds: f64,
     tool_seconds: f64,
-    cost: f64,
+    #[serde(flatten)]
+    cost: Cost,
     wasted: Wasted,
 }
 
@@ -170,7 +200,8 @@ pub(crate) struct Row {
 struct Wasted {
     attempts: u64,
     tokens: u64,
-    cost: f64,
+    /// `None` where there is no price for the tokens.
+    cost: Option<f64>,
 }
 
 impl Row {
@@ -185,11 +216,12 @@ impl Row {
             tool_calls: spent.tool_calls,
             model_seconds: seconds(spent.model_ms),
             tool_seconds: seconds(spent.tool_ms),
-            cost: number(spent.cost),
+            cost: spent.known_cost(),
             wasted: Wasted {
                 attempts: spent.wasted,
                 tokens: spent.wasted_tokens,
-                cost: number(spent.wasted_cost),
+                cost: (spent.wasted_cost > 0 || spent.wasted_tokens == 0)
+                    .then(|| number(spent.wasted_cost)),
             },
         }
     }
@@ -215,6 +247,8 @@ mod tests {
             conversation: word("c", 3),
             task_type: word("t", 4),
             pattern: word("p", 3),
+            question: format!("question {}", n % 5),
+            began: (format!("2026-11-2{}", 4 - n % 5), 0),
             models: match n % 4 {
                 0 => vec![],
                 1 => vec!["a".into()],
@@ -230,6 +264,7 @@ mod tests {
                 model_ms: u64::from(n) * 11,
                 tool_ms: u64::from(n) * 13,
                 cost: u64::from(n) * 100_000_001,
+                unpriced: u64::from(n % 3),
                 wasted: u64::from(n % 4),
                 wasted_tokens: u64::from(n % 4) * 5,
                 wasted_cost: u64::from(n % 4) * 17,
@@ -249,7 +284,7 @@ mod tests {
             (CostBy::Pattern, 3),
             (CostBy::Model, 4),
         ] {
-            let (found, total) = account(&steps, by);
+            let (found, total) = account(&steps, by, false);
             assert_eq!(found.len(), groups, "{by:?}");
             let mut sum = Spent::default();
             for group in &found {
@@ -259,6 +294,42 @@ mod tests {
             assert_eq!(sum, total, "{by:?}");
             assert_eq!(total.steps, 100);
             assert_eq!(total.cost, 4_950 * 100_000_001);
+        }
+    }
+
+    #[test]
+    fn the_sessions_of_a_run_come_as_they_began_with_what_they_were_asked() {
+        let steps: Vec<StepSpend> = (0..100).map(step).collect();
+        let (groups, _) = account(&steps, CostBy::Agent, true);
+        let asked: Vec<&str> = groups.iter().map(|group| &*group.question).collect();
+        let expected = [4, 3, 2, 1, 0].map(|n| format!("question {n}"));
+        assert_eq!(asked, expected);
+        let (groups, _) = account(&steps, CostBy::Step, true);
+        let keys: Vec<String> = groups.iter().map(|group| group.key.join(" ")).collect();
+        assert_eq!(keys[..3], ["s4 0", "s4 1", "s4 2"]);
+    }
+
+    #[test]
+    fn what_has_no_price_is_told_as_not_known() {
+        for (cost, unpriced, told, json) in [
+            (0, 0, "0.00", r#""cost":0.0"#),
+            (25_000_000, 0, "0.025", r#""cost":0.025"#),
+            (
+                25_000_000,
+                1,
+                "at least 0.025",
+                r#""cost":null,"cost_at_least":0.025"#,
+            ),
+            (0, 2, "unknown", r#""cost":null"#),
+        ] {
+            let spent = Spent {
+                cost,
+                unpriced,
+                ..Spent::default()
+            };
+            assert_eq!(spent.told_cost(), told);
+            let row = serde_json::to_string(&Row::of(spent, BTreeMap::new())).unwrap_or_default();
+            assert!(row.contains(json), "{row}");
         }
     }
 

@@ -301,6 +301,7 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
         }),
         traces: Some(Arc::new(traces)),
         collections: Some(Arc::new(Loaded(engine.library.clone()))),
+        metered: engine.metered().map(Arc::new),
     }
 }
 

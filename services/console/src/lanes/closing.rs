@@ -215,8 +215,8 @@ fn spent(trace: &Trace, root: &Session) -> String {
         text::counted(spent.tool_calls, "tool call"),
         text::counted(spent.tokens(), "token"),
     ];
-    if spent.cost > 0.0 {
-        parts.push(format!("cost {:.4}", spent.cost));
+    if !spent.cost.is_nothing() {
+        parts.push(format!("cost {}", text::money(spent.cost)));
     }
     parts.extend(root.duration_ms.map(text::duration));
     parts.join(" · ")

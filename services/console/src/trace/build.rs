@@ -209,6 +209,7 @@ impl Builder<'_> {
             input_tokens: facts.number(uri, tg::IN_TOKEN),
             output_tokens: facts.number(uri, tg::OUT_TOKEN),
             cost: facts.decimal(uri, tg::COST),
+            unpriced_calls: facts.number(uri, tg::UNPRICED_CALLS),
             model_ms: facts.number(uri, tg::LLM_DURATION_MS),
             attempt: facts.number(uri, tg::ATTEMPT),
             cut_replies: facts.number(uri, tg::CUT_REPLIES),
@@ -585,7 +586,7 @@ fn spent(session: &Session) -> Spent {
         let (input, output) = (work.input_tokens, work.output_tokens);
         total.input_tokens = total.input_tokens.saturating_add(input.unwrap_or(0));
         total.output_tokens = total.output_tokens.saturating_add(output.unwrap_or(0));
-        total.cost += work.cost.unwrap_or(0.0);
+        total.cost = total.cost + work.known_cost();
         total.model_ms = total.model_ms.saturating_add(work.model_ms.unwrap_or(0));
     }
     let mut called = 0;
@@ -658,6 +659,7 @@ fn tell_usage_once(session: &mut Session) {
         routing.work.input_tokens = None;
         routing.work.output_tokens = None;
         routing.work.cost = None;
+        routing.work.unpriced_calls = None;
     }
 }
 

@@ -3,7 +3,7 @@
 //! These types are also the shape of `trace --format json` (see [`super::json`]): a field added here
 //! is added there; none is renamed or removed without a new format version.
 
-use agentfleet_schema::{CorrelationId, Millis, SessionId};
+use agentfleet_schema::{CorrelationId, Cost, Millis, SessionId};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -87,7 +87,8 @@ pub struct Spent {
     pub input_tokens: u64,
     pub output_tokens: u64,
     /// In the currency of the model profile's prices.
-    pub cost: f64,
+    #[serde(flatten)]
+    pub cost: Cost,
     /// Time in models; of parallel sessions it adds up to more than passed.
     pub model_ms: u64,
     pub tool_ms: u64,
@@ -105,7 +106,7 @@ impl Spent {
     pub fn add(&mut self, other: &Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.cost += other.cost;
+        self.cost = self.cost + other.cost;
         self.model_ms = self.model_ms.saturating_add(other.model_ms);
         self.tool_ms = self.tool_ms.saturating_add(other.tool_ms);
         self.steps = self.steps.saturating_add(other.steps);
@@ -120,7 +121,11 @@ pub struct Work {
     pub model: Option<String>,
     pub input_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
+    /// Of the calls that have a price.
     pub cost: Option<f64>,
+    /// Model calls that have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpriced_calls: Option<u64>,
     pub model_ms: Option<u64>,
     /// The attempt that won, if not the first.
     pub attempt: Option<u64>,
@@ -142,6 +147,15 @@ pub struct Work {
     /// each step once.
     #[serde(skip)]
     pub record: Option<String>,
+}
+
+impl Work {
+    /// What is known of its cost. Tokens without a price cost nobody knows what.
+    pub fn known_cost(&self) -> Cost {
+        let read = self.input_tokens.unwrap_or(0) > 0 || self.output_tokens.unwrap_or(0) > 0;
+        let is_whole = self.unpriced_calls.is_none() && (self.cost.is_some() || !read);
+        Cost::of(self.cost.unwrap_or(0.0), is_whole)
+    }
 }
 
 /// How task type and pattern were found.

@@ -196,8 +196,8 @@ impl<'a> View<'a> {
             &format!(" · {}", text::counted(spent.tokens(), "token")),
             PLAIN,
         );
-        if spent.cost > 0.0 {
-            second.push(&format!(" · cost {:.4}", spent.cost), PLAIN);
+        if !spent.cost.is_nothing() {
+            second.push(&format!(" · cost {}", text::money(spent.cost)), PLAIN);
         }
         if let Some(ms) = root.duration_ms {
             second.push(&format!(" · {}", text::duration(ms)), PLAIN);

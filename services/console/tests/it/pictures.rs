@@ -61,6 +61,7 @@ impl Tree {
                 input_tokens: 1_000,
                 output_tokens: 200,
                 cost: 0.0,
+                unpriced_calls: 0,
             },
             ..StepRecord::default()
         };

@@ -449,6 +449,7 @@ impl Fleet {
                         input_tokens: 180 + request.question.len() as u64,
                         output_tokens: text.len() as u64 / 4,
                         cost: 0.000_1,
+                        unpriced_calls: 0,
                     };
                     calls.push(Call::Model {
                         operation: ask.operation.as_str().into(),

@@ -244,6 +244,7 @@ impl Fleet {
             input_tokens: 120,
             output_tokens: 1 + text.len() as u64 / 4,
             cost: 0.000_25,
+            unpriced_calls: 0,
         };
         calls.push(Call::Model {
             operation: ask.operation.as_str().to_owned(),
@@ -297,6 +298,7 @@ impl Fleet {
             cost: Money::millionths(15 * u64::from(attempt - 1)),
             model_calls: u64::from(attempt - 1),
             tool_calls: u64::from(attempt - 1),
+            unpriced_calls: 0,
         };
         request.control.spent = request.control.spent + wasted;
         let Assembled {
@@ -409,6 +411,7 @@ impl Fleet {
                         .object(node, tg::TOOL_CALLS_TOTAL)
                         .parse()
                         .unwrap_or_default(),
+                    unpriced_calls: 0,
                 },
             })
             .collect()

@@ -128,6 +128,7 @@ impl Fleet {
             status: Arc::new(Health(Arc::clone(&healthy))),
             traces: Some(Arc::new(Drawing)),
             collections: Some(Arc::new(Loaded)),
+            metered: Some(Arc::default()),
         };
         // Before the first request: a topic without a subscription keeps nothing.
         drop(broker.subscribe(requests()).await.unwrap());
@@ -518,6 +519,7 @@ impl Worker {
             input_tokens: 20,
             output_tokens: 10,
             cost: 0.0,
+            unpriced_calls: 0,
         };
         calls.push(Call::Model {
             operation: ask.operation.as_str().to_owned(),

@@ -184,6 +184,12 @@ async fn a_wrong_request_is_refused_before_it_is_published() {
             400,
             "unknown-task-type",
         ),
+        // Its model costs something, and nobody knows what.
+        (
+            json!({ "question": "q", "limits": { "max_cost": 0.5 } }),
+            400,
+            "no-prices",
+        ),
         (
             json!({ "question": "q", "parent_session_id": "p" }),
             400,

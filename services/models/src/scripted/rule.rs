@@ -180,6 +180,7 @@ impl Rule {
             input_tokens,
             output_tokens,
             cost: 0.0,
+            unpriced_calls: 0,
         };
         self
     }

@@ -4,8 +4,6 @@ use super::Call;
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::Rendered;
 use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation, Retry};
-use agentfleet_schema::config::ModelProfile;
-use agentfleet_schema::records::Usage;
 use serde_json::Value;
 
 /// Asks the model. Failures that may pass are errors, so that the step is tried again; others are
@@ -46,22 +44,14 @@ pub(super) async fn ask(
             } else {
                 reply.text.trim().to_owned()
             },
-            usage: priced(reply.usage, &profile),
+            usage: if model.capabilities().metered {
+                config.prices(profile, "").priced(reply.usage)
+            } else {
+                reply.usage
+            },
             ..ToolResult::default()
         }),
         Err(error) if error.retry() == Retry::No => Ok(ToolResult::error(error.to_string())),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Puts the profile's price on tokens, unless the provider named one.
-fn priced(mut usage: Usage, profile: &ModelProfile) -> Usage {
-    if usage.cost == 0.0 {
-        let price = |tokens: u64, million: Option<f64>| {
-            tokens as f64 / 1_000_000.0 * million.unwrap_or_default()
-        };
-        usage.cost = price(usage.input_tokens, profile.input_price)
-            + price(usage.output_tokens, profile.output_price);
-    }
-    usage
 }

@@ -4,9 +4,7 @@
 use crate::world::World;
 use agentfleet::error::Failure;
 use agentfleet::evidence;
-use agentfleet_config::{
-    ConfigStore, Error as ConfigError, Item, ItemVersion, Release, SeedReport,
-};
+use agentfleet_config::{ConfigStore, Error as ConfigError, Item, ItemVersion, SeedReport, Seeder};
 use agentfleet_core::audit::Finding;
 use agentfleet_core::replay::Replayed;
 use agentfleet_documents::{Created, Documents, Entry, Error as DocumentsError};
@@ -167,7 +165,7 @@ impl ConfigStore for Archive {
         panic!("replay changes the config")
     }
 
-    async fn seed(&self, _: Vec<Item>, _: &Release) -> Result<SeedReport, ConfigError> {
+    async fn seed(&self, _: Vec<Item>, _: &Seeder) -> Result<SeedReport, ConfigError> {
         panic!("replay changes the config")
     }
 

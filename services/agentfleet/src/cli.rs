@@ -762,7 +762,37 @@ pub(crate) enum Config {
     #[command(
         after_help = "Examples:\n  agentfleet config seed\n  agentfleet config seed my-config/"
     )]
-    Seed { directory: Option<PathBuf> },
+    Seed {
+        /// Folders by type with a file for each item. What a person put or deleted stays as it is.
+        directory: Option<PathBuf>,
+        /// Who seeds the directory; default: the user of this system.
+        #[arg(long = "as", value_name = "NAME")]
+        by: Option<String>,
+    },
+    /// What models cost: show the prices of all model profiles, or set those of one
+    #[command(
+        after_help = "Prices are of a million tokens, in any one currency; 0 says that they are free. `--max-cost` needs them.\n\n\
+                      Examples:\n  agentfleet config prices\n  \
+                      agentfleet config prices default --input 0.25 --output 2\n  \
+                      agentfleet config prices large --model gpt-5 --input 1.25 --output 10"
+    )]
+    Prices {
+        /// The model profile, such as `default`; the other settings in it stay.
+        #[arg(requires_all = ["input", "output"])]
+        key: Option<String>,
+        /// The model that the profile names.
+        #[arg(long, requires = "key")]
+        model: Option<String>,
+        /// Price of a million input tokens.
+        #[arg(long, requires = "key")]
+        input: Option<f64>,
+        /// Price of a million output tokens.
+        #[arg(long, requires = "key")]
+        output: Option<f64>,
+        /// Who changes it; default: the user of this system.
+        #[arg(long = "as", value_name = "NAME", requires = "key")]
+        by: Option<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

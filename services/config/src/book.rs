@@ -2,7 +2,7 @@
 //! asks it for the change, and writes the change down if nobody else was faster.
 
 use crate::error::Problem;
-use crate::seed::{self, Release, SeedReport};
+use crate::seed::{self, SeedReport, Seeder};
 use crate::{Item, ItemVersion, sets, validate};
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::Snapshot;
@@ -93,7 +93,7 @@ impl Book {
     }
 
     /// What seeding is to store. The report has the version before.
-    pub(crate) fn seed(&self, items: Vec<Item>, by: &Release) -> (SeedReport, Change) {
+    pub(crate) fn seed(&self, items: Vec<Item>, by: &Seeder) -> (SeedReport, Change) {
         let mut report = SeedReport {
             version: self.version,
             ..SeedReport::default()

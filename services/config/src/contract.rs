@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::{ConfigStore, Error, Item, Release, seed};
+use crate::{ConfigStore, Error, Item, Release, Seeder, seed};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,6 +34,7 @@ macro_rules! config_contract {
             seeding_updates_only_what_nobody_edited
             an_older_release_leaves_what_a_newer_one_wrote
             a_release_that_starts_after_a_newer_one_changes_nothing
+            what_a_person_seeded_stays
             what_a_person_deleted_stays_deleted
             seeding_leaves_out_what_lost_its_reference
             items_of_a_type_that_nothing_reads_are_refused
@@ -57,8 +58,8 @@ fn item(item_type: &str, key: &str, value: Value) -> Item {
     }
 }
 
-fn release(text: &str) -> Release {
-    Release::parse(text).unwrap()
+fn release(text: &str) -> Seeder {
+    Seeder::Product(Release::parse(text).unwrap())
 }
 
 fn pattern(key: &str, description: &str) -> Item {
@@ -457,6 +458,47 @@ pub async fn a_release_that_starts_after_a_newer_one_changes_nothing(fixture: &d
     let taken = vec![pattern("a", "old")];
     store.put(taken.clone(), &old.author()).await.unwrap();
     assert_eq!(store.seed(taken, &old).await.unwrap().unchanged, 1);
+}
+
+pub async fn what_a_person_seeded_stays(fixture: &dyn Fixture) {
+    let (store, other) = fixture.pair().await;
+    let product = |text| vec![pattern("a", text), pattern("b", text), pattern("same", "x")];
+    let shipped = release("1.0.0");
+    store.seed(product("shipped"), &shipped).await.unwrap();
+    store
+        .put(vec![pattern("b", "edited")], "ann")
+        .await
+        .unwrap();
+    let of_ann = Seeder::Person("ann".into());
+    let theirs = vec![
+        pattern("a", "theirs"),
+        pattern("b", "theirs"),
+        pattern("c", "theirs"),
+    ];
+    let report = store.seed(theirs, &of_ann).await.unwrap();
+    assert_eq!((report.added, report.updated, report.edited), (1, 1, 1));
+    // Every command seeds what comes with it, of this version and of others.
+    for (store, version) in [(&store, "1.0.0"), (&other, "1.1.0"), (&store, "0.9.0")] {
+        let report = store
+            .seed(product("shipped"), &release(version))
+            .await
+            .unwrap();
+        assert!(!report.changed(), "{report}");
+    }
+    let a = store.get("agent-pattern", "a").await.unwrap().unwrap();
+    assert_eq!(
+        (a.item, a.author.as_str()),
+        (pattern("a", "theirs"), "seeded by ann")
+    );
+    // The directory has the last word on what came from one.
+    let again = vec![pattern("a", "again"), pattern("b", "again")];
+    let report = store
+        .seed(again, &Seeder::Person("ben".into()))
+        .await
+        .unwrap();
+    assert_eq!((report.updated, report.edited), (1, 1));
+    assert_eq!(description(&*store, "a").await.as_deref(), Some("again"));
+    assert_eq!(description(&*store, "b").await.as_deref(), Some("edited"));
 }
 
 pub async fn what_a_person_deleted_stays_deleted(fixture: &dyn Fixture) {

@@ -7,7 +7,7 @@
 
 use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
-use crate::seed::{Release, SeedReport};
+use crate::seed::{SeedReport, Seeder};
 use crate::{ConfigStore, EmbeddedConfig, Item, ItemVersion, validate};
 use agentfleet_documents::{Created, Documents};
 use agentfleet_schema::Millis;
@@ -293,7 +293,7 @@ impl ConfigStore for DocumentsConfig {
         Ok(version)
     }
 
-    async fn seed(&self, items: Vec<Item>, by: &Release) -> Result<SeedReport, Error> {
+    async fn seed(&self, items: Vec<Item>, by: &Seeder) -> Result<SeedReport, Error> {
         valid(&items)?;
         let decide = |book: &Book| Ok(book.seed(items.clone(), by));
         let (mut report, _, version) = self.change(&by.author(), decide).await?;

@@ -32,7 +32,7 @@ pub mod validate;
 pub use documents::{DocumentsConfig, Notices};
 pub use embedded::EmbeddedConfig;
 pub use error::{Error, Problem};
-pub use seed::{Release, SeedReport};
+pub use seed::{Release, SeedReport, Seeder};
 
 /// One config item.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -78,9 +78,10 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// nothing to store makes no version.
     async fn put(&self, items: Vec<Item>, author: &str) -> Result<u64, Error>;
 
-    /// Stores items of the product as its release, all or none, as one new version or none: those
-    /// that never were there, and those that the same release wrote last, or an older one.
-    async fn seed(&self, items: Vec<Item>, by: &Release) -> Result<SeedReport, Error>;
+    /// Stores items as the product's release or a person's directory, all or none, as one new version or
+    /// none: those that never were there; of a release those that the same one wrote last, or an older one;
+    /// of a directory those that no person wrote by itself.
+    async fn seed(&self, items: Vec<Item>, by: &Seeder) -> Result<SeedReport, Error>;
 
     /// Removes an item; `None` if there was none.
     async fn delete(&self, item_type: &str, key: &str, author: &str) -> Result<Option<u64>, Error>;

@@ -54,6 +54,7 @@ pub fn variables(operation: Operation) -> Option<&'static [&'static str]> {
             "tools",
             "history",
             "critiques",
+            "dispatched",
             "iterations_left",
             "native",
             "last",

@@ -19,7 +19,8 @@
 //! The same files are in the binary ([`embedded`]).
 //!
 //! Versions of the product run beside each other while it is upgraded, and each of them seeds. So
-//! what is seeded is signed with the [`Release`] that did it, and an older one leaves it alone.
+//! what is seeded is signed with the [`Release`] that did it, and an older one leaves it alone. What a
+//! person seeds from a directory is signed as that: no release touches it, and the next directory updates it.
 
 use crate::error::Problem;
 use crate::{ConfigStore, Error, Item, ItemVersion, queries, sets};
@@ -32,6 +33,8 @@ use std::sync::Arc;
 
 /// The author of what seeding writes, before the version.
 const AUTHOR: &str = "seed";
+/// The author of what a person seeds from a directory, before the name.
+const FROM_DIRECTORY: &str = "seeded by ";
 
 /// A version of the product that seeds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,11 +64,31 @@ impl fmt::Display for Release {
     }
 }
 
+/// Who seeds: the product, or a person from a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seeder {
+    Product(Release),
+    /// By name.
+    Person(String),
+}
+
+impl Seeder {
+    /// The author of what is seeded.
+    pub fn author(&self) -> String {
+        match self {
+            Self::Product(release) => release.author(),
+            Self::Person(name) => format!("{FROM_DIRECTORY}{name}"),
+        }
+    }
+}
+
 /// Who wrote a version of an item.
 #[derive(Debug, PartialEq, Eq)]
 enum Writer {
     /// `None`: one of before releases signed what they wrote.
     Product(Option<Release>),
+    /// A person, who seeded a directory.
+    Directory,
     Person,
 }
 
@@ -73,6 +96,9 @@ impl Writer {
     fn of(author: &str) -> Self {
         if author == AUTHOR {
             return Self::Product(None);
+        }
+        if author.starts_with(FROM_DIRECTORY) {
+            return Self::Directory;
         }
         let signed = author.strip_prefix(AUTHOR);
         let signed = signed.and_then(|rest| rest.strip_prefix(' '));
@@ -85,7 +111,7 @@ impl Writer {
 
 /// Whether an author is the product, in any version.
 pub fn is_product(author: &str) -> bool {
-    Writer::of(author) != Writer::Person
+    matches!(Writer::of(author), Writer::Product(_))
 }
 
 /// Type, file name and text of every seed file.
@@ -149,7 +175,7 @@ pub fn directory(root: &Path) -> Result<Vec<Item>, Error> {
 
 /// Seeds a store as this program: see [`ConfigStore::seed`].
 pub async fn seed(store: &dyn ConfigStore, items: Vec<Item>) -> Result<SeedReport, Error> {
-    store.seed(items, &Release::this()).await
+    store.seed(items, &Seeder::Product(Release::this())).await
 }
 
 /// What seeding did.
@@ -211,24 +237,28 @@ pub(crate) struct Wanted {
 }
 
 impl SeedReport {
-    /// Sorts an item of a release by its newest version; `None` if it is to be left as it is.
+    /// Sorts an item that is seeded by its newest version; `None` if it is to be left as it is.
     pub(crate) fn sort(
         &mut self,
         newest: Option<&ItemVersion>,
         item: Item,
-        by: &Release,
+        by: &Seeder,
     ) -> Option<Wanted> {
         let (count, is_new) = match newest {
             None => (&mut self.added, Some(true)),
             Some(newest) if newest.deleted => (&mut self.deleted, None),
             Some(newest) if newest.item.value == item.value => (&mut self.unchanged, None),
-            Some(newest) => match Writer::of(&newest.author) {
-                Writer::Product(Some(writer)) if writer > *by => {
+            Some(newest) => match (Writer::of(&newest.author), by) {
+                (Writer::Product(Some(writer)), Seeder::Product(by)) if writer > *by => {
                     self.saw(&writer);
                     (&mut self.newer, None)
                 }
-                Writer::Product(_) => (&mut self.updated, Some(false)),
-                Writer::Person => (&mut self.edited, None),
+                (Writer::Product(_), _) | (Writer::Directory, Seeder::Person(_)) => {
+                    (&mut self.updated, Some(false))
+                }
+                (Writer::Directory, Seeder::Product(_)) | (Writer::Person, _) => {
+                    (&mut self.edited, None)
+                }
             },
         };
         *count += 1;
@@ -261,12 +291,14 @@ impl SeedReport {
 
 /// The value in the text of a file: JSON, or for a prompt also Markdown, or for a query also SPARQL.
 pub fn value(item_type: &str, text: &str) -> Result<Value, String> {
-    if !text.trim_start().starts_with('{') {
-        match item_type {
-            item_type::PROMPT => return prompt(text),
-            item_type::QUERY => return queries::read(text),
-            _ => {}
-        }
+    let text = text.trim_start_matches('\u{feff}');
+    // A template may begin with `{{ variable }}` or `{% if .. %}`, which no JSON object does.
+    let rest = text.trim_start().strip_prefix('{').map(str::trim_start);
+    let is_object = rest.is_some_and(|rest| rest.starts_with(['"', '}']));
+    match item_type {
+        item_type::PROMPT if !is_object => return prompt(text),
+        item_type::QUERY if !is_object => return queries::read(text),
+        _ => {}
     }
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
@@ -383,6 +415,24 @@ mod tests {
         ] {
             assert!(item("prompt", "p.md", text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_prompt_may_begin_with_a_template_tag_and_is_no_json() {
+        for text in [
+            "{{ question }}\n",
+            "{% if x %}a{% endif %}",
+            "{# why #}a",
+            "Ask.",
+            "{x}",
+        ] {
+            let found = value("prompt", text).unwrap();
+            assert_eq!(found, json!({"prompt": text.trim()}), "{text}");
+        }
+        let json = "\u{feff}{ \"prompt\": \"Ask.\" }";
+        assert_eq!(value("prompt", json).unwrap(), json!({"prompt": "Ask."}));
+        assert!(value("prompt", "{\"prompt\": ").is_err());
+        assert!(value("tool", "{{ x }}").is_err());
     }
 
     #[test]

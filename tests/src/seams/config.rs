@@ -2,7 +2,7 @@
 
 use super::Seam;
 use crate::effect::{Effect, Verb};
-use agentfleet_config::{ConfigStore, Error, Item, ItemVersion, Release, SeedReport};
+use agentfleet_config::{ConfigStore, Error, Item, ItemVersion, SeedReport, Seeder};
 use agentfleet_schema::Operation;
 use agentfleet_schema::config::{
     AgentPattern, AgentTaskType, Approval, DefaultAnswer, Intent, JoinPolicy, PromptItem, Reasoner,
@@ -149,7 +149,7 @@ impl ConfigStore for Seam {
         Ok(1)
     }
 
-    async fn seed(&self, _: Vec<Item>, _: &Release) -> Result<SeedReport, Error> {
+    async fn seed(&self, _: Vec<Item>, _: &Seeder) -> Result<SeedReport, Error> {
         Ok(SeedReport::default())
     }
 

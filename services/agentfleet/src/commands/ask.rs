@@ -412,7 +412,7 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
     // Whoever mistypes an id closes no tree of the future.
     super::sessions::show(&store, &session, started.as_ref()).await?;
     let engine = Engine::open(store.clone(), settings, &|_, _| {}).await?;
-    let by = std::env::var("USER").unwrap_or_default();
+    let by = super::person::of_system().unwrap_or_default();
     let endings = engine.endings();
     let ended = match &started {
         None => endings.end(&session, "cancelled", &by).await?,

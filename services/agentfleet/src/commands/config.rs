@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
-use agentfleet_config::{ConfigStore, Item, ItemVersion, seed};
+use agentfleet_config::{ConfigStore, Item, ItemVersion, Seeder, seed};
 use agentfleet_core::provenance::date_time;
 use agentfleet_schema::config::item_type;
 use std::io::Read as _;
@@ -76,10 +76,38 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             file,
             by,
         } => {
-            let author = person::name_or_program(by.as_deref())?;
+            let author = person::name(by.as_deref())?;
             let text = read(&file)?;
             let value = seed::value(&item_type, &text)
                 .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display())))?;
+            put(config, item_type, key, value, &author).await
+        }
+        Config::Prices { key: None, .. } => {
+            let set = config.snapshot().await?;
+            let told = |price: Option<f64>| price.map_or("unknown".to_owned(), |n| n.to_string());
+            let rows = set.profiles.iter().map(|(key, profile)| {
+                let (input, output) = (told(profile.input_price), told(profile.output_price));
+                vec![key.clone(), profile.model.clone(), input, output]
+            });
+            ui.table(&["PROFILE", "MODEL", "INPUT", "OUTPUT"], 1, rows.collect());
+            errln!("Prices are of a million tokens. A profile without a MODEL serves the fleet's.");
+            Ok(())
+        }
+        Config::Prices {
+            key: Some(key),
+            model,
+            input,
+            output,
+            by,
+        } => {
+            let author = person::name(by.as_deref())?;
+            let set = config.snapshot().await?;
+            let mut profile = set.profiles.get(&key).cloned().unwrap_or_default();
+            profile.model = model.unwrap_or(profile.model);
+            profile.input_price = input.or(profile.input_price);
+            profile.output_price = output.or(profile.output_price);
+            let value = serde_json::to_value(profile).unwrap_or_default();
+            let item_type = item_type::MODEL_PROFILE.to_owned();
             put(config, item_type, key, value, &author).await
         }
         Config::Restore {
@@ -88,7 +116,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             version,
             by,
         } => {
-            let author = person::name_or_program(by.as_deref())?;
+            let author = person::name(by.as_deref())?;
             let value = at(config, &item_type, &key, version).await?.item.value;
             put(config, item_type, key, value, &author).await
         }
@@ -112,7 +140,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             ))),
         },
         Config::Delete { item_type, key, by } => {
-            let author = person::name_or_program(by.as_deref())?;
+            let author = person::name(by.as_deref())?;
             let Some(version) = config.delete(&item_type, &key, &author).await? else {
                 return Err(missing(config, &item_type, &key).await?);
             };
@@ -126,12 +154,14 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             }
             Ok(())
         }
-        Config::Seed { directory } => {
-            let items = match directory {
-                Some(directory) => seed::directory(&directory)?,
-                None => seed::embedded()?,
+        Config::Seed { directory, by } => {
+            let report = match directory {
+                None => seed::seed(config, seed::embedded()?).await?,
+                Some(directory) => {
+                    let by = Seeder::Person(person::name(by.as_deref())?);
+                    config.seed(seed::directory(&directory)?, &by).await?
+                }
             };
-            let report = seed::seed(config, items).await?;
             outln!("{report}");
             if report.newer > 0 {
                 errln!(

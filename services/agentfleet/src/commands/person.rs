@@ -1,21 +1,34 @@
 //! Who decides, where a decision is to be a person's.
 
 use crate::error::Failure;
+use std::os::unix::fs::MetadataExt as _;
 
-/// The name that was given, else that of the user of the system. Nobody is made up: the name stays in
-/// the records.
+/// The name that was given, else that of the user of the system: one rule for every decision. Nobody is
+/// made up: the name stays in the records.
 pub(super) fn name(given: Option<&str>) -> Result<String, Failure> {
     chosen(given, of_system())
 }
 
-/// The same, where a change that nobody answers for is better than none: it is then the program's.
-pub(super) fn name_or_program(given: Option<&str>) -> Result<String, Failure> {
-    chosen(given, of_system().or_else(|| Some("cli".to_owned())))
+/// The user of the system: what the environment says, else the name of the account.
+pub(super) fn of_system() -> Option<String> {
+    let mut names = ["USER", "LOGNAME", "USERNAME"].into_iter();
+    let said = names.find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    said.or_else(|| {
+        // The owner of a process is the owner of its folder there.
+        let account = std::fs::metadata("/proc/self").ok()?.uid();
+        account_name(&std::fs::read_to_string("/etc/passwd").ok()?, account)
+    })
 }
 
-fn of_system() -> Option<String> {
-    let mut names = ["USER", "LOGNAME", "USERNAME"].into_iter();
-    names.find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()))
+/// The name of an account, by the lines of `/etc/passwd`.
+fn account_name(passwd: &str, id: u32) -> Option<String> {
+    let id = id.to_string();
+    let mut accounts = passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
+    let found = accounts.find(|fields| fields.get(2) == Some(&id.as_str()));
+    let name = found?.first().copied()?;
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// What a command that is proposed to people has to say so that it is known who they are.
@@ -40,6 +53,19 @@ fn chosen(given: Option<&str>, of_system: Option<String>) -> Result<String, Fail
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_has_the_name_of_its_line() {
+        let passwd = "root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n:x:7:7::/:/\n";
+        for (id, name) in [
+            (0, Some("root")),
+            (1_000, Some("ada")),
+            (100, None),
+            (7, None),
+        ] {
+            assert_eq!(account_name(passwd, id).as_deref(), name, "{id}");
+        }
+    }
 
     #[test]
     fn a_decision_is_that_of_somebody_with_a_name() {

@@ -4,6 +4,7 @@
 mod again;
 mod erased;
 mod place;
+mod prices;
 mod runs;
 mod seen;
 mod upkeep;

@@ -2,7 +2,7 @@
 
 use agentfleet::settings::{Flags, Settings};
 use agentfleet::store::Store;
-use agentfleet_config::{Item, Release};
+use agentfleet_config::{Item, Release, Seeder};
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{ParkedRecord, StepRecord};
 use agentfleet_schema::topics::AGENT_REQUEST;
@@ -115,7 +115,11 @@ impl Place {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let store = Store::open(&self.settings()).await.unwrap();
-            let report = store.config.seed(vec![item], &release).await.unwrap();
+            let report = store
+                .config
+                .seed(vec![item], &Seeder::Product(release))
+                .await
+                .unwrap();
             assert!(report.changed(), "{report}");
         });
     }

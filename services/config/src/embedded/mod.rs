@@ -10,7 +10,7 @@ mod tests;
 
 use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
-use crate::seed::{Release, SeedReport};
+use crate::seed::{SeedReport, Seeder};
 use crate::{ConfigStore, Item, ItemVersion, validate};
 use agentfleet_documents::Documents;
 use agentfleet_schema::config::Snapshot;
@@ -253,7 +253,7 @@ impl ConfigStore for EmbeddedConfig {
         .await
     }
 
-    async fn seed(&self, items: Vec<Item>, by: &Release) -> Result<SeedReport, Error> {
+    async fn seed(&self, items: Vec<Item>, by: &Seeder) -> Result<SeedReport, Error> {
         let problems = validate::items(&items);
         if !problems.is_empty() {
             return Err(Error::Invalid(problems));

@@ -188,6 +188,10 @@ impl React {
             .filter(|step| !matches!(step.step_type.as_str(), REFLECT | ROUTE))
             .map(history::shown)
             .collect();
+        // How a router gave the message away.
+        let mut steps = self.request.history.iter().rev();
+        let dispatched = steps.find(|step| step.step_type == ROUTE);
+        let dispatched = dispatched.map_or("", |step| step.observation.as_str());
         Step::AskModel(Box::new(ModelAsk {
             operation: Operation::React,
             variables: json!({
@@ -198,6 +202,7 @@ impl React {
                 "tools": tools::described(&shown),
                 "history": history,
                 "critiques": reflexion::carried(&self.request),
+                "dispatched": dispatched,
                 "iterations_left": self.limits.max_iterations - self.n,
                 "native": native,
                 "last": last,

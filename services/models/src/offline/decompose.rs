@@ -39,11 +39,27 @@ pub(super) fn goals(inputs: &Value) -> Value {
             vec![question.to_owned()],
         ),
     };
+    let rationale = rationale(pattern, patterns.len());
     let goals: Vec<Value> = goals
         .into_iter()
-        .map(|goal| json!({"goal": goal, "pattern": pattern}))
+        .map(|goal| json!({"goal": goal, "pattern": pattern, "rationale": rationale}))
         .collect();
     json!({"thought": thought, "goals": goals})
+}
+
+/// Why the goals are worked as they are: a reason for the choice, whatever the goal is.
+fn rationale(pattern: &str, offered: usize) -> String {
+    match offered {
+        0 | 1 => format!("`{pattern}` is the only pattern on offer"),
+        _ if pattern == PATTERN => format!(
+            "no language model is at work, so every goal is worked by `{pattern}`, the simplest pattern on \
+             offer, with all the tools of its parent"
+        ),
+        _ => format!(
+            "no language model is at work, and `{PATTERN}` is not on offer, so every goal is worked by the \
+             first pattern that is"
+        ),
+    }
 }
 
 /// The parts, the last one holding all that would be too many.

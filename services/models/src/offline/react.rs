@@ -33,6 +33,10 @@ pub(super) fn turn(inputs: &Value) -> String {
             "Thought: I search for the words of the goal.\nAction: {tool}\nArgs: {}",
             json!({ argument: goal.query })
         ),
+        None if calls.is_empty() => format!(
+            "Thought: I cannot search.\nFinal Answer: {}",
+            not_searched(&goal, inputs, last)
+        ),
         None => answer(&goal, &calls),
     }
 }
@@ -97,6 +101,31 @@ pub(super) fn answer(goal: &Goal<'_>, calls: &[PastCall]) -> String {
         chosen.len(),
         parts.join("\n\n")
     )
+}
+
+/// Says that nothing was searched, and what is missing: "nothing found" would be about the matter.
+fn not_searched(goal: &Goal<'_>, inputs: &Value, last: bool) -> String {
+    let title = goal.title;
+    let has_searcher = list(inputs, "tools")
+        .iter()
+        .any(|tool| searcher(tool).is_some());
+    let why = if last && has_searcher {
+        "no step is left for it"
+    } else {
+        "no tool that searches is open here"
+    };
+    let mut said = format!(
+        "Nothing was searched on \"{title}\": {why}. No language model is at work either, so there is no \
+         answer."
+    );
+    let dispatched = text(inputs, "dispatched");
+    if !dispatched.is_empty() {
+        said += &format!(
+            " The router ended with: {dispatched}. Telling whom a message is meant for takes a language model; \
+             another pattern, such as `react`, searches what was loaded."
+        );
+    }
+    said
 }
 
 fn opening(goal: &Goal<'_>, chosen: &[Passage], lacking: &[String]) -> String {

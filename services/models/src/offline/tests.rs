@@ -101,6 +101,10 @@ fn there_is_one_goal_for_each_part_that_is_written_down() {
         let reply = json_of(Operation::Decompose, inputs);
         let goals = reply["goals"].as_array().unwrap();
         assert!(goals.iter().all(|goal| goal["pattern"] == "react"));
+        // The reason is about the choice, not about what is to be found out.
+        let reason = "every goal is worked by `react`, the simplest pattern on offer";
+        let has_reason = |goal: &Value| goal["rationale"].as_str().unwrap().contains(reason);
+        assert!(goals.iter().all(has_reason));
         goals
             .iter()
             .map(|goal| goal["goal"].as_str().unwrap().to_owned())
@@ -201,9 +205,26 @@ fn each_tool_that_searches_is_asked_once_and_the_first_passages_are_quoted() {
     let last = json!({"goal": GOAL, "tools": tools(), "history": [], "last": true});
     let last = says(Operation::React, last);
     assert!(
-        last.ends_with("Final Answer: Nothing was found on \"Financial\"."),
+        last.contains(
+            "Final Answer: Nothing was searched on \"Financial\": no step is left for it."
+        ),
         "{last}"
     );
+}
+
+#[test]
+fn who_was_given_no_tool_says_that_nothing_was_searched() {
+    let dispatched = "Dispatched to general: no other specialist has a tool here";
+    let inputs = json!({"question": "How do refunds work?", "tools": [], "dispatched": dispatched});
+    let said = says(Operation::React, inputs);
+    for part in [
+        "Nothing was searched on \"How do refunds work?\": no tool that searches is open here.",
+        dispatched,
+        "another pattern, such as `react`",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!said.contains("Nothing was found"), "{said}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::{history, specialists};
 use agentfleet_schema::AgentRequest;
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
+use agentfleet_schema::records::{DecidedBy, Decision};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,6 +46,58 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     tools
 }
+
+/// What becomes of tool groups that a new run names and that no tool is in: they give nothing, which is told.
+/// A run that comes over the queue was not refused at a door.
+pub fn settle(request: &AgentRequest, snapshot: &Snapshot) -> Option<Decision> {
+    let is_fork = request.control.forked_from.is_some();
+    if request.step > 0 || request.is_subagent() || is_fork {
+        return None;
+    }
+    let asked = request.group.as_deref()?;
+    let configured: BTreeSet<&str> = snapshot
+        .tools
+        .values()
+        .flat_map(|tool| tool.group.iter().map(String::as_str))
+        .chain(ALWAYS)
+        .collect();
+    let is_known = |name: &&String| configured.contains(name.as_str());
+    let (known, unknown): (Vec<&String>, Vec<&String>) = asked.iter().partition(is_known);
+    let first = unknown.first()?;
+    let names = |names: &[&String]| {
+        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        names.join(", ")
+    };
+    let chosen = if known.is_empty() {
+        "none".to_owned()
+    } else {
+        names(&known)
+    };
+    let signal = if unknown.len() == 1 {
+        format!("the request names tool group `{first}`, and no tool is in it")
+    } else {
+        format!(
+            "the request names tool groups that no tool is in: {}",
+            names(&unknown)
+        )
+    };
+    Some(Decision {
+        subject: "override-group".into(),
+        options: vec![chosen.clone()],
+        narrowed_by: format!(
+            "the {} tool groups of the config, version {}",
+            configured.iter().filter(|name| **name != "*").count(),
+            snapshot.version
+        ),
+        signal,
+        chosen,
+        decided_by: DecidedBy::OnlyOption,
+        rationale: String::new(),
+    })
+}
+
+/// Groups that mean something although no tool is in them.
+const ALWAYS: [&str; 2] = ["*", "default"];
 
 /// The tool groups that a request can hand on to subagents: those of its own that a tool it sees is in.
 pub fn groups(request: &AgentRequest, snapshot: &Snapshot) -> Vec<String> {
@@ -151,6 +204,32 @@ mod tests {
             );
         }
         snapshot
+    }
+
+    #[test]
+    fn a_group_that_no_tool_is_in_is_told_and_gives_nothing() {
+        let snapshot = snapshot();
+        let asked = |groups: &[&str]| AgentRequest {
+            group: Some(groups.iter().map(|&name| name.to_owned()).collect()),
+            ..AgentRequest::default()
+        };
+        for (groups, chosen) in [
+            (&["finanse"][..], Some("none")),
+            (&["finance", "finanse"], Some("finance")),
+            (&["finance"], None),
+            (&["*"], None),
+            (&["default"], None),
+            (&[], None),
+        ] {
+            let found = settle(&asked(groups), &snapshot);
+            let found = found.as_ref().map(|decision| decision.chosen.as_str());
+            assert_eq!(found, chosen, "{groups:?}");
+        }
+        let mut later = asked(&["finanse"]);
+        assert!(visible(&later, &snapshot).is_empty());
+        later.step = 1;
+        assert_eq!(settle(&later, &snapshot), None);
+        assert_eq!(settle(&AgentRequest::default(), &snapshot), None);
     }
 
     #[test]

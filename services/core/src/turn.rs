@@ -11,6 +11,7 @@ use crate::routing::Route;
 use crate::say;
 use crate::step::{Input, ModelAsk, Step};
 use crate::task_types;
+use crate::tools;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
 use agentfleet_schema::{AgentRequest, Millis, Operation, Spent};
@@ -78,6 +79,10 @@ impl Turn {
             settled.push(decision);
         }
         settled.extend(unknown);
+        // Older versions told nothing of it.
+        if situation.telling >= 3 {
+            settled.extend(tools::settle(&request, &situation.snapshot));
+        }
         Self::of(request, situation, settled)
     }
 

@@ -320,7 +320,7 @@ impl<'a> Show<'a> {
     /// Takes down what is drawn.
     fn leave(&mut self) -> Result<(), Failure> {
         if let Self::Lanes { ui, painter, .. } = self {
-            painter.clear(ui.screen())?;
+            painter.leave(ui.screen())?;
         }
         Ok(())
     }

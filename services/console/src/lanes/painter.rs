@@ -71,6 +71,9 @@ pub struct Painter<P: Write, A: Write> {
     held: bool,
     /// The lanes were left standing; nothing of them is drawn any more.
     lanes_left: bool,
+    /// Lines of progress that came while the answer was written: both may go to one place, and none of
+    /// them stands inside the answer.
+    waiting: String,
 }
 
 impl<P: Write, A: Write> Painter<P, A> {
@@ -86,6 +89,7 @@ impl<P: Write, A: Write> Painter<P, A> {
             piped: String::new(),
             held: false,
             lanes_left: false,
+            waiting: String::new(),
         }
     }
 
@@ -120,6 +124,33 @@ impl<P: Write, A: Write> Painter<P, A> {
             let text = format!("{}{}{}", up(rows), "\u{1b}[K\r\n".repeat(rows), up(rows));
             self.progress.write_all(text.as_bytes())?;
         }
+        self.progress.flush()
+    }
+
+    /// The same, and ends what was begun of the answer and of progress: nobody goes on with it.
+    pub fn leave(&mut self, screen: Screen) -> io::Result<()> {
+        self.clear(screen)?;
+        if !self.piped.is_empty() && !self.piped.ends_with('\n') {
+            self.piped.push('\n');
+            self.answer.write_all(b"\n")?;
+            self.answer.flush()?;
+        }
+        self.say_waiting()
+    }
+
+    /// Writes lines of progress, or keeps them until the answer is over.
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        if !self.piped.is_empty() || self.stream.is_some() {
+            self.waiting.push_str(text);
+            return Ok(());
+        }
+        self.progress.write_all(text.as_bytes())?;
+        self.progress.flush()
+    }
+
+    fn say_waiting(&mut self) -> io::Result<()> {
+        let text = std::mem::take(&mut self.waiting);
+        self.progress.write_all(text.as_bytes())?;
         self.progress.flush()
     }
 
@@ -167,6 +198,7 @@ impl<P: Write, A: Write> Painter<P, A> {
                 if self.settings.answer != AnswerAs::Rendered && !text.is_empty() {
                     self.answer_ends(&text::visible(&text))?;
                 }
+                self.say_waiting()?;
                 if let Some(error) = error {
                     let mut lines = Line::of("✖ ", BAD)
                         .with(&error.message, BAD)
@@ -190,12 +222,8 @@ impl<P: Write, A: Write> Painter<P, A> {
         let line = Line::of(&stamp, DIM)
             .with_line(line)
             .shortened(screen.width.max(40));
-        writeln!(
-            self.progress,
-            "{}",
-            line.paint(self.settings.progress_color)
-        )?;
-        self.progress.flush()
+        let line = line.paint(self.settings.progress_color);
+        self.say(&format!("{line}\n"))
     }
 
     /// Writes what is not written yet of an answer that is committed.
@@ -226,8 +254,7 @@ impl<P: Write, A: Write> Painter<P, A> {
                             below a rule, unless it comes out the same.";
                 let lines = Line::of(note, WARN).wrapped(screen.width);
                 let text = paint_all(&lines, self.settings.progress_color);
-                self.progress.write_all(text.as_bytes())?;
-                return self.progress.flush();
+                return self.say(&text);
             }
             AnswerAs::Streamed => return self.leave_lanes(now, screen),
         }

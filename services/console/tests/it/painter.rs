@@ -334,6 +334,72 @@ fn a_pipe_gets_the_answer_while_it_comes() {
 }
 
 #[test]
+fn no_line_of_progress_stands_inside_the_answer() {
+    let root = SessionId::new("r");
+    let chunk = |text: &str| Event::Chunk {
+        session: root.clone(),
+        message_id: "a".into(),
+        kind: MessageType::Answer,
+        text: text.into(),
+    };
+    let response = |text: &str| AgentResponse {
+        message_type: MessageType::Status,
+        session_id: root.clone(),
+        content: text.into(),
+        ..AgentResponse::default()
+    };
+    let status = |text: &str| Event::Note(Box::new(response(text)));
+    let end = Event::End {
+        text: "It is so.".into(),
+        error: None,
+        response: Box::new(response("")),
+    };
+    let settings = Settings {
+        answer: AnswerAs::Streamed,
+        ..AWAY
+    };
+    let screen = Screen {
+        width: 100,
+        height: 24,
+    };
+    // Standard output and standard error are one pipe.
+    let both = Terminal::new(screen);
+    let board = LaneBoard::new(root.clone(), QUESTION, START);
+    let mut painter = Painter::new(board, settings, both.clone(), both.clone());
+    for event in [
+        status("Looks it up"),
+        chunk("It "),
+        status("Draws nearer"),
+        chunk("is"),
+        end,
+    ] {
+        painter.event(&event, START, screen).unwrap();
+    }
+    let text = both.text();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let told = |part: &str| lines.iter().position(|line| line.contains(part));
+    let answer = lines.iter().position(|line| *line == "It is so.");
+    assert!(answer.is_some(), "{text}");
+    assert!(
+        told("Looks it up") < answer && told("Draws nearer") > answer,
+        "{text}"
+    );
+    // Who leaves in the middle of a line ends it.
+    let both = Terminal::new(screen);
+    let board = LaneBoard::new(root.clone(), QUESTION, START);
+    let mut painter = Painter::new(board, settings, both.clone(), both.clone());
+    painter.event(&chunk("It "), START, screen).unwrap();
+    painter
+        .event(&status("Draws nearer"), START, screen)
+        .unwrap();
+    painter.leave(screen).unwrap();
+    let text = both.text();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    assert_eq!(lines[0], "It", "{text}");
+    assert!(lines[1].contains("Draws nearer"), "{text}");
+}
+
+#[test]
 fn an_error_says_what_to_do() {
     let (terminal, _) = played(
         &sample::failed(),

@@ -79,11 +79,17 @@ const VOID: &[&str] = &[
 
 /// Reads a whole page.
 pub(crate) fn parse(text: &str) -> Result<Parsed, Halt> {
-    let page = read(text, true);
-    let page = if page.has_text(false) {
+    let patience = Patience::of(text.len() as u64);
+    parsed(&mut |skip_navigation| read(text, skip_navigation, &patience))
+}
+
+/// What the readings of a page come to. One that the clock stopped is the last.
+fn parsed(read: &mut dyn FnMut(bool) -> Page) -> Result<Parsed, Halt> {
+    let page = read(true);
+    let page = if page.halt.is_some() || page.has_text(false) {
         page
     } else {
-        read(text, false)
+        read(false)
     };
     if let Some(halt) = page.halt {
         return Err(halt);
@@ -103,7 +109,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, Halt> {
 
 /// The headings and blocks of a piece of HTML.
 pub(crate) fn fragment(text: &str) -> Vec<Item> {
-    read(text, false)
+    read(text, false, &Patience::of(text.len() as u64))
         .items
         .into_iter()
         .map(|(item, _)| item)
@@ -135,7 +141,7 @@ impl Item {
     }
 }
 
-fn read(text: &str, skip_navigation: bool) -> Page {
+fn read(text: &str, skip_navigation: bool, patience: &Patience) -> Page {
     let page = Page {
         skip_navigation,
         ..Page::default()
@@ -143,7 +149,6 @@ fn read(text: &str, skip_navigation: bool) -> Page {
     let tokenizer = Tokenizer::new(Sink(RefCell::new(page)), TokenizerOpts::default());
     let input = BufferQueue::default();
     // A tag with very many attributes takes the tokenizer long, so the clock is looked at often.
-    let patience = Patience::of(text.len() as u64);
     let mut halt = None;
     for piece in pieces(text, 1 << 14) {
         halt = patience.check().err();
@@ -602,6 +607,25 @@ mod tests {
 
     fn texts(html: &str) -> Vec<String> {
         parse(html).passages.into_iter().map(|p| p.text).collect()
+    }
+
+    #[test]
+    fn a_page_that_the_clock_stopped_is_not_read_again() {
+        let stopped = |halt: bool| {
+            let mut readings = 0;
+            let parsed = parsed(&mut |_| {
+                readings += 1;
+                Page {
+                    halt: halt
+                        .then(|| Halt::unreadable("takes longer than 30 s to parse".to_owned())),
+                    ..Page::default()
+                }
+            });
+            (readings, parsed.is_err())
+        };
+        assert_eq!(stopped(true), (1, true));
+        // One that yields nothing is read with its navigation, too.
+        assert_eq!(stopped(false), (2, false));
     }
 
     #[test]

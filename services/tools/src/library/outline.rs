@@ -20,11 +20,17 @@ impl Outline {
     /// Opens a heading; `level` 1 is the top.
     pub(crate) fn heading(&mut self, level: usize, text: &str) {
         let text = one_line(text);
+        if self.first_heading.is_none() && !text.is_empty() {
+            self.first_heading = Some(text.clone());
+        }
+        self.part(level, &text);
+    }
+
+    /// Begins a part that is no name for the whole: a page, a sheet.
+    pub(crate) fn part(&mut self, level: usize, text: &str) {
+        let text = one_line(text);
         if text.is_empty() {
             return;
-        }
-        if self.first_heading.is_none() {
-            self.first_heading = Some(text.clone());
         }
         let above = level.saturating_sub(1);
         self.headings.truncate(above);

@@ -42,7 +42,7 @@ pub(crate) fn parse(bytes: &[u8], patience: &Patience) -> Result<Parsed, Halt> {
         if size > MAX_TEXT {
             return Err(Halt::unreadable("holds more than 64 MiB of text"));
         }
-        outline.heading(2, &format!("page {number}"));
+        outline.part(2, &format!("page {number}"));
         for paragraph in text.split("\n\n") {
             outline.block(&one_line(paragraph));
         }

@@ -11,6 +11,10 @@ use std::io::BufRead;
 const MAX_LINE: u64 = 64 * 1024;
 /// A line of this many characters was probably wrapped, so the next one goes on with it.
 const WRAPPED: usize = 50;
+/// Lines of prose are at least so long where they are wrapped, and have so many words: shorter ones are
+/// verses, addresses and commands, whose line ends mean something.
+const NARROWEST: usize = 30;
+const FEWEST_WORDS: usize = 4;
 /// Most lines of a paragraph before it is handed on.
 const MAX_PARAGRAPH: usize = 200;
 
@@ -136,16 +140,16 @@ impl Text {
             return;
         }
         let mut text = String::new();
-        // How far the line before was indented, if it was wrapped.
-        let mut wrapped = None;
+        let width = lines.iter().map(|line| line.chars().count()).max();
+        let width = width.unwrap_or_default();
+        let mut before: Option<&String> = None;
         for line in &lines {
-            let joined = wrapped == Some(indent(line)) && goes_on(line);
+            let joined = before.is_some_and(|before| is_wrapped(before, line, width));
             if !text.is_empty() {
                 text.push(if joined { ' ' } else { '\n' });
             }
             text.push_str(if joined { line.trim_start() } else { line });
-            let is_wrapped = line.chars().count() >= WRAPPED && !is_code(line);
-            wrapped = is_wrapped.then(|| indent(line));
+            before = Some(line);
         }
         self.packer.push(&self.headings, &text, &mut self.ready);
     }
@@ -167,6 +171,42 @@ fn underlines(rule: &str, heading: &str) -> bool {
 
 fn indent(line: &str) -> usize {
     line.chars().take_while(|c| c.is_whitespace()).count()
+}
+
+/// Whether a line was wrapped, and the next one is its rest. `width` is that of the longest line of their
+/// paragraph: where the next word would have fitted, the line end is meant, unless a sentence goes on.
+fn is_wrapped(line: &str, next: &str, width: usize) -> bool {
+    if !(indent(next) == indent(line) || indent(next) == hang(line))
+        || !goes_on(next)
+        || is_code(line)
+    {
+        return false;
+    }
+    let length = line.chars().count();
+    if length >= WRAPPED {
+        return true;
+    }
+    if width < NARROWEST || line.split_whitespace().count() < FEWEST_WORDS {
+        return false;
+    }
+    let word = next.split_whitespace().next().unwrap_or_default();
+    let is_full = length + 1 + word.chars().count() > width;
+    let ends = line.ends_with(['.', '!', '?']);
+    is_full || !ends && word.starts_with(char::is_lowercase)
+}
+
+/// How far the text of a line is indented, behind the mark of a list.
+fn hang(line: &str) -> usize {
+    let text = line.trim_start();
+    let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_number = number.len() < text.len();
+    let rest = ["- ", "* ", "+ ", "• "]
+        .iter()
+        .find_map(|mark| text.strip_prefix(mark));
+    let numbered = || number.strip_prefix(". ").or(number.strip_prefix(") "));
+    let rest = rest.or_else(|| is_number.then(numbered).flatten());
+    let rest = rest.map_or(text, str::trim_start);
+    line.chars().count() - rest.chars().count()
 }
 
 /// Whether a line can be the rest of a wrapped one.
@@ -234,6 +274,37 @@ mod tests {
             read(text.as_bytes()).unwrap()[0].text,
             "This line was wrapped by an editor at its right margin and goes on here.\n- one\n- two"
         );
+    }
+
+    #[test]
+    fn a_sentence_is_whole_however_narrow_it_was_wrapped() {
+        for (text, expected) in [
+            (
+                "Refunds are paid within thirty days of\nthe request, to the account that the\norder was paid from. Nobody is asked.\n",
+                "Refunds are paid within thirty days of the request, to the account that the order was paid from. \
+                 Nobody is asked.",
+            ),
+            // Broken where the sense is, not where the margin is.
+            (
+                "The carrier keeps the parcel for a week\nand sends it back after that,\nunless somebody calls about it.\n",
+                "The carrier keeps the parcel for a week and sends it back after that, unless somebody calls about it.",
+            ),
+            (
+                "- The first of the points goes on over the\n  margin of the page\n- two\n",
+                "- The first of the points goes on over the margin of the page\n- two",
+            ),
+            (
+                "Ada Example\n12 Long Street\nOslo\n",
+                "Ada Example\n12 Long Street\nOslo",
+            ),
+            (
+                "apt update\napt install one\n",
+                "apt update\napt install one",
+            ),
+        ] {
+            let found = read(text.as_bytes()).unwrap();
+            assert_eq!(found[0].text, expected);
+        }
     }
 
     #[test]

@@ -213,6 +213,23 @@ async fn each_hostile_file_costs_that_file_only() {
 }
 
 #[tokio::test]
+async fn a_pdf_without_a_title_has_the_name_of_its_file() {
+    let place = Place::new().await;
+    let page = b"BT /F1 12 Tf 72 700 Td (The valve opens at 3 bar.) Tj ET";
+    let mut bytes = pdf(&[page]);
+    let title = b"<</Title(The pump)>>";
+    let at = bytes
+        .windows(title.len())
+        .position(|found| found == title)
+        .unwrap();
+    bytes[at..at + title.len()].copy_from_slice(b"<</Other(The pump)>>");
+    place.write("valve.pdf", bytes);
+    assert_eq!(place.load("c").await.loaded, 1);
+    let hits = place.library.search(&"c".into(), "valve", 3).await.unwrap();
+    assert_eq!(hits.first().unwrap().title, "valve.pdf");
+}
+
+#[tokio::test]
 async fn pdf_word_and_restructured_text_are_found_by_their_words() {
     let place = Place::new().await;
     place.write(

@@ -3,6 +3,7 @@
 
 use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
+use agentfleet_documents::Documents;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -17,6 +18,40 @@ pub(crate) struct Moved {
     pub documents: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
+    /// Where a move goes that has not come to its end: what is there is a part of the fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Box<Moved>>,
+}
+
+/// Written to the documents store that a fleet is moved to before anything else is, and removed when all is
+/// there: whoever starts on it meanwhile, on whatever machine, would work a part of the fleet.
+const MARK: &str = "fleet/moving";
+
+/// Says to all machines that a move to this store has begun.
+pub(crate) async fn begin(documents: &dyn Documents) -> Result<(), Failure> {
+    documents.create(MARK, b"{}".to_vec()).await?;
+    Ok(())
+}
+
+/// Says to all machines that the move is over.
+pub(crate) async fn end(documents: &dyn Documents) -> Result<(), Failure> {
+    Ok(documents.delete(&[MARK.to_owned()]).await?)
+}
+
+/// Refuses to start on a store that a move did not fill.
+pub(crate) async fn check_filled(documents: &dyn Documents) -> Result<(), Failure> {
+    match documents.get(MARK).await? {
+        None => Ok(()),
+        Some(_) => Err(half("the documents store holds", "")),
+    }
+}
+
+fn half(what: &str, to: &str) -> Failure {
+    let says = format!("{what} a part of a fleet: its move{to} did not come to its end");
+    Failure::new(Exit::Unavailable, says).hint(
+        "wait for it, or finish it: `agentfleet migrate` with the data directory it came from, and these \
+         settings",
+    )
 }
 
 fn path(settings: &Settings) -> PathBuf {
@@ -40,15 +75,37 @@ impl Moved {
         fs::write(&path, text).map_err(|error| unusable(&path, &error))
     }
 
-    /// Refuses settings that would work a part here which was moved.
+    /// Refuses settings that would work a part here which was moved, or one there which is not whole.
     pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         let moved = Self::read(settings)?;
-        let parts = [
-            ("broker", &settings.broker, &moved.broker),
-            ("documents", &settings.documents, &moved.documents),
-            ("graph", &settings.graph, &moved.graph),
-        ];
-        for (name, place, moved) in parts {
+        moved.check_parts(settings)?;
+        let Some(unfinished) = &moved.unfinished else {
+            return Ok(());
+        };
+        for (_, place, to) in unfinished.parts(settings) {
+            if let (Place::At(address), Some(to)) = (place, to)
+                && address == to
+            {
+                return Err(half("the servers hold", &format!(" to {to}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn parts<'a>(
+        &'a self,
+        settings: &'a Settings,
+    ) -> [(&'static str, &'a Place, &'a Option<String>); 3] {
+        [
+            ("broker", &settings.broker, &self.broker),
+            ("documents", &settings.documents, &self.documents),
+            ("graph", &settings.graph, &self.graph),
+        ]
+    }
+
+    /// Refuses settings that would work a part here which was moved.
+    pub(crate) fn check_parts(&self, settings: &Settings) -> Result<(), Failure> {
+        for (name, place, moved) in self.parts(settings) {
             if let (Place::Embedded, Some(address)) = (place, moved) {
                 return Err(Failure::new(
                     Exit::Usage,
@@ -71,4 +128,60 @@ fn unusable(path: &std::path::Path, error: &dyn std::fmt::Display) -> Failure {
         Exit::Unavailable,
         format!("cannot use `{}`: {error}", path.display()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use agentfleet_documents::EmbeddedDocuments;
+    use agentfleet_storage::Database;
+
+    #[test]
+    fn a_move_that_was_cut_off_is_told_by_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = "http://graph.example:3030/ds";
+        let settings = |graph: Place| {
+            let flags = crate::settings::Flags {
+                data: Some(folder.path().display().to_string()),
+                ..Default::default()
+            };
+            let settings = Settings::load(&flags).unwrap();
+            Settings { graph, ..settings }
+        };
+        let there = settings(Place::At(target.to_owned()));
+        let to = Moved {
+            graph: Some(target.to_owned()),
+            ..Moved::default()
+        };
+        let begun = Moved {
+            unfinished: Some(Box::new(to.clone())),
+            ..Moved::default()
+        };
+        begun.write(&there).unwrap();
+        let says = Moved::check(&there).unwrap_err();
+        assert!(says.message.contains("did not come to its end"), "{says}");
+        assert!(says.message.contains(target), "{says}");
+        // The old state is the one that counts, and another place is another fleet.
+        assert!(Moved::check(&settings(Place::Embedded)).is_ok());
+        assert!(Moved::check(&settings(Place::At("http://other:1/ds".to_owned()))).is_ok());
+        to.write(&there).unwrap();
+        assert!(Moved::check(&there).is_ok());
+        assert!(Moved::check(&settings(Place::Embedded)).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_being_filled_says_so_to_every_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(folder.path()).unwrap();
+        let documents = EmbeddedDocuments::open(&database).unwrap();
+        assert!(check_filled(&documents).await.is_ok());
+        begin(&documents).await.unwrap();
+        // A move that was cut off is begun again.
+        begin(&documents).await.unwrap();
+        let says = check_filled(&documents).await.unwrap_err();
+        assert!(says.message.contains("a part of a fleet"), "{says}");
+        end(&documents).await.unwrap();
+        assert!(check_filled(&documents).await.is_ok());
+    }
 }

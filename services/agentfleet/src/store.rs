@@ -2,7 +2,7 @@
 //! settings name. Every command opens this, and most need no more.
 
 use crate::error::Failure;
-use crate::moved::Moved;
+use crate::moved::{self, Moved};
 use crate::settings::{Place, Settings};
 use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{
@@ -53,6 +53,11 @@ impl std::fmt::Debug for Store {
 impl Store {
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         Moved::check(settings)?;
+        Self::connect(settings).await
+    }
+
+    /// The same for a move, which goes on where one was cut off.
+    pub async fn connect(settings: &Settings) -> Result<Self, Failure> {
         let database = Database::open(&settings.data)?;
         if let Some(says) = open_to_others(&database) {
             tracing::warn!("{says}");
@@ -114,6 +119,14 @@ impl Store {
 
     /// Creates every subscription, so that nothing published early is missed, and seeds the config.
     pub async fn prepare(&self, settings: &Settings) -> Result<(), Failure> {
+        if settings.documents != Place::Embedded {
+            moved::check_filled(&*self.documents).await?;
+        }
+        self.establish(settings).await
+    }
+
+    /// The same for a move, which fills what it prepares.
+    pub async fn establish(&self, settings: &Settings) -> Result<(), Failure> {
         self.seed().await?;
         Ok(self.broker.establish(&subscriptions(settings)).await?)
     }
@@ -158,6 +171,8 @@ impl Store {
             config: Arc::clone(&self.config),
             host: Arc::new(SystemHost),
             collections: None,
+            // The process that works the run knows its model, and says so.
+            metered: None,
         }
     }
 

@@ -69,9 +69,15 @@ impl Hosts {
             .map(axum::http::uri::Authority::as_str)
             .or(text(header::HOST));
         let host = host.unwrap_or_default();
-        if headers.get_all(header::HOST).iter().count() > 1 {
-            let says = "there is more than one header `Host`";
-            return Err(Problem::new(Code::InvalidRequest, says).hint("send one"));
+        // Which of two counts would depend on who reads them.
+        for (name, shown) in [
+            (header::HOST, "Host"),
+            (header::AUTHORIZATION, "Authorization"),
+        ] {
+            if headers.get_all(name).iter().count() > 1 {
+                let says = format!("there is more than one header `{shown}`");
+                return Err(Problem::new(Code::InvalidRequest, says).hint("send one"));
+            }
         }
         if !self.allow(host) {
             return Err(Problem::new(
@@ -229,15 +235,16 @@ mod tests {
             check(&hosts, absolute, &[("host", "localhost:8700")]),
             refused
         );
-        let mut twice = HeaderMap::new();
-        for host in ["localhost:8700", "localhost:8700"] {
-            twice.append(header::HOST, HeaderValue::from_static(host));
+        for name in [header::HOST, header::AUTHORIZATION] {
+            let mut twice = HeaderMap::new();
+            twice.insert(header::HOST, HeaderValue::from_static("localhost:8700"));
+            for _ in twice.get_all(&name).iter().count()..2 {
+                twice.append(&name, HeaderValue::from_static("localhost:8700"));
+            }
+            let refused = hosts.check(&Uri::default(), &twice).err();
+            let code = refused.map(|problem| problem.code);
+            assert_eq!(code, Some(Code::InvalidRequest), "{name}");
         }
-        let refused = hosts.check(&Uri::default(), &twice).err();
-        assert_eq!(
-            refused.map(|problem| problem.code),
-            Some(Code::InvalidRequest)
-        );
     }
 
     #[test]

@@ -22,6 +22,15 @@ pub struct Offset {
 }
 
 impl Offset {
+    /// What the `Date` of an answer says that was asked for and came at these instants; `None` if it is none.
+    pub fn told(server: &str, date: &str, asked: SystemTime, answered: SystemTime) -> Option<Self> {
+        let theirs = millis(httpdate::parse_http_date(date).ok()?);
+        Some(Self {
+            server: server.to_owned(),
+            millis: difference(millis(asked), theirs, millis(answered)),
+        })
+    }
+
     /// Whether deadlines are wrong by more than the fleet allows for.
     pub fn is_wrong(&self) -> bool {
         self.is_beyond(CLOCK_SKEW + PRECISION)
@@ -64,14 +73,10 @@ pub async fn offset(servers: &[String]) -> Option<Offset> {
 }
 
 async fn offset_from(client: &reqwest::Client, server: &str) -> Option<Offset> {
-    let asked = now();
+    let asked = SystemTime::now();
     let answer = client.head(server).send().await.ok()?;
     let date = answer.headers().get(reqwest::header::DATE)?.to_str().ok()?;
-    let theirs = millis(httpdate::parse_http_date(date).ok()?);
-    Some(Offset {
-        server: server.to_owned(),
-        millis: difference(asked, theirs, now()),
-    })
+    Offset::told(server, date, asked, SystemTime::now())
 }
 
 /// How far the time between `asked` and `answered` is from what the server said meanwhile: any instant
@@ -85,10 +90,6 @@ fn difference(asked: Millis, theirs: Millis, answered: Millis) -> Millis {
     } else {
         0
     }
-}
-
-fn now() -> Millis {
-    millis(SystemTime::now())
 }
 
 fn millis(time: SystemTime) -> Millis {
@@ -112,7 +113,7 @@ mod tests {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut request = [0; 1024];
                 let _ = stream.read(&mut request).await.unwrap();
-                let now = (now() / 1000 + ahead).unsigned_abs();
+                let now = (millis(SystemTime::now()) / 1000 + ahead).unsigned_abs();
                 let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(now));
                 let answer = format!(
                     "HTTP/1.1 404 Not Found\r\ndate: {date}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"

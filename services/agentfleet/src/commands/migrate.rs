@@ -8,7 +8,7 @@
 use crate::engine::open_graph;
 use crate::error::{Exit, Failure};
 use crate::lock::FleetLock;
-use crate::moved::Moved;
+use crate::moved::{self, Moved};
 use crate::settings::{Place, Settings};
 use crate::store::Store;
 use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
@@ -37,6 +37,7 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         broker: address(&settings.broker),
         documents: address(&settings.documents),
         graph: address(&settings.graph),
+        unfinished: None,
     };
     if target == Moved::default() {
         return Err(Failure::usage("there is nothing to move: every part is embedded")
@@ -60,8 +61,13 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
             ),
         ));
     };
-    let store = Store::open(settings).await?;
+    moved.check_parts(settings)?;
+    // From here on what is there is a part of the fleet, and every start says so.
+    moved.unfinished = Some(Box::new(target.clone()));
+    moved.write(settings)?;
+    let store = Store::connect(settings).await?;
     if target.documents.is_some() {
+        moved::begin(&*store.documents).await?;
         let config = EmbeddedConfig::open(&database)?;
         let version = DocumentsConfig::take_over(&*store.documents, &config).await?;
         outln!("config     {version} versions");
@@ -79,13 +85,17 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         moved.graph.clone_from(&target.graph);
     }
     if target.broker.is_some() {
-        store.prepare(settings).await?;
+        store.establish(settings).await?;
         let own = EmbeddedBroker::open(&database, BrokerOptions::default())?;
         let messages = copy_messages(&own, &*store.broker).await?;
         outln!("broker     {messages} messages");
         moved.broker.clone_from(&target.broker);
     }
     // Last: until then the old state is the one that counts.
+    if target.documents.is_some() {
+        moved::end(&*store.documents).await?;
+    }
+    moved.unfinished = None;
     moved.write(settings)?;
     outln!(
         "\nMoved. What was in `{}` is not worked there any more.",

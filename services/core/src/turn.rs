@@ -80,7 +80,7 @@ impl Turn {
         }
         settled.extend(unknown);
         // Older versions told nothing of it.
-        if situation.telling >= 3 {
+        if situation.telling >= 4 {
             settled.extend(tools::settle(&request, &situation.snapshot));
         }
         Self::of(request, situation, settled)

@@ -226,7 +226,7 @@ async fn a_pdf_without_a_title_has_the_name_of_its_file() {
     place.write("valve.pdf", bytes);
     assert_eq!(place.load("c").await.loaded, 1);
     let hits = place.library.search(&"c".into(), "valve", 3).await.unwrap();
-    assert_eq!(hits.first().unwrap().title, "valve.pdf");
+    assert_eq!(hits.first().unwrap().title, "Valve");
 }
 
 #[tokio::test]

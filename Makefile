@@ -61,7 +61,7 @@ soak: build ## Kill a fleet under load for five minutes and check that nothing i
 	@AGENTFLEET_KILL_SECONDS=300 cargo test --workspace --test kill -- --nocapture
 
 chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes; then a report
-	@AGENTFLEET_STORM_KILLS=30 AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test --workspace --test storm -- --nocapture
+	@AGENTFLEET_STORM_KILLS=10 AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test --workspace --test storm -- --nocapture
 
 bench: setup ## Measure the release build, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=pulsar)
 ifneq (,$(filter pulsar,$(ONLY)))

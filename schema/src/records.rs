@@ -1044,6 +1044,10 @@ pub struct IntentRecord {
     /// ones from making it still.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fence: bool,
+    /// Of a fence, where record and fence cannot be created together: the record that ends the step, as it
+    /// is stored. Whoever finds it puts it in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
     /// The config that it was chosen under. Until a run has its first record, it is pinned by this: who
     /// adopts the call works under the same, or the call would be none of its options.
     #[serde(default, skip_serializing_if = "Option::is_none")]

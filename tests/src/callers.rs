@@ -135,6 +135,26 @@ impl Callers {
         self.runtime.block_on(receipts);
     }
 
+    /// Publishes what may be no request.
+    pub fn publish(&self, payload: Vec<u8>, mut properties: Properties) {
+        let mut asked = self.asked.lock().unwrap();
+        let id = format!("asked-{}", asked.len());
+        properties.insert(property::ID.to_owned(), id.clone());
+        let message = Outgoing {
+            topic: AGENT_REQUEST,
+            payload,
+            properties,
+            deliver_at: None,
+            durability: Durability::Durable,
+        };
+        asked.push(Asked {
+            id: Some(id),
+            root: None,
+            at: now(),
+        });
+        self.block_on(self.broker.publish(vec![message])).unwrap();
+    }
+
     /// Counts a request that was asked by other means.
     pub fn also_asked(&self, root: &str) {
         self.asked.lock().unwrap().push(Asked {

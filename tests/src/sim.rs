@@ -130,6 +130,7 @@ impl Sim {
         };
         let queues = Queues::new(engine.broker, options.subscription());
         let shared = Shared::new(World::new(seed, scenario, faults, queues, configs));
+        shared.with(|world| world.sees_deaths = engine.atomic);
         let seam = Seam::new(&shared);
         let any = Arc::new(seam.clone());
         let committer: Arc<dyn Committer> = if engine.atomic {
@@ -542,6 +543,7 @@ impl Sim {
                 .note(world.now, || format!("process {process} dies"));
             for id in lost {
                 world.tasks.remove(&id);
+                world.killed.insert(id);
                 let at = world.now + redelivered_after;
                 world.queues.release(id, at);
             }

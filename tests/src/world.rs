@@ -14,7 +14,7 @@ use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, Millis};
 use oxigraph::store::Store;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// When every simulated run begins.
@@ -71,6 +71,12 @@ pub struct World {
     pub asked: BTreeMap<String, u32>,
     pub tasks: BTreeMap<TaskId, Tracked>,
     pub current: Option<TaskId>,
+    /// Who made each nonce.
+    makers: BTreeMap<String, TaskId>,
+    /// Tasks whose process died.
+    pub killed: BTreeSet<TaskId>,
+    /// Whether processes see which others live, as those of one data directory do.
+    pub sees_deaths: bool,
     /// Tasks at whose step their process dies.
     pub dying: Vec<TaskId>,
     pub facts: Facts,
@@ -125,6 +131,9 @@ impl World {
             asked: BTreeMap::new(),
             tasks: BTreeMap::new(),
             current: None,
+            makers: BTreeMap::new(),
+            killed: BTreeSet::new(),
+            sees_deaths: false,
             dying: Vec::new(),
             facts: Facts::default(),
             journal: Journal::default(),
@@ -223,7 +232,16 @@ impl World {
 
     pub fn nonce(&mut self) -> String {
         self.nonces += 1;
-        format!("nonce-{}", self.nonces)
+        let nonce = format!("nonce-{}", self.nonces);
+        self.makers
+            .extend(self.current.map(|task| (nonce.clone(), task)));
+        nonce
+    }
+
+    /// Whether the process that made a nonce died, where processes see that of each other.
+    pub fn is_gone(&self, nonce: &str) -> bool {
+        let maker = self.makers.get(nonce);
+        self.sees_deaths && maker.is_some_and(|maker| self.killed.contains(maker))
     }
 
     /// Stores an object if there is none by that key.

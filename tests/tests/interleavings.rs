@@ -14,7 +14,7 @@ use agentfleet_schema::records::{
 use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{keys, uris};
 use agentfleet_tests::directed::Stage;
-use agentfleet_tests::effect::Verb::{Call, Chat, Create, Insert, Publish, Query};
+use agentfleet_tests::effect::Verb::{Call, Chat, Commit, Create, Insert, Publish, Query};
 use agentfleet_tests::effect::When::{After, Before, During};
 use agentfleet_tests::effect::{Fault, Verb, When};
 use agentfleet_tests::queues::Role::{Deadlines, FanIn, Orchestrator, Undertaker, Writer};
@@ -285,12 +285,13 @@ fn a_dead_letter_of_a_root_that_names_nobody_ends_its_dialog() {
 fn the_undertaker_and_a_worker_end_a_step_once() {
     for undertaker_first in [true, false] {
         let mut stage = fanned_out(2, Engine::MIXED);
+        // From there on it is decided how the step ends.
         let worker = stage.give(Orchestrator, 0, "r0.1 0");
-        stage.run_to(worker, Before, Create, "outcome");
+        stage.run_to(worker, Before, Create, "intent");
         // The broker gives up on it while it is being worked.
         stage.bury(Orchestrator, "r0.1 0");
         let undertaker = stage.give(Undertaker, 0, "r0.1 0");
-        stage.run_to(undertaker, Before, Create, "outcome");
+        stage.run_to(undertaker, Before, Create, "intent");
         let order = if undertaker_first {
             [undertaker, worker]
         } else {
@@ -566,13 +567,91 @@ fn a_fence_of_a_step_that_was_committed_is_not_that_of_a_dead_attempt() {
             "{}",
             stage.story()
         );
-        // The slow one wants to call something, when the time of that fence is over.
+        // The slow one wants to call something, long after.
         stage.pass(Duration::from_secs(60));
         next_try(&mut stage, 0);
         stage.finish(slow);
         stage.end();
         assert_eq!(stage.starts(), 0, "{}", stage.story());
     }
+}
+
+/// A fickle step with a call on offer: an attempt that answers at once dies before its record is in its
+/// place, and before the one after it asks its model, which wants to call.
+fn ended_behind_a_fence(engine: Engine) -> (Stage, TaskId) {
+    let scenario = Scenario::new()
+        .react("r0", &[Use::Read, Use::Write])
+        .with(|s| s.fickle = true);
+    let mut stage = Stage::asked(scenario, engine);
+    stage.work(Orchestrator, "r0 0");
+    let other = stage.give(Orchestrator, 0, "r0 1");
+    stage.run_to(other, Before, Create, "intent");
+    // Past its lease.
+    stage.pass(Duration::from_secs(60));
+    let asked = "r0 agent-react 1 0".to_owned();
+    stage.sim.with(|world| world.asked.insert(asked, 2));
+    let ends = stage.give_again(Orchestrator, 1, "r0 1");
+    stage.run_to(ends, Before, Create, "outcome");
+    stage.crash(ends);
+    assert!(stage.record("r0", 1).is_none(), "{}", stage.story());
+    (stage, other)
+}
+
+// 11
+#[test]
+fn who_comes_after_a_fence_puts_its_record_in_place_and_waits_for_nobody() {
+    for engine in SEQUENTIAL {
+        let (mut stage, other) = ended_behind_a_fence(engine);
+        stage.crash(other);
+        stage.run(&[Orchestrator]);
+        let record = stage.record("r0", 1).expect("nobody is waited for");
+        assert_eq!(record.outcome, OutcomeKind::Answer, "{}", stage.story());
+        stage.end();
+        assert_eq!(stage.starts(), 0, "{}", stage.story());
+    }
+}
+
+// 11
+#[test]
+fn who_meets_a_fence_before_its_call_puts_its_record_in_place() {
+    for engine in SEQUENTIAL {
+        let (mut stage, other) = ended_behind_a_fence(engine);
+        stage.finish(other);
+        let record = stage.record("r0", 1).expect("nobody is waited for");
+        assert_eq!(record.outcome, OutcomeKind::Answer, "{}", stage.story());
+        stage.end();
+        assert_eq!(stage.starts(), 0, "{}", stage.story());
+    }
+}
+
+// 14
+#[test]
+fn a_cancel_puts_the_record_of_a_fence_in_place() {
+    for engine in SEQUENTIAL {
+        let (mut stage, other) = ended_behind_a_fence(engine);
+        let cancel = stage.cancel(&stage.session("r0"));
+        stage.finish(cancel);
+        let record = stage.record("r0", 1).expect("nobody is waited for");
+        assert_eq!(record.outcome, OutcomeKind::Answer, "{}", stage.story());
+        stage.finish(other);
+        stage.end();
+        assert_eq!(stage.starts(), 0, "{}", stage.story());
+    }
+}
+
+// 11
+#[test]
+fn a_call_whose_process_is_gone_is_settled_at_once_on_one_machine() {
+    let scenario = Scenario::new().react("r0", &[Use::Write]);
+    let mut stage = Stage::asked(scenario, Engine::EMBEDDED);
+    let first = stage.give(Orchestrator, 0, "r0 0");
+    stage.run_to(first, During, Call, "write");
+    stage.crash(first);
+    stage.run(&[Orchestrator]);
+    assert!(stage.record("r0", 0).is_some(), "{}", stage.story());
+    stage.end();
+    assert_eq!(stage.starts(), 1);
+    assert_eq!(stage.count("unknown calls"), 1);
 }
 
 // 12
@@ -730,6 +809,15 @@ fn a_call_that_was_made_before_a_cancel_is_told_in_the_graph() {
     }
 }
 
+/// Where whoever ends a step without a call keeps others from making one.
+fn fence(engine: Engine) -> (Verb, &'static str) {
+    if engine.atomic {
+        (Commit, "outcome")
+    } else {
+        (Create, "intent")
+    }
+}
+
 /// What the step of [`beside_a_cancel`] tells of calls.
 fn calls_told(stage: &Stage) -> Vec<String> {
     let record = stage.record("r0", 1).unwrap();
@@ -760,7 +848,8 @@ fn a_call_that_comes_to_its_end_after_a_cancel_is_told_as_open() {
 fn no_call_starts_once_a_cancel_has_looked_for_it() {
     for engine in ENGINES {
         let (mut stage, worker, cancel) = beside_a_cancel(engine, Before, Create, "intent");
-        stage.run_to(cancel, After, Create, "intent");
+        let (verb, what) = fence(engine);
+        stage.run_to(cancel, After, verb, what);
         stage.finish(worker);
         stage.finish(cancel);
         stage.end();
@@ -775,7 +864,8 @@ fn a_call_that_starts_before_a_cancel_can_keep_it_is_told() {
     for engine in ENGINES {
         let (mut stage, worker, cancel) = beside_a_cancel(engine, Before, Create, "intent");
         // It has looked, and found nothing.
-        stage.run_to(cancel, Before, Create, "intent");
+        let (verb, what) = fence(engine);
+        stage.run_to(cancel, Before, verb, what);
         stage.run_to(worker, After, Create, "intent");
         stage.finish(cancel);
         stage.finish(worker);
@@ -790,7 +880,8 @@ fn a_call_that_starts_before_a_cancel_can_keep_it_is_told() {
 fn a_cancel_that_dies_behind_its_fence_keeps_no_call_from_being_made() {
     for engine in ENGINES {
         let (mut stage, worker, cancel) = beside_a_cancel(engine, Before, Create, "intent");
-        stage.run_to(cancel, After, Create, "intent");
+        let (verb, what) = fence(engine);
+        stage.run_to(cancel, After, verb, what);
         stage.crash(cancel);
         stage.crash(worker);
         stage.end();

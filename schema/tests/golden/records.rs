@@ -305,6 +305,7 @@ fn intent() -> IntentRecord {
         nonce: "n-1".into(),
         lease_until: AT,
         fence: false,
+        record: None,
         config_version: Some(58),
     }
 }

@@ -15,7 +15,7 @@ use agentfleet_graph::{
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
 use agentfleet_models::{Choice, ModelOptions, ProviderKind};
 use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts};
-use agentfleet_runtime::{Drain, Host, SystemHost, serve_batches};
+use agentfleet_runtime::{Drain, Host, serve_batches};
 use agentfleet_schema::RunLimits;
 use agentfleet_tools::library::Library;
 use agentfleet_tools::{Toolbox, Tools};
@@ -63,6 +63,7 @@ impl Engine {
             Arc::clone(&model.model),
             settings.tool_timeout,
         )?;
+        let host = Arc::clone(&store.host);
         Ok(Self {
             store,
             graph,
@@ -72,7 +73,7 @@ impl Engine {
             tools: Arc::new(tools),
             limits: fleet_limits(settings),
             reply_topics: reply_topics(settings)?,
-            host: Arc::new(SystemHost),
+            host,
         })
     }
 
@@ -223,7 +224,7 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Arc<dyn
         let writer = Arc::new(GraphWriter::new(
             Arc::clone(&graph),
             Arc::clone(&store.documents),
-            Arc::new(SystemHost),
+            Arc::clone(&store.host),
         ));
         let drain = Drain {
             stop: stop.clone(),

@@ -16,7 +16,9 @@ use agentfleet_gateway::Intake;
 use agentfleet_graph::Graph;
 use agentfleet_graph_writer as graph_writer;
 use agentfleet_orchestrator::Options as OrchestratorOptions;
-use agentfleet_runtime::{Committer, EmbeddedCommitter, Host, SequentialCommitter, SystemHost};
+use agentfleet_runtime::{
+    Committer, EmbeddedCommitter, Host, InstanceHost, SequentialCommitter, SystemHost,
+};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_storage::Database;
@@ -39,6 +41,8 @@ pub struct Store {
     pub committer: Arc<dyn Committer>,
     /// The broker, if it is the data directory's own.
     pub embedded: Option<EmbeddedBroker>,
+    /// Clock and nonces.
+    pub host: Arc<dyn Host>,
 }
 
 impl std::fmt::Debug for Store {
@@ -107,6 +111,12 @@ impl Store {
                 Arc::clone(&documents),
             )),
         };
+        // Who works a queue of this directory works in it.
+        let host: Arc<dyn Host> = if embedded.is_some() {
+            Arc::new(InstanceHost(database.instances().clone()))
+        } else {
+            Arc::new(host)
+        };
         Ok(Self {
             database,
             broker,
@@ -114,6 +124,7 @@ impl Store {
             config,
             committer,
             embedded,
+            host,
         })
     }
 
@@ -169,7 +180,7 @@ impl Store {
             committer: Arc::clone(&self.committer),
             broker: Arc::clone(&self.broker),
             config: Arc::clone(&self.config),
-            host: Arc::new(SystemHost),
+            host: Arc::clone(&self.host),
             collections: None,
             // The process that works the run knows its model, and says so.
             metered: None,

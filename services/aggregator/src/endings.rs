@@ -9,7 +9,7 @@ use crate::fan_in::decode;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
 use agentfleet_core::{Finish, Outcome, bounds, error, fan_in, say, so_far};
-use agentfleet_runtime::effects::Started;
+use agentfleet_runtime::effects::{Standing, WithoutCall};
 use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, telemetry, texts};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
@@ -282,7 +282,7 @@ impl Endings {
     }
 
     /// Creates a step from outside, mostly as the end of its session; `false` if somebody else
-    /// created it.
+    /// created it, or began a call that the step must tell: then look again.
     pub(crate) async fn conclude(
         &self,
         session: &SessionId,
@@ -326,12 +326,28 @@ impl Endings {
         let responses = responses.unwrap_or(topics::AGENT_RESPONSE);
         let snapshot = Arc::new(Snapshot::default());
         let nonce = self.parts.host.nonce();
-        let started = if finish.outcome.is_terminal() {
-            self.started((session, step), &nonce).await?
-        } else {
-            Started::default()
-        };
         let now = self.parts.host.now();
+        let (mut calls, mut without_call) = (Vec::new(), None);
+        if finish.outcome.is_terminal() {
+            let documents = &*self.parts.documents;
+            match effects::standing(documents, (session, step)).await? {
+                Standing::Call(intent, number) => {
+                    calls.push(effects::told(documents, (session, step), *intent, number).await?);
+                }
+                Standing::Nothing => {
+                    without_call = Some(WithoutCall {
+                        session: session.clone(),
+                        step,
+                        now,
+                    });
+                }
+                Standing::Ended(record) => {
+                    let key = keys::outcome(session, step);
+                    documents.ensure(&key, record.into()).await?;
+                    return Ok(false);
+                }
+            }
+        }
         let assembled = assemble(&Commit {
             config_version: request.control.config_version.unwrap_or_default(),
             request_digest: Digest::default(),
@@ -343,7 +359,7 @@ impl Endings {
             now,
             finish,
             wasted: wasted.spent,
-            calls: started.calls,
+            calls,
             streamed: Streamed::default(),
             worked: Some(Box::new(Worked {
                 responses: if responses == topics::AGENT_RESPONSE {
@@ -371,6 +387,7 @@ impl Endings {
                     objects,
                     publications,
                     marker: keys::published(session, step),
+                    without_call,
                 },
                 None,
             )
@@ -380,20 +397,6 @@ impl Endings {
             telemetry::step(&*self.parts.documents, &record, &pattern, &properties).await;
         }
         Ok(committed == Committed::Won)
-    }
-
-    /// The calls that attempts at a step started; from now on there are no others.
-    async fn started(&self, step: (&SessionId, u32), nonce: &str) -> Result<Started, Error> {
-        let Parts {
-            documents, host, ..
-        } = &self.parts;
-        loop {
-            let started = effects::close(&**documents, step, nonce, host.now()).await?;
-            // Whoever was held up here for long may find that another attempt went on.
-            if effects::still_holds(started.fenced, host.now()) {
-                return Ok(started);
-            }
-        }
     }
 
     pub(crate) async fn publish_if_unpublished(&self, record: StepRecord) -> Result<(), Error> {

@@ -206,6 +206,7 @@ impl FanIn {
                     objects: Vec::new(),
                     publications: vec![fan_out.synthesis.clone()],
                     marker,
+                    without_call: None,
                 },
                 delivery,
             )

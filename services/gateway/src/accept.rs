@@ -270,11 +270,14 @@ impl Intake {
             objects: Vec::new(),
             publications: vec![record.publication],
             marker: keys::accepted_published(&session),
+            without_call: None,
         };
         match self.committer.commit(commit, None).await? {
             Committed::Won => Ok(taken(false)),
             // Another process was quicker: what it took in decides.
-            Committed::Lost => Ok(taken(self.look_up(&request, &digest).await?)),
+            Committed::Lost | Committed::Called => {
+                Ok(taken(self.look_up(&request, &digest).await?))
+            }
         }
     }
 

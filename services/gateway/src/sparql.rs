@@ -112,7 +112,11 @@ async fn answer(
     }
     let timeout = timeout(app, params)?;
     let until = Instant::now() + timeout;
-    let acquired = tokio::time::timeout_at(until, app.queries.acquire()).await;
+    let stopping = || Problem::from(GraphError::Stopped);
+    let acquired = tokio::select! {
+        acquired = tokio::time::timeout_at(until, app.queries.acquire()) => acquired,
+        () = app.stop.cancelled() => return Err(stopping()),
+    };
     let Ok(Ok(running)) = acquired else {
         let most = app.options.max_queries;
         return Err(Problem::new(
@@ -129,7 +133,11 @@ async fn answer(
         max_rows: app.options.max_rows,
         apart: true,
     };
-    let answer = app.parts.graph.query(query, &[], options).await;
+    let answer = tokio::select! {
+        answer = app.parts.graph.query(query, &[], options) => answer,
+        // It may take minutes more, and nothing is lost with it: what is dropped ends.
+        () = app.stop.cancelled() => return Err(stopping()),
+    };
     let answer = answer.map_err(|error| match error {
         // What was waited for a turn counts, too.
         GraphError::Timeout(_) => GraphError::Timeout(timeout),

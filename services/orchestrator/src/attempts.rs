@@ -21,8 +21,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Longest time that a note keeps others away without being renewed.
-pub(crate) const LEASE: Duration = Duration::from_secs(5);
+/// Longest time that a note keeps others away without being renewed. It is renewed every second, and is
+/// what a run is held up for whose worker dies in a call with side effects.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 /// `.../attempts/{k}`, and what follows it while the attempt is at work.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -180,7 +181,8 @@ impl Attempts<'_> {
     pub(crate) async fn keep(&self, begun: &Begun) {
         let now = self.host.now();
         let since = now - begun.kept_at.load(Ordering::Relaxed);
-        if since < millis(self.lease / 3) {
+        // With every look, which comes about three times within it.
+        if since < millis(self.lease / 4) {
             return;
         }
         begun.kept_at.store(now, Ordering::Relaxed);
@@ -357,11 +359,11 @@ mod tests {
         let (one, other) = (delivery("1", None, None), delivery("2", None, None));
         let first = stage.begin(0, &one).await.unwrap();
         assert_eq!(first.counted, 1);
-        assert_eq!(stage.waits(1, &other).await, ("1.0".into(), 4));
+        assert_eq!(stage.waits(1, &other).await, ("1.0".into(), 2));
         for seconds in [3, 6, 9] {
             stage.at(seconds).keep(&first).await;
         }
-        assert_eq!(stage.waits(9, &other).await, ("1.3".into(), 5));
+        assert_eq!(stage.waits(9, &other).await, ("1.3".into(), 3));
         // It says nothing any more.
         let second = stage.begin(14, &other).await.unwrap();
         assert_eq!(second.counted, 2);
@@ -387,7 +389,7 @@ mod tests {
         let stage = Stage::new();
         stage.begin(10, &delivery("1", None, None)).await.unwrap();
         let again = delivery("1", None, Some(11_000));
-        assert_eq!(stage.waits(11, &again).await, ("1.0".into(), 4));
+        assert_eq!(stage.waits(11, &again).await, ("1.0".into(), 2));
         // The one that began after the broker was back was lost since.
         let second = stage.begin(16, &again).await.unwrap();
         assert_eq!(second.counted, 2);
@@ -400,7 +402,7 @@ mod tests {
         stage.begin(120, &delivery("1", None, None)).await.unwrap();
         assert_eq!(
             stage.waits(0, &delivery("2", None, None)).await,
-            ("1.0".into(), 5)
+            ("1.0".into(), 3)
         );
         let waited = delivery("3", Some("1.0"), None);
         assert_eq!(stage.begin(7, &waited).await.unwrap().counted, 2);
@@ -415,7 +417,7 @@ mod tests {
         let owner = "1 at 0";
         // Also where its message was lost: the call may still come to its end.
         let waits = stage.at(2).wait_for_owner(step, owner, &one).await;
-        assert!(matches!(waits, Err(Stop::Behind { after, .. }) if after.as_secs() == 3));
+        assert!(matches!(waits, Err(Stop::Behind { after, .. }) if after.as_secs() == 1));
         assert!(stage.at(5).wait_for_owner(step, owner, &one).await.unwrap());
         // A broker that counts deliveries has no notes.
         let unknown = stage.at(5).wait_for_owner(step, "nobody", &one).await;

@@ -2,10 +2,9 @@
 //! an intent record is created before it and a result record after it, and whoever meets a foreign
 //! intent adopts that call and drops its own.
 //!
-//! A step that ends without a call puts a fence where its intent would be. An attempt that is still
-//! about to make that call finds it and stops; and whoever cannot put it finds a call that was made
-//! already, and tells it. So no call is made that no record tells. Whoever puts a fence commits before
-//! its time is over, or not at all; after it, and without a record, it is that of a dead attempt.
+//! A step that ends without a call is committed with a fence where its intent would be. An attempt that
+//! is still about to make that call finds it and stops; and who finds a call there instead tells it.
+//! So no call is made that no record tells.
 
 use crate::attempts::Attempts;
 use crate::error::Stop;
@@ -13,11 +12,11 @@ use crate::{Options, Parts};
 use agentfleet_broker::Delivery;
 use agentfleet_core::ToolUse;
 use agentfleet_documents::Documents;
-use agentfleet_runtime::{CLOCK_SKEW, effects};
+use agentfleet_runtime::CLOCK_SKEW;
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::keys::{self, CallPart};
+use agentfleet_schema::keys;
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
-use agentfleet_schema::{AgentRequest, Digest, LONGEST_MS, Millis, millis};
+use agentfleet_schema::{AgentRequest, Digest, LONGEST_MS, millis};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,14 +41,6 @@ pub(crate) struct Caller<'a> {
     pub delivery: &'a Delivery,
 }
 
-/// What comes of ending a step without a call.
-pub(crate) enum Fenced {
-    /// Nobody makes one until then.
-    Until(Millis),
-    /// One was made already.
-    Called(Called),
-}
-
 /// What stands where a call of this attempt would.
 enum Claim {
     Own,
@@ -64,19 +55,6 @@ impl Caller<'_> {
             ran,
             result: self.run(tool_use, 0).await?,
         })
-    }
-
-    /// Keeps every other attempt from making the next call, because this one ends the step without
-    /// it.
-    pub(crate) async fn fence(&self, number: &mut u32) -> Result<Fenced, Stop> {
-        let fence = IntentRecord {
-            config_version: self.request.control.config_version,
-            ..effects::fence(self.nonce, self.parts.host.now())
-        };
-        match self.claim(&fence, number).await? {
-            Claim::Own => Ok(Fenced::Until(fence.lease_until)),
-            Claim::Foreign(intent) => self.adopt(intent, *number).await.map(Fenced::Called),
-        }
     }
 
     async fn run(&self, tool_use: ToolUse, number: u32) -> Result<ToolResult, Stop> {
@@ -111,10 +89,7 @@ impl Caller<'_> {
                 return Ok(Claim::Own);
             }
             if there.fence {
-                // Of two that end the step, the record decides; only a call waits.
-                if !own.fence {
-                    self.pass(&there).await?;
-                }
+                self.pass(there).await?;
                 *number += 1;
                 continue;
             }
@@ -132,19 +107,23 @@ impl Caller<'_> {
         }
     }
 
-    /// Goes past the fence of a dead attempt; one that lives is about to end the step, or has.
-    async fn pass(&self, fence: &IntentRecord) -> Result<(), Stop> {
-        let left = fence.lease_until - self.parts.host.now();
+    /// Goes past the fence of an older program's dead attempt. Any other one has ended the step.
+    async fn pass(&self, fence: IntentRecord) -> Result<(), Stop> {
+        let documents = &*self.parts.documents;
         let outcome = keys::outcome(&self.request.session_id, self.request.step);
-        let after = if self.parts.documents.get(&outcome).await?.is_some() {
+        let left = fence.lease_until - self.parts.host.now();
+        let after = if let Some(record) = fence.record {
+            documents.ensure(&outcome, record.into()).await?;
             Duration::ZERO
-        } else if left > 0 {
+        } else if documents.get(&outcome).await?.is_some() {
+            Duration::ZERO
+        } else if left > 0 && !self.parts.host.is_gone(&fence.nonce) {
             Duration::from_millis(left.unsigned_abs())
         } else {
             return Ok(());
         };
         Err(Stop::Postpone {
-            reason: "another attempt ends this step".into(),
+            reason: "another attempt ended this step".into(),
             after,
         })
     }
@@ -172,8 +151,8 @@ impl Caller<'_> {
             arguments: tool_use.arguments.clone(),
             nonce: self.nonce.to_owned(),
             lease_until: now + millis(timeout.saturating_add(CLOCK_SKEW)),
-            fence: false,
             config_version: self.request.control.config_version,
+            ..IntentRecord::default()
         };
         if let Claim::Foreign(intent) = self.claim(&own, number).await? {
             return self.adopt(intent, *number).await;
@@ -203,24 +182,16 @@ impl Caller<'_> {
         })
     }
 
-    /// Takes another attempt's call as this step's.
-    async fn adopt(&self, intent: IntentRecord, number: u32) -> Result<Called, Stop> {
+    /// Takes another attempt's call as this step's. While its owner may live the result is waited for; an
+    /// outcome that is called unknown too early needs a person.
+    pub(crate) async fn adopt(&self, intent: IntentRecord, number: u32) -> Result<Called, Stop> {
         let documents = &*self.parts.documents;
         let result_key = keys::result(&self.request.session_id, self.request.step, number);
         if let Some(record) = read::<ResultRecord>(documents, &result_key).await? {
             return self.adopted(intent, record).await;
         }
-        let step = (&self.request.session_id, self.request.step);
-        let owner = self
-            .attempts
-            .wait_for_owner(step, &intent.nonce, self.delivery);
-        let left = intent.lease_until - self.parts.host.now();
-        // Where attempts are not noted, the call is waited for as long as it may take.
-        if !owner.await? && left > 0 {
-            return Err(Stop::Postpone {
-                reason: format!("another attempt is calling `{}`", intent.tool),
-                after: Duration::from_millis(left.unsigned_abs()),
-            });
+        if !self.parts.host.is_gone(&intent.nonce) {
+            self.wait_for(&intent).await?;
         }
         let unknown = ResultRecord {
             status: CallStatus::Unknown,
@@ -228,6 +199,23 @@ impl Caller<'_> {
         };
         let record = settle(documents, &result_key, unknown).await?;
         self.adopted(intent, record).await
+    }
+
+    /// Waits for the owner of a call, while it may be alive.
+    async fn wait_for(&self, intent: &IntentRecord) -> Result<(), Stop> {
+        let step = (&self.request.session_id, self.request.step);
+        let owner = self
+            .attempts
+            .wait_for_owner(step, &intent.nonce, self.delivery);
+        let left = intent.lease_until - self.parts.host.now();
+        // Where attempts are not noted, the call is waited for as long as it may take.
+        if owner.await? || left <= 0 {
+            return Ok(());
+        }
+        Err(Stop::Postpone {
+            reason: format!("another attempt is calling `{}`", intent.tool),
+            after: Duration::from_millis(left.unsigned_abs()),
+        })
     }
 
     async fn adopted(&self, intent: IntentRecord, record: ResultRecord) -> Result<Called, Stop> {
@@ -300,21 +288,4 @@ async fn settle<T: Serialize + DeserializeOwned>(
         Some(there) => decode(key, &there),
         None => Ok(own),
     }
-}
-
-/// The config that the call of an earlier attempt was chosen under, if there is one.
-pub(crate) async fn chosen_under(
-    documents: &dyn Documents,
-    request: &AgentRequest,
-) -> Result<Option<u64>, Stop> {
-    let folder = keys::calls(&request.session_id, request.step);
-    for key in documents.list(&folder).await? {
-        if let Some((_, CallPart::Intent)) = keys::call_part(&key)
-            && let Some(intent) = read::<IntentRecord>(documents, &key).await?
-            && !intent.fence
-        {
-            return Ok(intent.config_version);
-        }
-    }
-    Ok(None)
 }

@@ -2,9 +2,13 @@
 
 use crate::error::Stop;
 use agentfleet_documents::Documents;
-use agentfleet_runtime::{CLOCK_SKEW, account};
+use agentfleet_runtime::account;
 use agentfleet_schema::records::DebitRecord;
 use agentfleet_schema::{AgentRequest, Spent};
+use std::time::Duration;
+
+/// How long a step is left to another attempt that debits.
+const OTHERS_WORK: Duration = Duration::from_secs(2);
 
 /// The debits of one attempt.
 pub(crate) struct Debits<'a> {
@@ -32,7 +36,7 @@ impl Debits<'_> {
             if !there.reserved.is_nothing() {
                 return Err(Stop::Postpone {
                     reason: "another attempt is at work".into(),
-                    after: CLOCK_SKEW,
+                    after: OTHERS_WORK,
                 });
             }
             // One that gave up, and said what it had spent.

@@ -2,7 +2,7 @@
 
 use crate::attempts::Attempts;
 use crate::away::{self, Away, Time};
-use crate::calls::{Called, Caller, Fenced};
+use crate::calls::{Called, Caller};
 use crate::debits::Debits;
 use crate::error::Stop;
 use crate::stream::{Attempt, Stream};
@@ -19,10 +19,10 @@ use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Error as ModelError, Retry};
 use agentfleet_runtime::{metrics, texts};
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{Adopted, Call, FailedCall, Source, Usage};
+use agentfleet_schema::records::{Adopted, Call, FailedCall, IntentRecord, Source, Usage};
 use agentfleet_schema::topics::Topic;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{AgentRequest, Digest, Millis, Spent, Term, uris};
+use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -53,8 +53,10 @@ pub(crate) struct Driver<'a> {
     pub watched: &'a Watched,
     /// Number of the next side-effecting call.
     pub side_effects: u32,
-    /// Until when no attempt makes a call, where this one ends the step without any.
-    pub fenced: Option<Millis>,
+    /// The call of an attempt before this one, with its number.
+    pub left: Option<(IntentRecord, u32)>,
+    /// Whether the turn ended without a call that it could have made, as another attempt still may.
+    pub without_call: bool,
 }
 
 impl Driver<'_> {
@@ -283,16 +285,12 @@ impl Driver<'_> {
         if self.side_effects > 0 || !turn.tools().iter().any(|tool| tools.has_side_effects(tool)) {
             return Ok(None);
         }
-        let mut number = self.side_effects;
-        let fenced = self.caller().fence(&mut number).await?;
-        self.side_effects = number + 1;
-        let called = match fenced {
-            Fenced::Called(called) => called,
-            Fenced::Until(until) => {
-                self.fenced = Some(until);
-                return Ok(None);
-            }
+        let Some((intent, number)) = self.left.clone() else {
+            self.without_call = true;
+            return Ok(None);
         };
+        let called = self.caller().adopt(intent, number).await?;
+        self.side_effects = number + 1;
         // What was said so far was said without knowing.
         self.streamed = Streamed::default();
         Ok(Some(self.called(called, None, 0)))

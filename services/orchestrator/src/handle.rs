@@ -2,7 +2,6 @@
 
 use crate::attempts::{Attempts, Begun, LEASE};
 use crate::away::{Away, Wait};
-use crate::calls;
 use crate::debits::Debits;
 use crate::drive::Driver;
 use crate::error::Stop;
@@ -20,16 +19,17 @@ use agentfleet_core::{
     Finish, Rejection, Situation, Turn, approval, error, fan_in, limits, prices, say, so_far,
 };
 use agentfleet_runtime::account::Debited;
+use agentfleet_runtime::effects::{Standing, WithoutCall};
 use agentfleet_runtime::{
-    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, account, effects, metrics,
-    telemetry, texts,
+    Adoption, Committed, Disposition, Handler, StepCommit, account, effects, metrics, telemetry,
+    texts,
 };
 use agentfleet_schema::records::{
     ClosedRecord, FanInRecord, Publication, StepRecord, TELLING, Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Millis, keys,
+    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, Millis, keys, millis,
 };
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
@@ -45,6 +45,9 @@ const NEWER_WORKER: Duration = Duration::from_secs(10);
 const UPGRADE: Duration = Duration::from_secs(15 * 60);
 /// Longest between two looks whether a part of the fleet is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Shortest: what must be put back at once comes again at once, and is no storm.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Properties of a refused message that are parked with it: a broker takes so many.
 const MOST_PROPERTIES: usize = 100;
@@ -280,10 +283,27 @@ impl Orchestrator {
                 .await;
         }
         let now = self.parts.host.now().max(request.control.after);
+        let (documents, step) = (&*self.parts.documents, (&request.session_id, request.step));
+        let left = if found.called {
+            match effects::standing(documents, step).await? {
+                Standing::Call(intent, number) => Some((*intent, number)),
+                Standing::Nothing => None,
+                Standing::Ended(record) => {
+                    // Of an attempt that died before it could put it in its place.
+                    let key = keys::outcome(step.0, step.1);
+                    let there = documents.create_or_get(&key, record.clone().into()).await?;
+                    let record = there.unwrap_or_else(|| Arc::from(record.into_bytes()));
+                    return self.adopt(&request, &record, false, delivery).await;
+                }
+            }
+        } else {
+            None
+        };
         // Nothing is recorded of the run yet, but what may be adopted was chosen under that.
-        if request.control.config_version.is_none() && found.called {
-            request.control.config_version =
-                calls::chosen_under(&*self.parts.documents, &request).await?;
+        if request.control.config_version.is_none()
+            && let Some((intent, _)) = &left
+        {
+            request.control.config_version = intent.config_version;
         }
         let snapshot = match request.control.config_version {
             Some(version) => self.parts.config.snapshot_at(version).await?,
@@ -356,7 +376,8 @@ impl Orchestrator {
             },
             watched: &watched,
             side_effects: 0,
-            fenced: None,
+            left,
+            without_call: false,
         };
         let native_tools = self.parts.model.capabilities().native_tools;
         let answers = found.fan_in.as_ref().map(so_far::answers_of);
@@ -433,7 +454,7 @@ impl Orchestrator {
         };
         let spent = driver.spent();
         let (mut calls, streamed) = (driver.calls, driver.streamed);
-        let (side_effects, mut fenced) = (driver.side_effects, driver.fenced);
+        let mut without_call = driver.without_call;
         // A call that was dropped may have cost what was reserved for it.
         let wasted = debited.spent + driver.debits.open.unwrap_or_default();
         let worked = Worked {
@@ -456,35 +477,21 @@ impl Orchestrator {
             ended,
         };
         let is_alone = attempt <= 1 && by.is_empty() && !found.called;
-        if finish.outcome.is_terminal() && side_effects == 0 && !is_alone {
+        if finish.outcome.is_terminal() && driver.side_effects == 0 && !is_alone {
             // Ended over the head of an attempt that may have begun to call something, or be about to.
-            let step = (&request.session_id, request.step);
-            let now = self.parts.host.now();
-            let started = effects::close(&*self.parts.documents, step, &nonce, now).await?;
-            if by.is_empty() && !found.called && !started.calls.is_empty() {
-                // It was not there when this attempt began: the next one begins with it.
-                driver.debits.settle(spent).await;
-                return Err(Stop::Postpone {
-                    reason: "another attempt called a tool".into(),
-                    after: Duration::ZERO,
-                });
+            without_call = driver.left.is_none();
+            if let Some((intent, number)) = driver.left.take() {
+                let step = (&request.session_id, request.step);
+                let documents = &*self.parts.documents;
+                calls.push(effects::told(documents, step, intent, number).await?);
             }
-            calls.extend(started.calls);
-            fenced = started.fenced;
-        }
-        if !effects::still_holds(fenced, self.parts.host.now()) {
-            driver.debits.settle(spent).await;
-            return Err(Stop::Retry {
-                reason: "the step was not recorded in time, and another attempt may go on".into(),
-                after: Duration::ZERO,
-            });
         }
         let mut commit = Commit {
             snapshot: Arc::clone(&snapshot),
             request: request.clone(),
             request_digest: digest,
             properties: delivery.properties.clone(),
-            nonce,
+            nonce: nonce.clone(),
             attempt,
             config_version: snapshot.version,
             started_at: now,
@@ -493,11 +500,22 @@ impl Orchestrator {
             wasted,
             calls,
             streamed,
-            responses,
+            responses: responses.clone(),
             worked: Some(Box::new(worked)),
         };
         commit.request.control.spent = before + wasted;
-        self.commit(commit, refused, delivery, began).await
+        let done = self.commit(commit, without_call, refused, (delivery, began));
+        match done.await? {
+            Some(disposition) => Ok(disposition),
+            None => {
+                // It was not there when this attempt began: the next one begins with it.
+                driver.debits.settle(spent).await;
+                Err(Stop::Postpone {
+                    reason: "another attempt called a tool".into(),
+                    after: Duration::ZERO,
+                })
+            }
+        }
     }
 
     /// With what the session knows, where its time is used up.
@@ -662,13 +680,14 @@ impl Orchestrator {
         })
     }
 
+    /// Commits a step; `None` if it is one without a call, and another attempt makes one.
     async fn commit(
         &self,
         mut commit: Commit,
+        without_call: bool,
         refused: Option<String>,
-        delivery: &Delivery,
-        began: Instant,
-    ) -> Result<Disposition, Stop> {
+        (delivery, began): (&Delivery, Instant),
+    ) -> Result<Option<Disposition>, Stop> {
         let mut assembled = assemble(&commit);
         if let Some(reason) = refused {
             // With the record, so that neither is without the other.
@@ -706,21 +725,30 @@ impl Orchestrator {
                     objects,
                     publications,
                     marker: keys::published(session, step),
+                    without_call: without_call.then(|| WithoutCall {
+                        session: session.clone(),
+                        step,
+                        now: commit.now,
+                    }),
                 },
                 Some(delivery),
             )
             .await?;
         match committed {
+            Committed::Called => Ok(None),
             Committed::Won => {
                 metrics::step(&record, &commit.request.pattern, began.elapsed());
                 let (pattern, properties) = (&commit.request.pattern, &commit.properties);
                 telemetry::step(&*self.parts.documents, &record, pattern, properties).await;
-                Ok(Disposition::Settled)
+                Ok(Some(Disposition::Settled))
             }
             Committed::Lost => {
                 metrics::attempt_lost();
                 match self.parts.documents.get(&outcome).await? {
-                    Some(theirs) => self.adopt(&commit.request, &theirs, false, delivery).await,
+                    Some(theirs) => {
+                        let adopted = self.adopt(&commit.request, &theirs, false, delivery);
+                        adopted.await.map(Some)
+                    }
                     None => Err(Stop::Retry {
                         reason: format!("record `{outcome}` was taken but cannot be read"),
                         after: Duration::from_secs(1),
@@ -824,14 +852,17 @@ impl Orchestrator {
         waits_for: Option<String>,
     ) -> Disposition {
         let mut properties = delivery.properties.clone();
+        let mut after = after.max(SHORTEST_PAUSE);
         if let Some(attempt) = waits_for {
+            // Once for each sign of life.
             properties.insert(property::WAITED_FOR.to_owned(), attempt);
+        } else {
+            // Ever more rarely: what is away for long comes back to a queue, not to a storm.
+            let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);
+            let pause = Duration::from_millis(waited.max(0).unsigned_abs() / 4);
+            after = after.max(pause.min(LONGEST_PAUSE));
         }
-        // Ever more rarely: what is away for long comes back to a queue, not to a storm.
-        let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);
-        let pause = Duration::from_millis(waited.max(0).unsigned_abs() / 4);
-        let after = after.max(pause.min(LONGEST_PAUSE));
-        let at = self.parts.host.now() + (after + CLOCK_SKEW).as_millis() as Millis;
+        let at = self.parts.host.now() + millis(after);
         let again = self.again(delivery, properties, at);
         self.put_back(vec![again], after).await
     }

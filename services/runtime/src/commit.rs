@@ -1,8 +1,8 @@
 //! Committing: the record is created if absent, and whoever creates it publishes from it.
 //!
 //! On the embedded engine record, documents, publications, marker and acknowledgement are one
-//! transaction. Elsewhere they are a sequence in which every prefix is safe: record, objects,
-//! publications, marker, acknowledgement. A crash in between leaves a record without its marker, and
+//! transaction. Elsewhere they are a sequence in which every prefix is safe: the fence of a step without
+//! a call (`effects`), record, objects, publications, marker, acknowledgement. A crash in between leaves a record without its marker, and
 //! the redelivered message finds it, and goes on from there.
 //!
 //! Objects lie under keys that every attempt shares. So an attempt stages its own in the record, and
@@ -10,10 +10,11 @@
 //! never taken for what was committed.
 
 use crate::Error;
+use crate::effects::{Fenced, WithoutCall};
 use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing, Parcel};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_schema::keys;
-use agentfleet_schema::records::{Publication, StepRecord};
+use agentfleet_schema::records::{IntentRecord, Publication, StepRecord};
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_storage::{Database, Packed};
 use async_trait::async_trait;
@@ -37,6 +38,8 @@ pub struct StepCommit {
     pub publications: Vec<Publication>,
     /// Written after the publications, before the acknowledgement.
     pub marker: String,
+    /// Set where the step must not have a call: then no attempt makes one once this is committed.
+    pub without_call: Option<WithoutCall>,
 }
 
 /// Who committed.
@@ -46,6 +49,8 @@ pub enum Committed {
     Won,
     /// Somebody else's record was there; nothing was published, the delivery is still open.
     Lost,
+    /// Nobody: another attempt makes a call, and this commit is one without.
+    Called,
 }
 
 /// A record somebody committed, whose publications may not be out.
@@ -131,11 +136,29 @@ impl Committer for EmbeddedCommitter {
         let messages = commit.publications.into_iter().map(outgoing);
         let parcels = messages.map(Parcel::of).collect::<Result<Vec<_>, _>>()?;
         let marker = commit.marker;
+        let fence = commit.without_call.map(|without| {
+            let fence = Packed::of(&without.fence(&commit.nonce, None));
+            (without, fence)
+        });
         let committed = self
             .database
             .write(agentfleet_storage::Durability::Durable, move |unit| {
+                let mut place = None;
+                if let Some((without, fence)) = &fence {
+                    let read = |key: &str| {
+                        let there = documents.get_in(unit, key)?;
+                        Ok::<_, agentfleet_storage::Error>(there.map(|there| intent(&there)))
+                    };
+                    match without.place(read)? {
+                        Some(key) => place = Some((key, fence)),
+                        None => return Ok(Committed::Called),
+                    }
+                }
                 if documents.create_in(unit, &key, &record)? == Created::Exists {
                     return Ok(Committed::Lost);
+                }
+                if let Some((key, fence)) = place {
+                    documents.create_in(unit, &key, fence)?;
                 }
                 for (key, body) in &objects {
                     documents.create_in(unit, key, body)?;
@@ -190,6 +213,11 @@ fn publishable(publications: Vec<Publication>) -> Vec<Outgoing> {
     messages
 }
 
+/// What stands where a call would. What cannot be read may be a call.
+fn intent(body: &[u8]) -> IntentRecord {
+    serde_json::from_slice(body).unwrap_or_default()
+}
+
 /// A sequence over any broker and any documents store.
 #[derive(Clone)]
 pub struct SequentialCommitter {
@@ -239,11 +267,22 @@ impl Committer for SequentialCommitter {
             objects,
             publications,
             marker,
+            without_call,
         } = commit;
         let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
         // Before the record is there: afterwards a refusal could only be tried for ever.
         messages.iter().try_for_each(Outgoing::check)?;
         let record = with_staged(record, &objects);
+        if let Some(without) = without_call {
+            match without.put(&*self.documents, &nonce, &record).await? {
+                Fenced::Own => {}
+                Fenced::Called => return Ok(Committed::Called),
+                Fenced::Ended(theirs) => {
+                    self.documents.ensure(&record_key, theirs.into()).await?;
+                    return Ok(Committed::Lost);
+                }
+            }
+        }
         if !self.create_record(&record_key, record, &nonce).await? {
             return Ok(Committed::Lost);
         }
@@ -442,6 +481,7 @@ mod tests {
                     objects: Vec::new(),
                     publications: topics.map(publication).to_vec(),
                     marker: format!("{missing}/published"),
+                    without_call: None,
                 },
                 None,
             );

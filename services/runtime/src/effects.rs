@@ -1,7 +1,12 @@
-//! Side-effecting calls that attempts at a step made, as their records tell.
+//! The side-effecting call of a step, and steps that end without one.
 //!
-//! A record that ends a step without having adopted them tells them all the same: whatever was
-//! started stands in the history of the run.
+//! A record that ends a step without having adopted the call of another attempt tells it all the same:
+//! whatever was started stands in the history of the run.
+//!
+//! A step that ends without a call puts a fence where the intent of a call would be: whoever is still
+//! about to make one finds it and stops. Where fence and record cannot be created together the fence
+//! holds the record. Then it is the point of no return, and whoever finds it puts the record in its
+//! place, so that nobody waits for an attempt that died between the two.
 
 use crate::Error;
 use agentfleet_documents::Documents;
@@ -11,78 +16,122 @@ use agentfleet_schema::{Millis, SessionId, millis};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// How long a fence keeps others from making a call. Whoever put it begins to commit the step in the
-/// first half of that, or not at all: the other half is for a store that is slow, and for clocks that
-/// differ. Only a call waits for it, and only for a fence whose owner died at that very moment.
+/// How long programs keep away from a fence that do not know that it holds a record, or that it was
+/// committed with one. It is how long fences of such programs are kept away from.
 const FENCE: Duration = Duration::from_secs(90);
 
-/// A fence of an attempt that is about to end a step without a call of its own.
-pub fn fence(nonce: &str, now: Millis) -> IntentRecord {
-    IntentRecord {
-        nonce: nonce.to_owned(),
-        fence: true,
-        lease_until: now + millis(FENCE),
-        ..IntentRecord::default()
-    }
+/// What stands where the call of a step would.
+#[derive(Debug)]
+pub enum Standing {
+    Nothing,
+    Call(Box<IntentRecord>, u32),
+    /// The record that ended the step without one; it may not be in its place.
+    Ended(String),
 }
 
-/// Whether who put a fence up to `until` may still commit the step.
-pub fn still_holds(until: Option<Millis>, now: Millis) -> bool {
-    until.is_none_or(|until| now < until - millis(FENCE) / 2)
-}
-
-/// What there is of calls when a step is ended over the heads of those who work it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Started {
-    pub calls: Vec<Call>,
-    /// Until when none starts, where none was.
-    pub fenced: Option<Millis>,
-}
-
-/// The calls of a step that were started. Where there is none, a fence is put in the way of whoever is
-/// still about to make one: no record would tell of it. `nonce` is of who ends the step.
-pub async fn close(
+/// Looks for the call of a step.
+pub async fn standing(
     documents: &dyn Documents,
     (session, step): (&SessionId, u32),
-    nonce: &str,
-    now: Millis,
-) -> Result<Started, Error> {
-    let folder = keys::calls(session, step);
-    let own = fence(nonce, now);
-    // Plain data: writing it as JSON cannot fail.
-    let body = serde_json::to_vec(&own).unwrap_or_default();
-    let fenced = Started {
-        fenced: Some(own.lease_until),
-        ..Started::default()
-    };
-    loop {
-        let mut calls = Vec::new();
-        let mut free = 0;
-        for key in documents.list(&folder).await? {
-            let Some((number, CallPart::Intent)) = keys::call_part(&key) else {
-                continue;
-            };
-            free = free.max(number + 1);
-            let Some(intent) = read::<IntentRecord>(documents, &key).await? else {
-                continue;
-            };
-            if !intent.fence {
-                let key = keys::result(session, step, number);
-                let result = read::<ResultRecord>(documents, &key).await?;
-                calls.push(intent.told(result));
+) -> Result<Standing, Error> {
+    for key in documents.list(&keys::calls(session, step)).await? {
+        let Some((number, CallPart::Intent)) = keys::call_part(&key) else {
+            continue;
+        };
+        let Some(intent) = read::<IntentRecord>(documents, &key).await? else {
+            continue;
+        };
+        match intent.record {
+            Some(record) => return Ok(Standing::Ended(record)),
+            None if intent.fence => {}
+            // A step makes one call: whoever comes to it adopts the one that is there.
+            None => return Ok(Standing::Call(Box::new(intent), number)),
+        }
+    }
+    Ok(Standing::Nothing)
+}
+
+/// The call of another attempt, for the record of who ends the step over its head.
+pub async fn told(
+    documents: &dyn Documents,
+    (session, step): (&SessionId, u32),
+    intent: IntentRecord,
+    number: u32,
+) -> Result<Call, Error> {
+    let result = read::<ResultRecord>(documents, &keys::result(session, step, number)).await?;
+    Ok(intent.told(result))
+}
+
+/// A step that ends without a call.
+#[derive(Clone, Debug)]
+pub struct WithoutCall {
+    pub session: SessionId,
+    pub step: u32,
+    pub now: Millis,
+}
+
+/// What came of putting a fence.
+pub(crate) enum Fenced {
+    /// It is there.
+    Own,
+    /// A call is there.
+    Called,
+    /// The step has ended with this record.
+    Ended(String),
+}
+
+impl WithoutCall {
+    /// The fence, with the record unless both are created together.
+    pub fn fence(&self, nonce: &str, record: Option<&[u8]>) -> Vec<u8> {
+        let fence = IntentRecord {
+            nonce: nonce.to_owned(),
+            fence: true,
+            lease_until: self.now + millis(FENCE),
+            record: record.map(|record| String::from_utf8_lossy(record).into_owned()),
+            ..IntentRecord::default()
+        };
+        // Plain data: writing it as JSON cannot fail.
+        serde_json::to_vec(&fence).unwrap_or_default()
+    }
+
+    /// Where the fence goes, behind those of older programs; `None` if a call is there. For who reads
+    /// and creates as one.
+    pub fn place<E>(
+        &self,
+        mut read: impl FnMut(&str) -> Result<Option<IntentRecord>, E>,
+    ) -> Result<Option<String>, E> {
+        let mut number = 0;
+        loop {
+            let key = keys::intent(&self.session, self.step, number);
+            match read(&key)? {
+                None => return Ok(Some(key)),
+                Some(there) if !there.fence => return Ok(None),
+                Some(_) => number += 1,
             }
         }
-        if !calls.is_empty() {
-            // A step makes one call: whoever comes to it adopts the one that is there.
-            return Ok(Started {
-                calls,
-                ..Started::default()
-            });
-        }
-        let key = keys::intent(session, step, free);
-        // What is there decides, and may be a call.
-        if documents.create_or_get(&key, body.clone()).await?.is_none() {
-            return Ok(fenced);
+    }
+
+    /// Puts the fence with the record in it.
+    pub(crate) async fn put(
+        &self,
+        documents: &dyn Documents,
+        nonce: &str,
+        record: &[u8],
+    ) -> Result<Fenced, Error> {
+        let fence = self.fence(nonce, Some(record));
+        let mut number = 0;
+        loop {
+            let key = keys::intent(&self.session, self.step, number);
+            let Some(there) = documents.create_or_get(&key, fence.clone()).await? else {
+                return Ok(Fenced::Own);
+            };
+            let there: IntentRecord = decode(&key, &there)?;
+            match there.record {
+                _ if !there.fence => return Ok(Fenced::Called),
+                Some(_) if there.nonce == nonce => return Ok(Fenced::Own),
+                Some(record) => return Ok(Fenced::Ended(record)),
+                None => number += 1,
+            }
         }
     }
 }
@@ -91,13 +140,13 @@ async fn read<T: DeserializeOwned>(
     documents: &dyn Documents,
     key: &str,
 ) -> Result<Option<T>, Error> {
-    let Some(body) = documents.get(key).await? else {
-        return Ok(None);
-    };
-    serde_json::from_slice(&body)
-        .map(Some)
-        .map_err(|error| Error::Unreadable {
-            key: key.to_owned(),
-            reason: error.to_string(),
-        })
+    let body = documents.get(key).await?;
+    body.map(|body| decode(key, &body)).transpose()
+}
+
+fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|error| Error::Unreadable {
+        key: key.to_owned(),
+        reason: error.to_string(),
+    })
 }

@@ -23,7 +23,7 @@ pub use commit::{
 };
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;
-pub use host::{CLOCK_SKEW, Host, SystemHost};
+pub use host::{CLOCK_SKEW, Host, InstanceHost, SystemHost};
 pub use texts::texts;
 pub use watchdog::{Overdue, Watchdog};
 

@@ -9,6 +9,7 @@ use agentfleet_documents::Created;
 use agentfleet_runtime::{Adoption, Committed, Committer, Error, StepCommit, outgoing};
 use agentfleet_schema::records::Publication;
 use async_trait::async_trait;
+use std::convert::Infallible;
 
 /// Commits in one transaction.
 #[derive(Clone, Debug)]
@@ -55,10 +56,23 @@ impl Committer for AtomicCommitter {
         let key = commit.record.0.clone();
         self.transaction(&key, |world| {
             let (key, record) = commit.record;
+            let mut fence = None;
+            if let Some(without) = commit.without_call {
+                let place = without.place(|key| {
+                    let there = world.documents.get(key).map(|body| &body[..]);
+                    Ok::<_, Infallible>(
+                        there.map(|there| serde_json::from_slice(there).expect("an intent")),
+                    )
+                });
+                let Ok(Some(place)) = place else {
+                    return Committed::Called;
+                };
+                fence = Some((place, without.fence(&commit.nonce, None)));
+            }
             if world.create(&key, record) == Created::Exists {
                 return Committed::Lost;
             }
-            for (key, body) in commit.objects {
+            for (key, body) in fence.into_iter().chain(commit.objects) {
                 world.create(&key, body);
             }
             world.create(&commit.marker, Vec::new());

@@ -13,4 +13,8 @@ impl Host for Seam {
     fn nonce(&self) -> String {
         self.shared.with(World::nonce)
     }
+
+    fn is_gone(&self, nonce: &str) -> bool {
+        self.shared.with(|world| world.is_gone(nonce))
+    }
 }

@@ -14,7 +14,6 @@ use agentfleet_console::text;
 use agentfleet_core::approval::{Misanswered, Verdict};
 use agentfleet_core::provenance::date_time;
 use agentfleet_core::say;
-use agentfleet_runtime::SystemHost;
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{ApprovalAnswer, Decided, PauseRecord, StepRecord};
@@ -116,7 +115,7 @@ pub(crate) async fn run(command: Command, settings: &Settings, ui: Ui) -> Result
         documents: Arc::clone(&store.documents),
         committer: Arc::clone(&store.committer),
         graph: settled_graph(&store, settings).await?,
-        host: Arc::new(SystemHost),
+        host: Arc::clone(&store.host),
         reply_topics: reply_topics(settings)?,
     });
     let door = Door {

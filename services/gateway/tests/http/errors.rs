@@ -311,24 +311,44 @@ async fn all_but_health_and_metrics_needs_the_token() {
     assert!(asked > 8, "{asked}");
 }
 
+/// Connections that say nothing.
+const SILENT: usize = 1_024;
+
+/// Raises what the system lets this process open, as far as it may be raised.
+#[allow(unsafe_code)] // The system's calls have no safe form.
+fn may_open(files: libc::rlim_t) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    assert_eq!(
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) },
+        0
+    );
+    limit.rlim_cur = limit.rlim_cur.max(files.min(limit.rlim_max));
+    assert_eq!(
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) },
+        0
+    );
+}
+
 #[tokio::test]
 async fn connections_that_say_nothing_keep_nobody_out() {
-    let few = Options {
-        max_connections: 3,
+    // Both ends of each, and those of the tests beside this one.
+    may_open(8 * SILENT as libc::rlim_t);
+    let many = Options {
+        max_connections: SILENT,
         header_timeout: Duration::from_hours(1),
         ..options()
     };
-    let fleet = Fleet::with(few).await;
+    let fleet = Fleet::with(many).await;
     let client = fleet.client;
     let mut events = client.listen(&json!({ "question": "hold on?" })).await;
     events.named("answer").await;
     let mut silent = Vec::new();
-    for _ in 0..10 {
-        silent.push(
-            tokio::net::TcpStream::connect(client.address)
-                .await
-                .unwrap(),
-        );
+    for _ in 0..SILENT {
+        let stream = tokio::net::TcpStream::connect(client.address).await;
+        silent.push(stream.unwrap());
     }
     assert_eq!(client.get("/health/live").await.status, 200);
     // Those that were idle for longest made room, and what is at work did not.

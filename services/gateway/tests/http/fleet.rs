@@ -639,6 +639,7 @@ impl Worker {
             objects,
             marker: keys::published(session, step),
             publications: record.publications,
+            without_call: None,
         };
         match self
             .parts
@@ -648,7 +649,7 @@ impl Worker {
             .unwrap()
         {
             Committed::Won => Disposition::Settled,
-            Committed::Lost => Disposition::Ack,
+            Committed::Lost | Committed::Called => Disposition::Ack,
         }
     }
 }

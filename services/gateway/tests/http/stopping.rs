@@ -96,6 +96,46 @@ async fn what_does_not_finish_within_the_grace_period_is_cut_off() {
 }
 
 #[tokio::test]
+async fn queries_that_take_long_end_when_the_gateway_does() {
+    let limits = Options {
+        // What waited for it would be cut off by the test's own end.
+        grace: Duration::from_hours(1),
+        max_queries: 2,
+        ..options()
+    };
+    let mut fleet = Fleet::with(limits).await;
+    let values: String = (0..200).map(|n| format!("\"{n}\" ")).collect();
+    let product: String = ["a", "b", "c"]
+        .map(|name| format!("VALUES ?{name} {{ {values} }} "))
+        .concat();
+    let query = format!("SELECT (MAX(SHA512(CONCAT(?a, ?b, ?c))) AS ?m) {{ {product} }}");
+    let length = query.len().to_string();
+    let head = [
+        ("content-type", "application/sparql-query"),
+        ("content-length", length.as_str()),
+    ];
+    let mut running = fleet.graph.running();
+    let mut asked = Vec::new();
+    // Two of them wait for their turn.
+    for _ in 0..4 {
+        let path = "/sparql?timeout=60";
+        asked.push(
+            fleet
+                .client
+                .open("POST", path, &head, query.as_bytes())
+                .await,
+        );
+    }
+    running.wait_for(|count| *count == 2).await.unwrap();
+    fleet.stop.cancel();
+    (&mut fleet.gateway).await.unwrap();
+    for mut query in asked {
+        assert_eq!(query.head().await.0, 503);
+    }
+    running.wait_for(|count| *count == 0).await.unwrap();
+}
+
+#[tokio::test]
 async fn an_address_that_is_taken_is_an_error_that_names_it() {
     let fleet = Fleet::start().await;
     let taken = Options {

@@ -399,6 +399,16 @@ async fn a_core_is_free_again_after_a_timeout_and_after_a_caller_that_left() {
     running.wait_for(|count| *count == 0).await.unwrap();
 }
 
+/// The most kilobytes that this process ever held; 0 where the system does not say.
+fn most_resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let most = lines.find_map(|line| line.strip_prefix("VmHWM:"));
+    most.map_or(0, |most| {
+        most.trim().trim_end_matches(" kB").parse().unwrap()
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_that_takes_too_much_memory_is_ended() {
     let directory = TempDir::new().unwrap();
@@ -435,6 +445,16 @@ async fn a_query_that_takes_too_much_memory_is_ended() {
         );
         graph.running().wait_for(|count| *count == 0).await.unwrap();
     }
+    // What it took was never this process's: here it would be four gigabytes.
+    let doubled = format!(
+        "SELECT (STRLEN(?v22) AS ?n) {{ BIND(\"{}\" AS ?v0) {doubled} }}",
+        "x".repeat(1000)
+    );
+    let before = most_resident();
+    let error = graph.query(&doubled, &[], options).await.unwrap_err();
+    assert!(error.to_string().contains("more than 32 MB"), "{error}");
+    let grown = most_resident() - before;
+    assert!(grown < 1 << 20, "{grown} kB");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

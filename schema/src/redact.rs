@@ -186,8 +186,8 @@ mod tests {
                 "https://e.org/token/***/x /token/0a1b2c3d4e5f6a7b",
             ),
             (
-                "https://e.org/docs/botany/bottles-12345678/key/concepts-of-2024",
-                "https://e.org/docs/botany/bottles-12345678/key/concepts-of-2024",
+                "https://e.org/docs/botany/bottles-12345678/key/concepts-of-nature",
+                "https://e.org/docs/botany/bottles-12345678/key/concepts-of-nature",
             ),
             ("Bearer bonds are bonds", "Bearer bonds are bonds"),
             (

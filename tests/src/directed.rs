@@ -353,11 +353,14 @@ impl Stage {
         found.unwrap_or_else(|| panic!("no session `{name}`\n{}", self.story()))
     }
 
-    /// The subagent at `index` of the fan-out that a session committed at `step`.
+    /// The subagent at `index` of the fan-out that a session committed at `step`; one that nobody started,
+    /// where there is no fan-out.
     fn child(&self, parent: &SessionId, step: u32, index: u32) -> SessionId {
         let of = (parent.clone(), step);
         let record = self.sim.with(|world| world.facts.records.get(&of).cloned());
-        let record = record.unwrap_or_else(|| panic!("no record\n{}", self.story()));
+        let Some(record) = record else {
+            return SessionId::child(parent, step, index, "of nobody");
+        };
         match &record.activity {
             Activity::FannedOut(fan_out) => fan_out.children[index as usize].session.clone(),
             other => panic!("no fan-out: {other:?}"),

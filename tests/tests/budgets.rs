@@ -196,6 +196,7 @@ fn an_attempt_that_gives_up_says_what_it_spent() {
         let exactly = Spent {
             tokens: 12,
             model_calls: 1,
+            unpriced_calls: 1,
             ..Spent::default()
         };
         assert_eq!(

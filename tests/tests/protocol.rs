@@ -6,6 +6,7 @@ use agentfleet_broker::{MAX_PAYLOAD, MAX_PROPERTIES};
 use agentfleet_core::bounds::{MAX_NAME, MAX_QUESTION};
 use agentfleet_core::error::Code;
 use agentfleet_core::limits::FleetLimits;
+use agentfleet_orchestrator::LONGEST_WAIT;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, Digest, SessionId};
 use serde_json::Value;
@@ -170,6 +171,13 @@ fn limits_are_those_in_force() {
         ("wait of a fan-out", time(settings.subagent_timeout)),
         ("work on one message", time(settings.wall_limit)),
         ("tries at a step", settings.max_attempts.to_string()),
+        (
+            "wait for a model that is away",
+            format!(
+                "until the time of the run is up, and {} hours at most",
+                LONGEST_WAIT / 3_600_000
+            ),
+        ),
         ("responses are kept for", time(settings.retention)),
         (
             "iterations of one session",

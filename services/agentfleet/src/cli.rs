@@ -463,7 +463,6 @@ pub(crate) struct Fork {
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     /// Its id, or the first 6 or more characters of it.
-    #[arg(required_unless_present = "state")]
     pub session: Option<String>,
     #[command(flatten)]
     pub which: Which,

@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Millis = 30_000;
 const PART_OF_WAIT: Millis = 30;
 const RAREST: Millis = 600_000;
 /// Longest wait in all, where the run has more time than that, or no end.
-pub(crate) const LONGEST_WAIT: Millis = 24 * 3_600_000;
+pub const LONGEST_WAIT: Millis = 24 * 3_600_000;
 /// Less than this before the end, another try would come to nothing.
 const LAST_CHANCE: Millis = 2_000;
 /// Longest reason that travels with a message, in characters.

@@ -18,7 +18,7 @@ pub mod replay;
 mod stream;
 mod watched;
 
-pub use away::{Away, Wait};
+pub use away::{Away, LONGEST_WAIT, Wait};
 pub use error::Stop;
 pub use handle::Orchestrator;
 

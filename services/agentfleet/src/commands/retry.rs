@@ -48,8 +48,12 @@ pub(crate) async fn retry(args: Retry, settings: &Settings, ui: Ui) -> Result<()
 async fn many(args: Retry, settings: &Settings) -> Result<(), Failure> {
     match args.which.state {
         Some(RunState::Failed | RunState::Timeout | RunState::Cancelled | RunState::Partial) => {}
-        None
-        | Some(RunState::Queued | RunState::Running | RunState::Waiting | RunState::Answered) => {
+        None => {
+            return Err(Failure::usage(
+                "name a SESSION, or say which runs: `agentfleet retry --state failed --newer-than 2h`",
+            ));
+        }
+        Some(RunState::Queued | RunState::Running | RunState::Waiting | RunState::Answered) => {
             return Err(Failure::usage(
                 "only runs that came to nothing are begun again: `--state` `failed`, `timeout`, \
                  `cancelled` or `partial`",

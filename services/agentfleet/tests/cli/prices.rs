@@ -37,7 +37,7 @@ fn a_bound_in_money_needs_prices_at_every_door() {
     place.fed(&put, &type_of.to_string()).well();
     let refused = ask(&place, &["--task-type", "dear", "--json"]);
     let end: Value = serde_json::from_str(refused.out.lines().last().unwrap()).unwrap();
-    assert_eq!(end["error"]["type"], "no-prices", "{end}");
+    assert_eq!(end["error"]["code"], "no-prices", "{end}");
     // What is free needs none, and so does whoever sets no bound.
     let offline = place.run(&["ask", "Is it so?", "--max-cost", "0.50"]);
     assert_eq!(offline.code, 0, "{offline:?}");

@@ -17,13 +17,15 @@
 //!       "usage": {"input_tokens": 10, "output_tokens": 3},
 //!       "cut": true
 //!     },
-//!     {"fail": "the provider is overloaded", "retry-after-ms": 100}
+//!     {"fail": "the provider is overloaded", "retry-after-ms": 100},
+//!     {"times": 1, "garbled": "<html>"}
 //!   ]
 //! }
 //! ```
 //! Every field of a rule may be left out; a rule without conditions answers everything. An unknown
 //! field is an error: a misspelt condition would match too much. `tool-calls` are all made in the one
-//! reply, in order; `cut` ends the reply as the limit of tokens ends one.
+//! reply, in order; `cut` ends the reply as the limit of tokens ends one. A model that fails with
+//! `retry-after-ms` is away and waited for; one that sends what is no reply (`garbled`) is tried again.
 
 use super::rule::Pieces;
 use super::{Rule, Script};
@@ -72,6 +74,8 @@ struct RuleFile {
     fail: Option<String>,
     #[serde(default)]
     retry_after_ms: Option<u64>,
+    #[serde(default)]
+    garbled: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -142,6 +146,9 @@ fn rule(given: RuleFile) -> Result<Rule, String> {
     rule = rule
         .costing(given.usage.input_tokens, given.usage.output_tokens)
         .pausing(Duration::from_millis(given.pause_ms));
+    if let Some(sent) = given.garbled {
+        return Ok(rule.garbled(sent));
+    }
     if let Some(message) = given.fail {
         if !given.text.is_empty()
             || given.pieces.is_some()

@@ -36,6 +36,7 @@ enum Says {
         message: String,
         retry_after: Option<Duration>,
     },
+    Garbled(String),
 }
 
 impl Default for Says {
@@ -104,7 +105,7 @@ impl Rule {
     pub fn text(mut self, text: impl Into<String>) -> Self {
         let tool_calls = match self.says {
             Says::Reply { tool_calls, .. } => tool_calls,
-            Says::Fails { .. } => Vec::new(),
+            Says::Fails { .. } | Says::Garbled(_) => Vec::new(),
         };
         self.says = Says::Reply {
             text: text.into(),
@@ -123,7 +124,7 @@ impl Rule {
         };
         match &mut self.says {
             Says::Reply { tool_calls, .. } => tool_calls.push(call),
-            Says::Fails { .. } => {
+            Says::Fails { .. } | Says::Garbled(_) => {
                 self.says = Says::Reply {
                     text: String::new(),
                     tool_calls: vec![call],
@@ -182,6 +183,13 @@ impl Rule {
             cost: 0.0,
             unpriced_calls: 0,
         };
+        self
+    }
+
+    /// Sends something that is no reply.
+    #[must_use]
+    pub fn garbled(mut self, sent: impl Into<String>) -> Self {
+        self.says = Says::Garbled(sent.into());
         self
     }
 
@@ -249,6 +257,13 @@ impl Rule {
                 Err(Error::Scripted {
                     message: message.clone(),
                     retry_after: *retry_after,
+                })
+            }
+            Says::Garbled(sent) => {
+                self.hold(0).await;
+                Err(Error::Malformed {
+                    provider: "the script",
+                    detail: sent.clone(),
                 })
             }
             Says::Reply { text, tool_calls } => {

@@ -179,6 +179,17 @@ pub fn closed(root: &SessionId) -> String {
     format!("trees/{root}/closed")
 }
 
+/// Where it is remembered that nobody knows what became of such a call in a tree.
+pub fn unknown_call(
+    root: &SessionId,
+    tool: &str,
+    arguments: &std::collections::BTreeMap<String, String>,
+) -> String {
+    // Names and texts: writing them as JSON cannot fail.
+    let call = serde_json::to_vec(&(tool, arguments)).unwrap_or_default();
+    format!("trees/{root}/unknown/{}", Digest::of(&call))
+}
+
 /// Present once a session was erased. By that of a root late messages of its tree are dropped; those of
 /// its subagents let people be told.
 pub fn tombstone(session: &SessionId) -> String {

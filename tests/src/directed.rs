@@ -358,12 +358,13 @@ impl Stage {
     fn child(&self, parent: &SessionId, step: u32, index: u32) -> SessionId {
         let of = (parent.clone(), step);
         let record = self.sim.with(|world| world.facts.records.get(&of).cloned());
-        let Some(record) = record else {
-            return SessionId::child(parent, step, index, "of nobody");
+        let children = match record.as_deref().map(|record| &record.activity) {
+            Some(Activity::FannedOut(fan_out)) => &fan_out.children[..],
+            _ => &[],
         };
-        match &record.activity {
-            Activity::FannedOut(fan_out) => fan_out.children[index as usize].session.clone(),
-            other => panic!("no fan-out: {other:?}"),
+        match children.get(index as usize) {
+            Some(child) => child.session.clone(),
+            None => SessionId::child(parent, step, index, "of nobody"),
         }
     }
 

@@ -332,7 +332,8 @@ impl Endings {
             let documents = &*self.parts.documents;
             match effects::standing(documents, (session, step)).await? {
                 Standing::Call(intent, number) => {
-                    calls.push(effects::told(documents, (session, step), *intent, number).await?);
+                    let (root, of) = (request.root(), (session, step));
+                    calls.push(effects::told(documents, root, of, *intent, number).await?);
                 }
                 Standing::Nothing => {
                     without_call = Some(WithoutCall {

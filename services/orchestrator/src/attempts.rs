@@ -79,7 +79,9 @@ impl Attempts<'_> {
         delivery: &Delivery,
     ) -> Result<Begun, Stop> {
         let noted = noted(listed);
-        if let Some((number, last)) = noted.last_key_value() {
+        // Those after it said that they are over; it did not.
+        let silent = |(_, noted): &(&u32, &Noted)| !noted.over && !noted.put_off;
+        if let Some((number, last)) = noted.iter().rev().find(silent) {
             self.wait_for((session, step), *number, last, delivery)
                 .await?;
         }
@@ -167,13 +169,10 @@ impl Attempts<'_> {
         if is_lost && handed_out_again.is_none_or(|at| note.since > at) {
             return Ok(());
         }
-        let left = (note.lease_until - self.host.now()).min(millis(self.lease));
-        if left <= 0 {
-            return Ok(());
-        }
+        // By no clock: whoever lives says so within this time, and then the mark is another.
         Err(Stop::Behind {
             attempt: mark,
-            after: Duration::from_millis(left.unsigned_abs()),
+            after: self.lease,
         })
     }
 
@@ -359,13 +358,14 @@ mod tests {
         let (one, other) = (delivery("1", None, None), delivery("2", None, None));
         let first = stage.begin(0, &one).await.unwrap();
         assert_eq!(first.counted, 1);
-        assert_eq!(stage.waits(1, &other).await, ("1.0".into(), 2));
+        assert_eq!(stage.waits(1, &other).await, ("1.0".into(), 3));
         for seconds in [3, 6, 9] {
             stage.at(seconds).keep(&first).await;
         }
         assert_eq!(stage.waits(9, &other).await, ("1.3".into(), 3));
         // It says nothing any more.
-        let second = stage.begin(14, &other).await.unwrap();
+        let waited = delivery("3", Some("1.3"), None);
+        let second = stage.begin(14, &waited).await.unwrap();
         assert_eq!(second.counted, 2);
         // One that says that it is over does not keep the next waiting.
         stage.at(14).give_up(&second, true).await;
@@ -389,21 +389,22 @@ mod tests {
         let stage = Stage::new();
         stage.begin(10, &delivery("1", None, None)).await.unwrap();
         let again = delivery("1", None, Some(11_000));
-        assert_eq!(stage.waits(11, &again).await, ("1.0".into(), 2));
-        // The one that began after the broker was back was lost since.
-        let second = stage.begin(16, &again).await.unwrap();
+        assert_eq!(stage.waits(11, &again).await, ("1.0".into(), 3));
+        let waited = delivery("1", Some("1.0"), Some(11_000));
+        let second = stage.begin(16, &waited).await.unwrap();
         assert_eq!(second.counted, 2);
+        // The one that began after the broker was back was lost since.
         assert_eq!(stage.begin(17, &again).await.unwrap().counted, 3);
     }
 
     #[tokio::test]
-    async fn a_dead_worker_whose_clock_was_ahead_is_waited_for_once() {
+    async fn whatever_clocks_say_an_attempt_is_waited_for_once() {
         let stage = Stage::new();
         stage.begin(120, &delivery("1", None, None)).await.unwrap();
-        assert_eq!(
-            stage.waits(0, &delivery("2", None, None)).await,
-            ("1.0".into(), 3)
-        );
+        for seconds in [0, 119, 121, 124, 1_000] {
+            let waits = stage.waits(seconds, &delivery("2", None, None)).await;
+            assert_eq!(waits, ("1.0".into(), 3));
+        }
         let waited = delivery("3", Some("1.0"), None);
         assert_eq!(stage.begin(7, &waited).await.unwrap().counted, 2);
     }
@@ -417,8 +418,10 @@ mod tests {
         let owner = "1 at 0";
         // Also where its message was lost: the call may still come to its end.
         let waits = stage.at(2).wait_for_owner(step, owner, &one).await;
-        assert!(matches!(waits, Err(Stop::Behind { after, .. }) if after.as_secs() == 1));
-        assert!(stage.at(5).wait_for_owner(step, owner, &one).await.unwrap());
+        assert!(matches!(waits, Err(Stop::Behind { after, .. }) if after == LEASE));
+        let waited = delivery("2", Some("1.0"), None);
+        let is_noted = stage.at(5).wait_for_owner(step, owner, &waited).await;
+        assert!(is_noted.unwrap());
         // A broker that counts deliveries has no notes.
         let unknown = stage.at(5).wait_for_owner(step, "nobody", &one).await;
         assert!(!unknown.unwrap());
@@ -464,6 +467,16 @@ mod tests {
         async fn delete(&self, keys: &[String]) -> Result<(), agentfleet_documents::Error> {
             self.0.delete(keys).await
         }
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_an_attempt_waits_for_it_beside_later_ones_that_gave_up() {
+        let stage = Stage::new();
+        stage.begin(0, &delivery("1", None, None)).await.unwrap();
+        let again = stage.begin(1, &delivery("1", None, None)).await.unwrap();
+        stage.at(1).give_up(&again, false).await;
+        let put_back = delivery("2", None, None);
+        assert_eq!(stage.waits(2, &put_back).await, ("1.0".into(), 3));
     }
 
     #[tokio::test]

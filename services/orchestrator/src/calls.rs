@@ -13,10 +13,11 @@ use agentfleet_broker::Delivery;
 use agentfleet_core::ToolUse;
 use agentfleet_documents::Documents;
 use agentfleet_runtime::CLOCK_SKEW;
+use agentfleet_runtime::effects::{self, Standing};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
-use agentfleet_schema::{AgentRequest, Digest, LONGEST_MS, millis};
+use agentfleet_schema::{AgentRequest, LONGEST_MS, millis};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -113,7 +114,13 @@ impl Caller<'_> {
         let outcome = keys::outcome(&self.request.session_id, self.request.step);
         let left = fence.lease_until - self.parts.host.now();
         let after = if let Some(record) = fence.record {
-            documents.ensure(&outcome, record.into()).await?;
+            let step = (&self.request.session_id, self.request.step);
+            if !matches!(
+                effects::standing(documents, step).await?,
+                Standing::Call(..)
+            ) {
+                documents.ensure(&outcome, record.into()).await?;
+            }
             Duration::ZERO
         } else if documents.get(&outcome).await?.is_some() {
             Duration::ZERO
@@ -134,7 +141,7 @@ impl Caller<'_> {
         tool: &str,
         arguments: &BTreeMap<String, String>,
     ) -> Result<bool, Stop> {
-        let key = self.unknown_key(tool, arguments);
+        let key = keys::unknown_call(self.request.root(), tool, arguments);
         Ok(self.parts.documents.get(&key).await?.is_some())
     }
 
@@ -227,7 +234,8 @@ impl Caller<'_> {
                 ..ToolResult::default()
             },
             CallStatus::Unknown => {
-                let key = self.unknown_key(&intent.tool, &intent.arguments);
+                let root = self.request.root();
+                let key = keys::unknown_call(root, &intent.tool, &intent.arguments);
                 settle(&*self.parts.documents, &key, intent.clone()).await?;
                 failed(format!(
                     "Error: `{}` was started, but its worker died before its result was known. It \
@@ -240,16 +248,6 @@ impl Caller<'_> {
             ran: (intent.tool, intent.arguments),
             result,
         })
-    }
-
-    /// Where it is remembered that nobody knows what became of such a call in this tree.
-    fn unknown_key(&self, tool: &str, arguments: &BTreeMap<String, String>) -> String {
-        let call = bytes(&(tool, arguments));
-        format!(
-            "trees/{}/unknown/{}",
-            self.request.root(),
-            Digest::of(&call)
-        )
     }
 }
 

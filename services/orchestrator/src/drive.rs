@@ -61,6 +61,10 @@ pub(crate) struct Driver<'a> {
 
 impl Driver<'_> {
     pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Finish, Stop> {
+        if let Some((intent, number)) = self.left.clone() {
+            // Known before a model is asked, which may take long: until then an equal call is nobody's to make.
+            self.caller().adopt(intent, number).await?;
+        }
         let mut input = Input::Begin;
         loop {
             let mut step = turn.resume(input);

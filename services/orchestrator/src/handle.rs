@@ -21,8 +21,8 @@ use agentfleet_core::{
 use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::effects::{Standing, WithoutCall};
 use agentfleet_runtime::{
-    Adoption, Committed, Disposition, Handler, StepCommit, account, effects, metrics, telemetry,
-    texts,
+    Adoption, CLOCK_SKEW, Committed, Disposition, Handler, StepCommit, account, effects, metrics,
+    telemetry, texts,
 };
 use agentfleet_schema::records::{
     ClosedRecord, FanInRecord, Publication, StepRecord, TELLING, Termination, Worked,
@@ -483,7 +483,8 @@ impl Orchestrator {
             if let Some((intent, number)) = driver.left.take() {
                 let step = (&request.session_id, request.step);
                 let documents = &*self.parts.documents;
-                calls.push(effects::told(documents, step, intent, number).await?);
+                let root = request.root();
+                calls.push(effects::told(documents, root, step, intent, number).await?);
             }
         }
         let mut commit = Commit {
@@ -852,16 +853,23 @@ impl Orchestrator {
         waits_for: Option<String>,
     ) -> Disposition {
         let mut properties = delivery.properties.clone();
-        let mut after = after.max(SHORTEST_PAUSE);
+        // A clock that is behind the broker's must not make the pause none.
+        let skew = if after.is_zero() {
+            Duration::ZERO
+        } else {
+            CLOCK_SKEW
+        };
+        let mut after = after;
         if let Some(attempt) = waits_for {
             // Once for each sign of life.
             properties.insert(property::WAITED_FOR.to_owned(), attempt);
-        } else {
+        } else if !after.is_zero() {
             // Ever more rarely: what is away for long comes back to a queue, not to a storm.
             let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);
             let pause = Duration::from_millis(waited.max(0).unsigned_abs() / 4);
             after = after.max(pause.min(LONGEST_PAUSE));
         }
+        after = after.max(SHORTEST_PAUSE) + skew;
         let at = self.parts.host.now() + millis(after);
         let again = self.again(delivery, properties, at);
         self.put_back(vec![again], after).await

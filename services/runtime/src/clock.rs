@@ -7,7 +7,7 @@ use crate::CLOCK_SKEW;
 use agentfleet_schema::Millis;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Beyond this a worker does not start: half of what a fence of a call allows for.
+/// Beyond this a worker does not start: deadlines, delays and the order of what is told would be wrong.
 pub const TOO_FAR: Duration = Duration::from_secs(30);
 /// A `Date` has whole seconds.
 const PRECISION: Duration = Duration::from_secs(1);

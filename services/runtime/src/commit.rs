@@ -176,16 +176,30 @@ impl Committer for EmbeddedCommitter {
 
     async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
         let Adoption {
+            record_key,
             publications,
             marker,
             ..
         } = adoption;
+        // Of a record that came from another engine, where objects follow it: they may be in it only.
+        let record = self.documents.get(&record_key).await?;
+        let objects = record
+            .map(|record| staged(&record_key, &record))
+            .transpose()?;
+        let objects: Vec<(String, Packed)> = objects
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(key, body)| (key, Packed::of(&body)))
+            .collect();
         let (broker, documents) = (self.broker.clone(), self.documents.clone());
         let delivery = delivery.cloned();
         let messages = publishable(publications).into_iter();
         let parcels = messages.map(Parcel::of).collect::<Result<Vec<_>, _>>()?;
         self.database
             .write(agentfleet_storage::Durability::Durable, move |unit| {
+                for (key, body) in &objects {
+                    documents.create_in(unit, key, body)?;
+                }
                 if documents.create_in(unit, &marker, &Packed::of(b""))? == Created::New {
                     broker.publish_in(unit, &parcels)?;
                 }

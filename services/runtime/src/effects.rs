@@ -34,6 +34,7 @@ pub async fn standing(
     documents: &dyn Documents,
     (session, step): (&SessionId, u32),
 ) -> Result<Standing, Error> {
+    let mut standing = Standing::Nothing;
     for key in documents.list(&keys::calls(session, step)).await? {
         let Some((number, CallPart::Intent)) = keys::call_part(&key) else {
             continue;
@@ -42,23 +43,33 @@ pub async fn standing(
             continue;
         };
         match intent.record {
-            Some(record) => return Ok(Standing::Ended(record)),
+            // Only a program that does not know of records in fences makes a call behind one, and the call
+            // must be told.
+            Some(record) => standing = Standing::Ended(record),
             None if intent.fence => {}
             // A step makes one call: whoever comes to it adopts the one that is there.
             None => return Ok(Standing::Call(Box::new(intent), number)),
         }
     }
-    Ok(Standing::Nothing)
+    Ok(standing)
 }
 
-/// The call of another attempt, for the record of who ends the step over its head.
+/// The call of another attempt, for the record of who ends the step over its head. Where nobody knows yet
+/// what became of it, an equal call in the tree of `root` needs a person from now on.
 pub async fn told(
     documents: &dyn Documents,
+    root: &SessionId,
     (session, step): (&SessionId, u32),
     intent: IntentRecord,
     number: u32,
 ) -> Result<Call, Error> {
     let result = read::<ResultRecord>(documents, &keys::result(session, step, number)).await?;
+    if result.is_none() {
+        let key = keys::unknown_call(root, &intent.tool, &intent.arguments);
+        // Plain data: writing it as JSON cannot fail.
+        let known = serde_json::to_vec(&intent).unwrap_or_default();
+        documents.create(&key, known).await?;
+    }
     Ok(intent.told(result))
 }
 

@@ -526,7 +526,7 @@ impl ModelProfile {
         Usage {
             cost: price(usage.input_tokens, self.input_price)
                 + price(usage.output_tokens, self.output_price),
-            unpriced_calls: u64::from(!self.has_prices()),
+            unpriced_calls: usage.unpriced_calls.max(u64::from(!self.has_prices())),
             ..usage
         }
     }

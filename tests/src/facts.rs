@@ -27,6 +27,8 @@ pub type Place = (SessionId, u32);
 /// Everything remembered about a run.
 #[derive(Debug, Default)]
 pub struct Facts {
+    /// Nonces of the records that are in fences.
+    fenced: HashSet<String>,
     pub records: BTreeMap<Place, Arc<StepRecord>>,
     pub verdicts: BTreeMap<Place, FanInRecord>,
     /// Publications that a committed record allows.
@@ -86,6 +88,8 @@ impl World {
                 Ok(verdict) => self.on_verdict(key, verdict),
                 Err(error) => self.violate(format!("`{key}` is no verdict: {error}")),
             }
+        } else if key.ends_with("/intent") {
+            self.on_fence(body);
         } else if let Some(call) = key.strip_suffix("/result") {
             self.on_result(call, body);
         } else if key.starts_with("parked/") {
@@ -94,6 +98,20 @@ impl World {
             self.facts.count("unknown calls");
         } else if key.ends_with("/closed") {
             self.facts.count("closed trees");
+        }
+    }
+
+    /// A fence with the record of its step is the commit. Whoever puts the record in its place later works
+    /// nothing.
+    fn on_fence(&mut self, body: &[u8]) {
+        let fence = serde_json::from_slice::<IntentRecord>(body).unwrap_or_default();
+        let record = fence
+            .record
+            .as_deref()
+            .map(serde_json::from_str::<StepRecord>);
+        if let Some(Ok(record)) = record {
+            self.check_stopped(&record);
+            self.facts.fenced.insert(record.nonce);
         }
     }
 
@@ -179,7 +197,9 @@ impl World {
         self.check_identity(&record);
         self.check_choices(&record);
         self.check_synthesis(&record);
-        self.check_stopped(&record);
+        if !self.facts.fenced.contains(&record.nonce) {
+            self.check_stopped(&record);
+        }
         self.check_cut_off(&record);
         for publication in &record.publications {
             if publication.body.len() > MAX_PAYLOAD {

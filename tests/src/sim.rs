@@ -392,7 +392,7 @@ impl Sim {
         let endings = Endings::new(self.aggregator.clone());
         let future = Box::pin(async move {
             let ending = endings.end_child((&parent, step), &child, "cancelled", "somebody");
-            ending.await.ok();
+            Box::pin(ending).await.ok();
         });
         self.spawn(process, Vec::new(), future)
     }

@@ -783,15 +783,23 @@ pub(crate) enum Config {
         #[arg(long, requires = "key")]
         model: Option<String>,
         /// Price of a million input tokens.
-        #[arg(long, requires = "key")]
+        #[arg(long, requires = "key", value_parser = price)]
         input: Option<f64>,
         /// Price of a million output tokens.
-        #[arg(long, requires = "key")]
+        #[arg(long, requires = "key", value_parser = price)]
         output: Option<f64>,
         /// Who changes it; default: the user of this system.
         #[arg(long = "as", value_name = "NAME", requires = "key")]
         by: Option<String>,
     },
+}
+
+/// The price of a million tokens.
+fn price(given: &str) -> Result<f64, String> {
+    let number = given.parse::<f64>().ok();
+    number
+        .filter(|price| price.is_finite() && *price >= 0.0)
+        .ok_or_else(|| "a price is a number that is not negative, such as 0.25".to_owned())
 }
 
 #[derive(Debug, Subcommand)]

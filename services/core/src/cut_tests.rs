@@ -125,7 +125,7 @@ fn cut(text: &str) -> Input {
 fn calling(names: &[&str], cut: bool) -> Input {
     let calls = names
         .iter()
-        .map(|name| ((*name).to_owned(), Default::default()));
+        .map(|name| ((*name).to_owned(), std::collections::BTreeMap::default()));
     Input::ModelReplied(Reply {
         text: "let me see".into(),
         tool_calls: calls.collect(),

@@ -130,11 +130,11 @@ mod tests {
             ),
         ];
         for (profiles, model, expected) in cases {
-            let mut snapshot = Snapshot::default();
-            snapshot.profiles = profiles
-                .iter()
-                .map(|(k, p)| ((*k).to_owned(), p.clone()))
-                .collect();
+            let named = profiles.iter();
+            let snapshot = Snapshot {
+                profiles: named.map(|(k, p)| ((*k).to_owned(), p.clone())).collect(),
+                ..Snapshot::default()
+            };
             let mut request = AgentRequest {
                 model: model.to_owned(),
                 limits: bounded(),

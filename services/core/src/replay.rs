@@ -282,6 +282,8 @@ fn refused_again(
             error::Code::ReplyToNotAllowed.as_str(),
             error::Code::PatternNotImplemented.as_str(),
             error::Code::NotApproved.as_str(),
+            // The record does not say whether the worker's model costs anything.
+            error::Code::NoPrices.as_str(),
         ]
         .contains(&code)
     };

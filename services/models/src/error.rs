@@ -207,7 +207,7 @@ pub enum Error {
     },
     #[error(
         "{provider} model `{model}` came to its limit of tokens before it had written a word: raise \
-         `max_tokens` of the operation's model profile"
+         `max-tokens` of the operation's model profile"
     )]
     CutEmpty {
         provider: &'static str,
@@ -257,7 +257,7 @@ impl Error {
                 Retry::After(Duration::from_secs(2))
             }
             // Most often a proxy's error page, or a model that tripped: worth another try.
-            Self::Malformed { .. } | Self::Empty { .. } | Self::CutEmpty { .. } => {
+            Self::Malformed { .. } | Self::Empty { .. } => {
                 Retry::After(Duration::from_secs(1))
             }
             // The next try is made without tools.
@@ -277,6 +277,8 @@ impl Error {
             | Self::BadRequest { .. }
             // Whatever made it send so much will do so again, and each try may cost as much.
             | Self::Oversized { .. }
+            // It would be cut again, and be paid for again.
+            | Self::CutEmpty { .. }
             | Self::Declined { .. }
             | Self::Unsupported { .. }
             | Self::BadScript { .. }

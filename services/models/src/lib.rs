@@ -65,6 +65,19 @@ pub enum Message {
     },
 }
 
+impl Message {
+    /// Bytes of what is said in it.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::System(text) | Self::User(text) | Self::Assistant(text) => text.len(),
+            Self::ToolCall {
+                arguments, thought, ..
+            } => arguments.to_string().len() + thought.len(),
+            Self::ToolResult { content, .. } => content.len(),
+        }
+    }
+}
+
 /// A tool as the model is told about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {

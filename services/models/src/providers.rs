@@ -10,6 +10,7 @@
 
 use crate::error::{Error, Phase};
 use crate::{Capabilities, ChatModel, ModelReply, ModelRequest, TextSink};
+use agentfleet_schema::records::Usage;
 use async_trait::async_trait;
 use failure::{Failed, Fault};
 use protocol::{Outgoing, Protocol};
@@ -320,7 +321,8 @@ fn finish(
     let provider = target.kind.as_str();
     let model = target.model.to_owned();
     let stop = reply.stop.as_str();
-    let cut = CUT.contains(&stop);
+    // What a filter breaks off is as little the whole reply as what comes to its limit.
+    let cut = CUT.contains(&stop) || DECLINED.contains(&stop);
     if reply.is_empty() {
         return Err(match stop {
             _ if reply.refused || DECLINED.contains(&stop) => Error::Declined {
@@ -339,22 +341,44 @@ fn finish(
         tracing::info!(
             operation = request.operation.as_str(),
             model,
-            "the reply was cut at the limit of tokens"
+            stop,
+            "the reply is not whole"
         );
     }
     let tool_calls = reply
         .take_calls()
         .map_err(|fault| failure::of_fault(fault, target))?;
+    let usage = match reply.usage {
+        told if told.input_tokens + told.output_tokens > 0 => told,
+        _ => guessed(request, &reply.text, &tool_calls),
+    };
     Ok(ModelReply {
         text: reply.text,
         tool_calls,
-        usage: reply.usage,
+        usage,
         model: match reply.model.as_str() {
             "" => model,
             _ => reply.model,
         },
         cut,
     })
+}
+
+/// Bytes of a text that are taken for a token.
+const BYTES_OF_A_TOKEN: usize = 4;
+
+/// The tokens of a call whose server tells none, so that bounds hold all the same. What it cost is not
+/// known.
+fn guessed(request: &ModelRequest, text: &str, calls: &[crate::ToolCall]) -> Usage {
+    let said = request.messages.iter().map(crate::Message::len);
+    let called = calls.iter().map(|call| call.arguments.to_string().len());
+    let tokens = |bytes: usize| bytes.div_ceil(BYTES_OF_A_TOKEN) as u64;
+    Usage {
+        input_tokens: tokens(said.sum()),
+        output_tokens: tokens(text.len() + called.sum::<usize>()),
+        cost: 0.0,
+        unpriced_calls: 1,
+    }
 }
 
 #[async_trait]

@@ -140,7 +140,7 @@ impl Away {
             .max(pause(before.times, now - since, nonce))
             .min(left - LAST_CHANCE / 2);
         let told = format!(
-            "{said}; trying again in {} s, waiting until {} UTC at the longest",
+            "Trying again in {} s, waiting until {} UTC at the longest: {said}",
             (pause + 500) / 1_000,
             time_of_day(until, now)
         );
@@ -242,8 +242,8 @@ mod tests {
     fn what_the_provider_asks_for_is_kept_and_what_lies_beyond_the_end_is_said_at_once() {
         let waits = wait(None, 7, 100, 3_600).unwrap();
         assert_eq!(waits.again_at, 107_000);
-        let told = "OpenAI limits the rate of requests; trying again in 7 s, waiting until 01:00:00 UTC \
-                    at the longest";
+        let told = "Trying again in 7 s, waiting until 01:00:00 UTC at the longest: OpenAI limits the \
+                    rate of requests";
         assert_eq!(waits.told, told);
         let why = wait(None, 4_000, 100, 3_600).unwrap_err();
         assert!(

@@ -419,7 +419,7 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
         Some(Started { parent, step, .. }) => {
             let parent = (parent, *step);
             let ending = endings.end_child(parent, &session, "cancelled", &by);
-            ending.await?
+            Box::pin(ending).await?
         }
     };
     if started.is_some() && ended == Ended::Unknown {

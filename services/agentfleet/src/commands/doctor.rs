@@ -59,7 +59,8 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     }
     let fleet = FleetLock::holder(settings);
     let other = matches!(fleet, Ok(Some(_)));
-    findings.add("fleet", fleet.map(works));
+    let is_alone = servers.is_empty();
+    findings.add("fleet", fleet.map(|holder| works(holder, is_alone)));
     let whose = if other { "model here" } else { "model" };
     findings.add(whose, model(settings).await);
     let bad = findings.0.iter().filter(|finding| !finding.ok).count();
@@ -165,9 +166,10 @@ fn not_looked_at() -> Failure {
 }
 
 /// Who works the queue, and with what.
-fn works(holder: Option<Holder>) -> String {
+fn works(holder: Option<Holder>, is_alone: bool) -> String {
     match holder {
-        None => "none runs; `ask` starts its own".to_owned(),
+        None if is_alone => "none runs; `ask` starts its own".to_owned(),
+        None => "none runs in this data directory; `workers` names those on the servers".to_owned(),
         Some(Holder { pid, reason, .. }) if reason.is_empty() => {
             format!("process {pid} is starting")
         }
@@ -276,10 +278,12 @@ async fn workers(store: &Store, settings: &Settings) -> Result<String, Failure> 
             )
         }
     });
-    let says = told.collect::<Vec<_>>().join("\n");
-    if consumers.iter().all(|(_, who)| !who.is_empty()) {
-        return Ok(says);
+    let idle = consumers.iter().filter(|(_, who)| who.is_empty());
+    let idle: Vec<&str> = idle.map(|(queue, _)| queue.as_str()).collect();
+    if idle.is_empty() {
+        return Ok(told.collect::<Vec<_>>().join("\n"));
     }
+    let says = format!("nobody works {}", idle.join(", "));
     Err(Failure::new(Exit::Unavailable, says).hint("`agentfleet up` works all of them"))
 }
 

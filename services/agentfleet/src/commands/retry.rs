@@ -21,7 +21,7 @@ struct Retried {
     question: String,
     /// The run that goes on from it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    retried_as: Option<SessionId>,
+    begun_as: Option<SessionId>,
     /// Why none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -89,7 +89,7 @@ async fn many(args: Retry, settings: &Settings) -> Result<(), Failure> {
     for run in runs {
         let one = begin(&store, settings, run).await;
         if !json {
-            match (&one.retried_as, &one.error) {
+            match (&one.begun_as, &one.error) {
                 (Some(session), _) => outln!("{}  {session}", one.session),
                 (None, why) => errln!(
                     "{}: not begun again: {}",
@@ -150,14 +150,14 @@ async fn begin(store: &Store, settings: &Settings, run: Listed) -> Retried {
         Ok(going) => published(&going, store, format!("retry-of-{session}")).await,
         Err(failure) => Err(failure),
     };
-    let (retried_as, error) = match begun {
+    let (begun_as, error) = match begun {
         Ok(session) => (Some(session), None),
         Err(failure) => (None, Some(failure.message)),
     };
     Retried {
         session: run.session,
         question: run.question,
-        retried_as,
+        begun_as,
         error,
     }
 }

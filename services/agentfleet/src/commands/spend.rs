@@ -115,7 +115,7 @@ pub(crate) fn account(steps: &[StepSpend], by: CostBy, tree: bool) -> (Vec<Group
     }
     let mut groups: Vec<(Place<'_>, Group)> = groups.into_values().collect();
     match by {
-        CostBy::Agent | CostBy::Step if tree => groups.sort_by(|(a, _), (b, _)| a.cmp(b)),
+        CostBy::Agent | CostBy::Step if tree => groups.sort_by_key(|(place, _)| *place),
         CostBy::Step => groups.sort_by_key(|((_, session, step), _)| (*session, *step)),
         _ => groups.sort_by_key(|(_, group)| {
             let spent = group.spent;

@@ -253,7 +253,7 @@ fn many_failed_runs_are_begun_again_once_each() {
     assert_eq!(again, begun);
     let _up = place.up(&[]);
     for one in begun.as_array().unwrap() {
-        let session = one["retried_as"].as_str().unwrap();
+        let session = one["begun_as"].as_str().unwrap();
         place.run(&["attach", session]).well();
     }
     assert_eq!(retry(&["--yes"]).well().out, "No such run.\n");

@@ -517,7 +517,7 @@ fn metrics_tell_failed_model_calls_by_kind_and_what_waits_apart_from_what_is_del
     let ran = ask("What is X?").well();
     assert!(ran.out.contains("42"), "{ran:?}");
     // The wait is told while it lasts.
-    let told = "overloaded; trying again in 1 s, waiting until ";
+    let told = "Trying again in 1 s, waiting until ";
     assert!(ran.err.contains(told), "{ran:?}");
     assert_ne!(ask("What is Y?").code, 0);
     let later = [

@@ -159,9 +159,13 @@ fn a_thousand_lanes_on_a_small_screen_do_not_garble_it() {
     let board = LaneBoard::new(root.clone(), "many", 0);
     let mut painter = Painter::new(board, LIVE, terminal.clone(), terminal.clone());
     let child = |index| SessionId::child(&root, 0, index, "nonce");
-    let children = |content: &str| match content.starts_with("Fanned out") {
-        true => (0..1_000).map(child).collect(),
-        false => Vec::new(),
+    let children = |content: &str| {
+        let count = if content.starts_with("Fanned out") {
+            1_000
+        } else {
+            0
+        };
+        (0..count).map(child).collect()
     };
     let status = |content: &str, session: &SessionId| {
         Event::Note(Box::new(AgentResponse {

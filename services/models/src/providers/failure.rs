@@ -12,8 +12,8 @@ use std::error::Error as StdError;
 use std::time::{Duration, SystemTime};
 
 /// Waits used where the provider names none.
-const AFTER_RATE_LIMIT: Duration = Duration::from_secs(5);
-const AFTER_OVERLOAD: Duration = Duration::from_secs(10);
+const AFTER_RATE_LIMIT: Duration = Duration::from_secs(2);
+const AFTER_OVERLOAD: Duration = Duration::from_secs(1);
 const AFTER_SERVER_ERROR: Duration = Duration::from_secs(2);
 /// Longest wait believed. Whoever waits has a deadline of its own, mostly a shorter one.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);

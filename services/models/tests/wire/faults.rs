@@ -15,7 +15,7 @@ async fn statuses_keep_their_meaning_with_every_provider() {
         for streaming in [true, false] {
             for (status, wait, expected) in [
                 (429, Some("7"), Retry::After(Duration::from_secs(7))),
-                (529, None, Retry::After(Duration::from_secs(10))),
+                (529, None, Retry::After(Duration::from_secs(1))),
                 (500, None, Retry::After(Duration::from_secs(2))),
                 (401, None, Retry::No),
                 (404, None, Retry::No),
@@ -207,7 +207,9 @@ async fn an_empty_reply_is_an_error_and_missing_usage_is_not() {
         .1
         .unwrap();
     assert_eq!(reply.text, "ok");
-    assert_eq!(reply.usage.total(), 0);
+    // A guess by length, so that bounds hold; what it cost is not known.
+    assert!(reply.usage.input_tokens > 0 && reply.usage.output_tokens == 1);
+    assert_eq!(reply.usage.unpriced_calls, 1);
 }
 
 #[tokio::test]

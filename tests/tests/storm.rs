@@ -149,7 +149,8 @@ fn ends_what_is_too_large(place: &Place, callers: &Callers) {
             .unwrap()
             .len()
     };
-    assert_eq!(parked(), count);
+    // The end of a run and the parked message are published at once, so one may come before the other.
+    assert!((0..20).any(|_| parked() == count), "{} parked", parked());
     // What is tried again would be told again, while others are worked.
     callers.until_all_heard();
     let before = callers.heard().responses;

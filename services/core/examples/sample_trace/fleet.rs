@@ -10,8 +10,8 @@ use agentfleet_core::{
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Call, CompletionStatus, FanInRecord, FanOutRecord, PauseRecord, Publication, Source, TELLING,
-    Termination, Worked,
+    Call, CompletionStatus, FanInRecord, FanOutRecord, ModelWait, PauseRecord, Publication, Source,
+    TELLING, Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
@@ -240,11 +240,14 @@ impl Fleet {
                 hint: "set another key".into(),
             });
         };
+        // Some calls have no price, so that every kind of step tells such a one.
+        let unpriced_calls =
+            u64::from((text.len() + request.step as usize + request.question.len()) % 3 == 1);
         let usage = agentfleet_schema::records::Usage {
             input_tokens: 120,
             output_tokens: 1 + text.len() as u64 / 4,
-            cost: 0.000_25,
-            unpriced_calls: 0,
+            cost: if unpriced_calls > 0 { 0.0 } else { 0.000_25 },
+            unpriced_calls,
         };
         calls.push(Call::Model {
             operation: ask.operation.as_str().to_owned(),
@@ -254,8 +257,8 @@ impl Fleet {
             usage,
             ms: 40,
             calls_tools: false,
-            cut: false,
-            ignored: Vec::new(),
+            cut: text.len() % 5 == 0,
+            ignored: vec!["search".to_owned(); text.len() % 7 / 6],
         });
         Input::ModelReplied(Reply {
             text,
@@ -322,6 +325,11 @@ impl Fleet {
             responses: topics::AGENT_RESPONSE,
             worked: Some(Box::new(Worked {
                 telling: TELLING,
+                waited: (attempt > 1).then(|| ModelWait {
+                    times: 2,
+                    ms: 3_000,
+                    reason: "the provider is overloaded".into(),
+                }),
                 ..Worked::default()
             })),
             request,

@@ -78,6 +78,24 @@ pub fn now() -> Millis {
     elapsed.as_millis() as Millis
 }
 
+/// A message under an id of its own, noted as asked.
+fn noted(asked: &mut Vec<Asked>, payload: Vec<u8>, mut properties: Properties) -> Outgoing {
+    let id = format!("asked-{}", asked.len());
+    properties.insert(property::ID.to_owned(), id.clone());
+    asked.push(Asked {
+        id: Some(id),
+        root: None,
+        at: now(),
+    });
+    Outgoing {
+        topic: AGENT_REQUEST,
+        payload,
+        properties,
+        deliver_at: None,
+        durability: Durability::Durable,
+    }
+}
+
 impl Callers {
     /// Begins to listen; whatever is published from now on is heard.
     pub fn listen(pulsar: &str) -> Self {
@@ -109,24 +127,13 @@ impl Callers {
     /// Publishes a request for each question, all at once, and returns when the broker has them.
     pub fn ask(&self, questions: &[String]) {
         let mut asked = self.asked.lock().unwrap();
-        let (mut messages, first) = (Vec::new(), asked.len());
-        for (at, question) in questions.iter().enumerate() {
-            let id = format!("asked-{}", first + at);
-            messages.push(Outgoing {
-                topic: AGENT_REQUEST,
-                payload: json!({"question": question, "streaming": true})
-                    .to_string()
-                    .into_bytes(),
-                properties: Properties::from([(property::ID.to_owned(), id.clone())]),
-                deliver_at: None,
-                durability: Durability::Durable,
-            });
-            asked.push(Asked {
-                id: Some(id),
-                root: None,
-                at: now(),
-            });
-        }
+        let messages: Vec<Outgoing> = questions
+            .iter()
+            .map(|question| {
+                let payload = json!({"question": question, "streaming": true}).to_string();
+                noted(&mut asked, payload.into_bytes(), Properties::new())
+            })
+            .collect();
         let receipts = async {
             while let Err(error) = self.broker.publish(messages.clone()).await {
                 println!("asking again under the same ids: {error}");
@@ -136,22 +143,8 @@ impl Callers {
     }
 
     /// Publishes what may be no request.
-    pub fn publish(&self, payload: Vec<u8>, mut properties: Properties) {
-        let mut asked = self.asked.lock().unwrap();
-        let id = format!("asked-{}", asked.len());
-        properties.insert(property::ID.to_owned(), id.clone());
-        let message = Outgoing {
-            topic: AGENT_REQUEST,
-            payload,
-            properties,
-            deliver_at: None,
-            durability: Durability::Durable,
-        };
-        asked.push(Asked {
-            id: Some(id),
-            root: None,
-            at: now(),
-        });
+    pub fn publish(&self, payload: Vec<u8>, properties: Properties) {
+        let message = noted(&mut self.asked.lock().unwrap(), payload, properties);
         self.block_on(self.broker.publish(vec![message])).unwrap();
     }
 

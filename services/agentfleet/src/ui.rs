@@ -67,6 +67,19 @@ pub(crate) fn tell(text: &str) {
         .ok();
 }
 
+/// Asks whether something is meant. `undone` says what did not happen where nobody says so.
+pub(crate) fn agreed(question: &str, undone: &str) -> Result<(), Failure> {
+    tell(&format!("{question}: "));
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "yes") {
+        return Ok(());
+    }
+    errln!();
+    let says = format!("{undone}, because nobody said `yes`");
+    Err(Failure::usage(says).hint("type it, or give `--yes`"))
+}
+
 /// A writer whose reader may leave: what is said is lost then, and nothing else.
 #[derive(Debug)]
 pub(crate) struct Heedless<W>(pub W);

@@ -8,6 +8,7 @@
 use crate::approval;
 use crate::commit::{Assembled, Commit, Streamed, assemble, carried};
 use crate::limits::{self, FleetLimits};
+use crate::prices;
 use crate::say;
 use crate::step::{Finish, Input, ModelAsk, ModelFailure, Outcome, Reply, Step, ToolOutcome};
 use crate::turn::{Situation, Turn};
@@ -282,8 +283,6 @@ fn refused_again(
             error::Code::ReplyToNotAllowed.as_str(),
             error::Code::PatternNotImplemented.as_str(),
             error::Code::NotApproved.as_str(),
-            // The record does not say whether the worker's model costs anything.
-            error::Code::NoPrices.as_str(),
         ]
         .contains(&code)
     };
@@ -291,6 +290,10 @@ fn refused_again(
         return;
     };
     if is_of_the_moment(&recorded.code) {
+        return;
+    }
+    // Looked at before the request is parsed, by a worker whose model costs something.
+    if prices::missing(request, snapshot, fleet).as_ref() == Some(recorded) {
         return;
     }
     let situation = Situation {

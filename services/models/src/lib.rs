@@ -78,6 +78,11 @@ impl Message {
     }
 }
 
+/// Tokens that a text of so many bytes is taken for, where nobody has counted them.
+pub fn tokens_in(bytes: usize) -> u64 {
+    bytes.div_ceil(4) as u64
+}
+
 /// A tool as the model is told about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {

@@ -364,18 +364,14 @@ fn finish(
     })
 }
 
-/// Bytes of a text that are taken for a token.
-const BYTES_OF_A_TOKEN: usize = 4;
-
 /// The tokens of a call whose server tells none, so that bounds hold all the same. What it cost is not
 /// known.
 fn guessed(request: &ModelRequest, text: &str, calls: &[crate::ToolCall]) -> Usage {
     let said = request.messages.iter().map(crate::Message::len);
     let called = calls.iter().map(|call| call.arguments.to_string().len());
-    let tokens = |bytes: usize| bytes.div_ceil(BYTES_OF_A_TOKEN) as u64;
     Usage {
-        input_tokens: tokens(said.sum()),
-        output_tokens: tokens(text.len() + called.sum::<usize>()),
+        input_tokens: crate::tokens_in(said.sum()),
+        output_tokens: crate::tokens_in(text.len() + called.sum::<usize>()),
         cost: 0.0,
         unpriced_calls: 1,
     }

@@ -1,11 +1,11 @@
 //! Attempts at a step, noted before its work where the broker cannot count deliveries.
 //!
-//! A note says until when its attempt is alive, and which message it works. An attempt at work renews
-//! its note. Who comes to the step meanwhile waits, so that no model is asked twice for one step:
+//! A note says which message its attempt works. An attempt at work renews its note. Who comes to the step
+//! meanwhile waits, so that no model is asked twice for one step:
 //! - The same message comes again when its holder lost it: the attempt is dead, and nobody waits. The
 //!   exception is a broker that was away, which hands out what living workers hold.
-//! - Another message of the same step waits for one lease at most. If the note was not renewed by then,
-//!   the attempt is dead, whatever its worker's clock said.
+//! - Another message of the same step waits for one lease. If the note was not renewed by then, the attempt
+//!   is dead. No clocks are compared.
 //!
 //! Safety never rests on this: the record of the step decides, and the fences of its calls.
 
@@ -30,6 +30,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(3);
 #[serde(default)]
 struct AttemptRecord {
     nonce: String,
+    /// For workers of the version before, which compare it with their clocks.
     lease_until: Millis,
     /// The message that is worked.
     message: String,

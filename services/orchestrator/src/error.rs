@@ -13,8 +13,8 @@ pub enum Stop {
     /// fleet is away. Put back, not counted: a run outlives any outage that is shorter than itself.
     #[error("{reason}")]
     Postpone { reason: String, after: Duration },
-    /// Another attempt is at work, and may be alive: put back for as long as its note says. `attempt`
-    /// is what the attempt said last.
+    /// Another attempt is at work, and may be alive: put back for one lease. `attempt` is what the
+    /// attempt said last.
     #[error("attempt {attempt} may be at work")]
     Behind { attempt: String, after: Duration },
     /// The model cannot answer now: put back until it may, not counted.

@@ -849,27 +849,25 @@ impl Orchestrator {
     async fn postpone(
         &self,
         delivery: &Delivery,
-        after: Duration,
+        mut after: Duration,
         waits_for: Option<String>,
     ) -> Disposition {
         let mut properties = delivery.properties.clone();
-        // A clock that is behind the broker's must not make the pause none.
-        let skew = if after.is_zero() {
-            Duration::ZERO
-        } else {
-            CLOCK_SKEW
-        };
-        let mut after = after;
+        let at_once = after.is_zero();
         if let Some(attempt) = waits_for {
             // Once for each sign of life.
             properties.insert(property::WAITED_FOR.to_owned(), attempt);
-        } else if !after.is_zero() {
+        } else if !at_once {
             // Ever more rarely: what is away for long comes back to a queue, not to a storm.
             let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);
             let pause = Duration::from_millis(waited.max(0).unsigned_abs() / 4);
             after = after.max(pause.min(LONGEST_PAUSE));
         }
-        after = after.max(SHORTEST_PAUSE) + skew;
+        after = after.max(SHORTEST_PAUSE);
+        if !at_once {
+            // A clock that is behind the broker's must not make the pause none.
+            after += CLOCK_SKEW;
+        }
         let at = self.parts.host.now() + millis(after);
         let again = self.again(delivery, properties, at);
         self.put_back(vec![again], after).await

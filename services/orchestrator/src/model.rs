@@ -5,7 +5,7 @@ use crate::Options;
 use agentfleet_core::limits::Left;
 use agentfleet_core::prices::{prices, profile};
 use agentfleet_core::{AfterCut, ModelAsk, Reply, task_types};
-use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec};
+use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec, tokens_in};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::Usage;
 use agentfleet_schema::tolerant::text_of;
@@ -131,8 +131,6 @@ fn named(of_the_profile: String, of_the_request: &str) -> String {
 
 /// Output tokens that a call is taken to come to where its profile sets no bound.
 const UNBOUNDED_OUTPUT: u64 = 1_000;
-/// Bytes of a prompt that are taken for a token.
-const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Output tokens without which a reply is of no use.
 const LEAST_OUTPUT: u64 = 64;
@@ -165,7 +163,7 @@ pub(crate) fn bounded(
     let wanted = asked.map_or(UNBOUNDED_OUTPUT, u64::from);
     let costing = |output_tokens| {
         let usage = Usage {
-            input_tokens: (prompt.len() as u64).div_ceil(BYTES_OF_A_TOKEN),
+            input_tokens: tokens_in(prompt.len()),
             output_tokens,
             ..Usage::default()
         };

@@ -151,17 +151,8 @@ fn agreed(told: &[String], purge: &Purge) -> Result<(), Failure> {
     if purge.dry_run {
         return Ok(());
     }
-    crate::ui::tell("Nothing brings it back. Type `yes` to delete it: ");
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "yes") {
-        return Ok(());
-    }
-    errln!();
-    Err(
-        Failure::usage("nothing was deleted, because nobody said `yes`")
-            .hint("type it, or give `--yes`"),
-    )
+    let question = "Nothing brings it back. Type `yes` to delete it";
+    crate::ui::agreed(question, "nothing was deleted")
 }
 
 /// Takes what was deleted out of every byte of the data directory; `false` if others kept it busy.

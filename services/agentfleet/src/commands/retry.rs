@@ -129,18 +129,12 @@ fn show(runs: &[Listed], more: bool) {
 
 /// Asks whether it is meant.
 fn agreed(count: &str, json: bool) -> Result<(), Failure> {
-    let unsaid = || Failure::usage("nothing was begun again, because nobody said `yes`");
+    let undone = "nothing was begun again";
     if json {
-        return Err(unsaid().hint("give `--yes`"));
+        let says = format!("{undone}, because nobody said `yes`");
+        return Err(Failure::usage(says).hint("give `--yes`"));
     }
-    ui::tell(&format!("Type `yes` to begin {count} again: "));
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "yes") {
-        return Ok(());
-    }
-    errln!();
-    Err(unsaid().hint("type it, or give `--yes`"))
+    ui::agreed(&format!("Type `yes` to begin {count} again"), undone)
 }
 
 async fn begin(store: &Store, settings: &Settings, run: Listed) -> Retried {

@@ -527,7 +527,8 @@ impl Settings {
         self.broker != Place::Embedded
     }
 
-    /// The bounds that were given on the command line: they travel with a request.
+    /// The bounds that travel with a request: those of the command line, and what may be spent wherever
+    /// that is set, since another fleet may work the request and such a bound only narrows its own.
     pub(crate) fn limits(&self) -> RunLimits {
         let flag = |name| self.source(name) == Source::Flag;
         let wait = |name, time: Duration| flag(name).then_some(millis(time).unsigned_abs());
@@ -537,15 +538,31 @@ impl Settings {
             max_subagents: most("max_subagents", self.max_subagents),
             max_depth: most("max_depth", self.max_depth),
             max_sessions: most("max_sessions", self.max_sessions),
-            max_tokens: self.max_tokens.filter(|_| flag("max_tokens")),
-            max_cost: self.max_cost.filter(|_| flag("max_cost")),
-            max_model_calls: self.max_model_calls.filter(|_| flag("max_model_calls")),
-            max_tool_calls: self.max_tool_calls.filter(|_| flag("max_tool_calls")),
+            max_tokens: self.max_tokens,
+            max_cost: self.max_cost,
+            max_model_calls: self.max_model_calls,
+            max_tool_calls: self.max_tool_calls,
             max_replan_depth: most("replan_depth", self.replan_depth),
             max_reflections: most("max_reflections", self.max_reflections),
             subagent_timeout_ms: wait("subagent_timeout", self.subagent_timeout),
             run_timeout_ms: wait("run_timeout", self.run_timeout),
         }
+    }
+
+    /// Variables with bounds that only count where a fleet is started.
+    pub(crate) fn bounds_of_fleets(&self) -> Vec<String> {
+        let bounds = [
+            "max_iterations",
+            "max_subagents",
+            "max_depth",
+            "max_sessions",
+            "replan_depth",
+            "max_reflections",
+            "subagent_timeout",
+            "run_timeout",
+        ];
+        let is_set = |name: &&str| self.source(name) == Source::Environment;
+        bounds.into_iter().filter(is_set).map(variable).collect()
     }
 
     /// How to call this program so that it finds the same data, for commands to copy.
@@ -660,9 +677,10 @@ fn parse_file(text: &str) -> Result<File, Failure> {
         let text = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Float(number) => number.to_string(),
             other => {
                 return Err(Failure::usage(format!(
-                    "key `{key}` is {}, expected text or a whole number",
+                    "key `{key}` is {}, expected text or a number",
                     other.type_str()
                 )));
             }
@@ -712,8 +730,10 @@ mod tests {
 
     #[test]
     fn flag_beats_environment_beats_file_beats_default() {
-        let file =
-            parse_file("concurrency = 3\nsubagent-timeout = \"7s\"\nmodel = \"offline\"").unwrap();
+        let file = parse_file(
+            "concurrency = 3\nmax-cost = 0.5\nsubagent-timeout = \"7s\"\nmodel = \"offline\"",
+        )
+        .unwrap();
         let flags = Flags {
             concurrency: Some("5".into()),
             ..Flags::default()
@@ -728,6 +748,7 @@ mod tests {
         assert_eq!(settings.subagent_timeout, Duration::from_secs(7));
         assert_eq!(settings.max_depth, None);
         assert_eq!(settings.sources["subagent_timeout"], Source::File);
+        assert_eq!(settings.max_cost, Value::read("0.5"));
     }
 
     #[test]
@@ -764,7 +785,7 @@ mod tests {
             (parse_file("zzz = 3").unwrap_err(), "known: data"),
             (
                 parse_file("concurrency = true").unwrap_err(),
-                "expected text or a whole number",
+                "expected text or a number",
             ),
             (
                 Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_MODLE", "x")]))

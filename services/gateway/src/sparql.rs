@@ -112,10 +112,9 @@ async fn answer(
     }
     let timeout = timeout(app, params)?;
     let until = Instant::now() + timeout;
-    let stopping = || Problem::from(GraphError::Stopped);
     let acquired = tokio::select! {
         acquired = tokio::time::timeout_at(until, app.queries.acquire()) => acquired,
-        () = app.stop.cancelled() => return Err(stopping()),
+        () = app.stop.cancelled() => return Err(Problem::stopping()),
     };
     let Ok(Ok(running)) = acquired else {
         let most = app.options.max_queries;
@@ -136,7 +135,7 @@ async fn answer(
     let answer = tokio::select! {
         answer = app.parts.graph.query(query, &[], options) => answer,
         // It may take minutes more, and nothing is lost with it: what is dropped ends.
-        () = app.stop.cancelled() => return Err(stopping()),
+        () = app.stop.cancelled() => return Err(Problem::stopping()),
     };
     let answer = answer.map_err(|error| match error {
         // What was waited for a turn counts, too.

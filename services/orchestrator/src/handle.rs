@@ -387,8 +387,12 @@ impl Orchestrator {
         {
             by = stopped_by;
             finish
-        } else if let Some(error) = not_allowed.or(unapproved).or(unpriced) {
+        } else if let Some(error) = not_allowed.or(unapproved) {
             refuse(error, &mut refused)
+        } else if let Some(error) = unpriced {
+            // Not parked: the message is well, and `retry` begins the run again once there are prices.
+            by = "refused";
+            say::failed(error, Termination::Error, 0)
         } else {
             let situation = Situation {
                 now,
@@ -692,7 +696,11 @@ impl Orchestrator {
         let mut assembled = assemble(&commit);
         if let Some(reason) = refused {
             // With the record, so that neither is without the other.
-            let letter = parked(delivery, reason);
+            let mut letter = parked(delivery, reason);
+            let session = commit.request.session_id.to_string();
+            letter
+                .properties
+                .insert(property::SESSION.to_owned(), session);
             assembled.record.publications.push(letter);
         }
         if let Some(what) = oversized(&assembled) {

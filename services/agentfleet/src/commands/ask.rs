@@ -348,6 +348,14 @@ fn who_answers(settings: &Settings) -> Result<String, Failure> {
             " `{key}` is set here and has no effect: it counts where the worker is started."
         ));
     }
+    let bounds = settings.bounds_of_fleets();
+    if !bounds.is_empty() {
+        says.push_str(&format!(
+            " Set here and without effect, since they count where the worker is started: {}. Their flags \
+             bound this run.",
+            bounds.join(", ")
+        ));
+    }
     Ok(says)
 }
 

@@ -167,13 +167,16 @@ fn a_fork_goes_on_another_way() {
         .run(&["fork", &subagent, "--at", "0", "--question", "What is X?"])
         .well();
     // The graph, which the list is from, may be a moment behind.
-    let (root, of_its_own) = loop {
+    let newest = || {
         let root = place.sessions(&[])[0].clone();
         let shown = shown(&place, &root);
-        if shown["question"] == "What is X?" {
-            break (root, shown);
-        }
+        (shown["question"] == "What is X?").then_some((root, shown))
     };
+    let found = (0..30).find_map(|_| newest());
+    let (root, of_its_own) = found.unwrap_or_else(|| {
+        let listed = place.run(&["sessions", "list", "--json"]).out;
+        panic!("the run is not the newest of {listed}");
+    });
     assert_eq!(of_its_own["root"], root.as_str());
     place.run(&["replay", &root]).well();
     for (args, says) in [

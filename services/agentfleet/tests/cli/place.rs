@@ -10,6 +10,8 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub(crate) struct Place {
@@ -84,7 +86,7 @@ impl Place {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        Ran::of(self.command(args).output().unwrap())
+        finished(self.command(args).spawn().unwrap(), args)
     }
 
     /// Runs with `input` on standard input.
@@ -93,7 +95,7 @@ impl Place {
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(input.as_bytes()).unwrap();
         drop(stdin);
-        Ran::of(child.wait_with_output().unwrap())
+        finished(child, args)
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -187,6 +189,42 @@ impl Place {
         let id = |run: &Value| run["session"].as_str().unwrap().to_owned();
         listed.as_array().unwrap().iter().map(id).collect()
     }
+}
+
+/// Longer than any command of a test takes on a busy machine.
+const HANGS: Duration = Duration::from_secs(300);
+
+/// What a process came to. One that hangs is ended and named, with where each of its threads waits.
+fn finished(child: Child, args: &[&str]) -> Ran {
+    let id = child.id();
+    let (done, ended) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let output = child.wait_with_output().unwrap();
+        done.send(()).ok();
+        output
+    });
+    let hangs = matches!(ended.recv_timeout(HANGS), Err(RecvTimeoutError::Timeout));
+    let waits = if hangs { waits(id) } else { String::new() };
+    if hangs {
+        let id = id.to_string();
+        Command::new("kill").args(["-s", "KILL", &id]).status().ok();
+    }
+    let ran = Ran::of(reader.join().unwrap());
+    assert!(!hangs, "`{args:?}` hangs: {ran:?}\n{waits}");
+    ran
+}
+
+/// A line for each thread of a process: its name, and the system call that it waits in.
+fn waits(id: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task"));
+    let threads = tasks.into_iter().flatten().flatten();
+    let told = threads.map(|thread| {
+        let read = |name: &str| std::fs::read_to_string(thread.path().join(name));
+        let (name, waits) = (read("comm"), read("wchan"));
+        let call = read("syscall");
+        format!("{name:?} {waits:?} {call:?}")
+    });
+    told.collect::<Vec<_>>().join("\n")
 }
 
 /// A process that is told to stop when the test is over, whatever came of it.

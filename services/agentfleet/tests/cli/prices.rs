@@ -38,6 +38,20 @@ fn a_bound_in_money_needs_prices_at_every_door() {
     let refused = ask(&place, &["--task-type", "dear", "--json"]);
     let end: Value = serde_json::from_str(refused.out.lines().last().unwrap()).unwrap();
     assert_eq!(end["error"]["code"], "no-prices", "{end}");
+    // Who finds it on the queue answers so, and leaves nothing to redrive: `retry` begins it again.
+    let detached = ["ask", "Is it so?", "--max-cost", "0.50", "--detach"];
+    let session = place.run(&detached).well().out;
+    let script = format!("scripted:{}", place.path("script.json").display());
+    let worked = place.run(&["attach", session.trim(), "--model", &script]);
+    assert!(
+        worked.err.contains("bounded to 0.50 in money"),
+        "{worked:?}"
+    );
+    assert_eq!(
+        place.run(&["dlq", "list", "--json"]).well().json(),
+        json!([])
+    );
+    place.run(&["replay", session.trim()]).well();
     // What is free needs none, and so does whoever sets no bound.
     let offline = place.run(&["ask", "Is it so?", "--max-cost", "0.50"]);
     assert_eq!(offline.code, 0, "{offline:?}");

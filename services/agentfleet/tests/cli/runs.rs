@@ -314,6 +314,20 @@ fn limits_of_the_command_line_travel_with_the_request() {
             "{shown}"
         );
     }
+    // What may be spent bounds it wherever that is set; what only counts in a fleet is told.
+    let asked = ["ask", "What is X?", "--pattern", "react", "--model", "auto"];
+    let bounded = place
+        .command(&asked)
+        .env("AGENTFLEET_MAX_TOOL_CALLS", "2")
+        .env("AGENTFLEET_MAX_ITERATIONS", "1")
+        .output()
+        .unwrap();
+    let told = String::from_utf8(bounded.stderr).unwrap();
+    assert!(told.contains("AGENTFLEET_MAX_ITERATIONS"), "{told}");
+    assert!(!told.contains("AGENTFLEET_MAX_TOOL_CALLS"), "{told}");
+    let session = place.sessions(&[])[0].clone();
+    let shown = place.run(&["sessions", "show", &session]).well().out;
+    assert_eq!(shown.matches(": document-search").count(), 2, "{shown}");
 }
 
 #[test]
@@ -608,8 +622,12 @@ fn a_request_without_a_fleet_waits_and_can_be_shown_cancelled_and_read() {
     assert_eq!(shown["state"], "queued");
     assert_eq!(shown["question"], "What is X?");
     place.run(&["cancel", session]).well();
+    // No step of it is worked then, and nothing is left to wait for.
+    let replayed = place.run(&["replay", session]).well().out;
+    assert!(replayed.contains("0 steps"), "{replayed}");
     let attached = place.run(&["attach", session]);
     assert_eq!(attached.code, 1, "{attached:?}");
+    place.run(&["replay", session]).well();
     assert!(attached.err.contains("cancelled"), "{}", attached.err);
     let again = place.run(&["cancel", session]);
     assert_eq!(again.code, 1, "{again:?}");

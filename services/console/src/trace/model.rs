@@ -289,7 +289,11 @@ pub(crate) fn arguments_in_brief(arguments: &BTreeMap<String, String>, most: usi
     let parts: Vec<String> = arguments
         .iter()
         .map(|(name, value)| {
-            let value = crate::text::preview(value, most);
+            let mut value = crate::text::preview(value, most);
+            // What looks like further arguments is told from them by quotes that nothing in it can close.
+            if value.contains(['"', ',', ':']) {
+                value = serde_json::Value::from(value).to_string();
+            }
             if named {
                 format!("{name}: {value}")
             } else {
@@ -521,5 +525,32 @@ impl Session {
         sources.sort();
         sources.dedup_by(|a, b| a.uri == b.uri);
         sources
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_cannot_pass_for_further_arguments() {
+        let told = |given: &[(&str, &str)]| {
+            let given = given.iter();
+            let arguments = given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            arguments_in_brief(&arguments.collect(), 60)
+        };
+        assert_eq!(told(&[("query", "cold plants")]), "cold plants");
+        assert_eq!(
+            told(&[("amount", "5"), ("to", "ada")]),
+            "amount: 5, to: ada"
+        );
+        assert_eq!(
+            told(&[("amount", "5, to: ada"), ("to", "eve")]),
+            r#"amount: "5, to: ada", to: eve"#
+        );
+        assert_eq!(
+            told(&[("amount", r#""5", to: "ada"#)]),
+            r#""\"5\", to: \"ada""#
+        );
     }
 }

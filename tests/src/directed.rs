@@ -285,12 +285,16 @@ impl Stage {
         });
     }
 
-    /// How long the message that waits for something is delayed from now.
+    /// How long the first message that waits for something is delayed from now.
     pub fn delay(&self, role: Role, about: &str) -> Duration {
-        let entry = self.find(role, about, false);
+        let about = format!("{about} ");
+        let waiting = self.queued(role).into_iter();
+        let waiting = waiting.filter(|(_, name, held)| !held && name.starts_with(&about));
         self.sim.with(|world| {
-            let ready_at = world.queues.of(role).entries[&entry].ready_at;
-            Duration::from_millis(u64::try_from(ready_at - world.now).unwrap_or_default())
+            let entries = &world.queues.of(role).entries;
+            let soonest = waiting.map(|(id, _, _)| entries[&id].ready_at).min();
+            let left = soonest.expect("a message") - world.now;
+            Duration::from_millis(u64::try_from(left).unwrap_or_default())
         })
     }
 

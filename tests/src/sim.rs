@@ -173,6 +173,11 @@ impl Sim {
         &self.options
     }
 
+    /// What shipped workers stand on here.
+    pub fn parts(&self) -> (agentfleet_orchestrator::Parts, agentfleet_aggregator::Parts) {
+        (self.orchestrator.clone(), self.aggregator.clone())
+    }
+
     /// A shipped orchestrator on these seams.
     pub fn orchestrator(&self) -> Arc<dyn Handler> {
         Arc::new(Orchestrator::new(

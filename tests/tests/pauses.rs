@@ -1,7 +1,7 @@
 //! Waits for a person, each as one forced schedule: what competes for the step after the wait, and
 //! what comes of it when the wait outlives what it was for.
 //!
-//! The number in the protocol's list of interleavings is 22.
+//! The number in `docs/interleavings.md` is 22, unless another one stands above a test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use agentfleet_core::deadline::HOP;

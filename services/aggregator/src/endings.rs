@@ -107,7 +107,8 @@ impl Endings {
     }
 
     /// Ends subagents that a verdict does without: nobody waits for them any more. Without this each
-    /// would find out by itself, when its next message comes; but one that waits for a person has none.
+    /// would find out by itself, when its next message comes; but one that waits for a person has none, and
+    /// a call that one began would be unknown to the next round for as long.
     pub(crate) async fn end_missing(
         &self,
         fan_out: &FanOutRecord,

@@ -177,13 +177,8 @@ impl FanIn {
         }
         let (verdict, published) = (found(0), found(1).is_some());
         if let Some(body) = verdict {
-            let verdict: FanInRecord = decode(&verdict_key, body)?;
-            if !published {
-                let adoption = adoption(&fan_out, verdict_key, marker);
-                self.parts.committer.adopt(adoption, delivery).await?;
-                self.endings.end_missing(&fan_out, &verdict.missing).await?;
-            }
-            return self.mark_late(&fan_out, &verdict).await;
+            let verdict = decode(&verdict_key, body)?;
+            return self.release(&fan_out, &verdict, published, delivery).await;
         }
         let Some(mut verdict) = self.verdict(&fan_out).await? else {
             return Ok(());
@@ -194,52 +189,79 @@ impl FanIn {
             cause = verdict.cause.as_str(), members = verdict.members.len(),
             missing = verdict.missing.len(), "fan-in concluded"
         );
-        let body = serde_json::to_vec(&verdict).unwrap_or_default();
-        let lost_marker = marker.clone();
-        let committed = self
-            .parts
-            .committer
-            .commit(
-                StepCommit {
-                    record: (verdict_key.clone(), body),
-                    nonce: verdict.nonce.clone(),
-                    objects: Vec::new(),
-                    publications: vec![fan_out.synthesis.clone()],
-                    marker,
-                    without_call: None,
-                },
-                delivery,
-            )
-            .await?;
-        if committed == Committed::Lost {
-            // Another aggregator's verdict is there. It may be dead by now, so whoever comes second
-            // publishes too; the marker and the synthesis step's record keep that harmless.
-            let done = self.parts.documents.get(&lost_marker).await?.is_some();
-            if !done {
-                let adoption = adoption(&fan_out, verdict_key.clone(), lost_marker);
-                self.parts.committer.adopt(adoption, delivery).await?;
-            }
-        }
-        if committed == Committed::Won {
-            self.endings.end_missing(&fan_out, &verdict.missing).await?;
+        let is_complete = verdict.missing.is_empty();
+        let won = self.create(&fan_out, &verdict, delivery).await?;
+        if won {
             metrics::fan_in(verdict.cause.as_str());
             let now = self.parts.host.now();
             telemetry::fan_in(&*self.parts.documents, &fan_out, &verdict, now).await;
-        }
-        if verdict.missing.is_empty() {
-            return Ok(());
-        }
-        // No message will wake those of them that wait for a person.
-        let approvals = Approvals::new(self.parts.clone());
-        approvals.end_needless(&fan_out.root).await?;
-        // Somebody may have completed between the count and the verdict.
-        match self.parts.documents.get(&verdict_key).await? {
-            Some(body) => {
-                self.mark_late(&fan_out, &decode(&verdict_key, &body)?)
-                    .await
+            if is_complete {
+                return Ok(());
             }
-            None => Ok(()),
         }
+        // Another aggregator's verdict may be there instead. It may be dead by now, so whoever comes
+        // second releases the synthesis too; the marker and the step's record keep that harmless.
+        let wanted = [verdict_key.clone(), marker];
+        let there = self.parts.documents.get_many(&wanted).await?;
+        let [Some(body), published] = &there[..] else {
+            return Ok(());
+        };
+        let verdict = decode(&verdict_key, body)?;
+        let published = published.is_some();
+        self.release(&fan_out, &verdict, published, delivery).await
+    }
+
+    /// Creates a verdict; `false` if another one is there. One that does without nobody is one with the
+    /// request of its synthesis.
+    async fn create(
+        &self,
+        fan_out: &FanOutRecord,
+        verdict: &FanInRecord,
+        delivery: Option<&Delivery>,
+    ) -> Result<bool, Error> {
+        let key = keys::fan_in(&fan_out.session, fan_out.step);
+        let body = serde_json::to_vec(verdict).unwrap_or_default();
+        if !verdict.missing.is_empty() {
+            let there = self.parts.documents.create_or_get(&key, body).await?;
+            return Ok(there.is_none());
+        }
+        let commit = StepCommit {
+            record: (key, body),
+            nonce: verdict.nonce.clone(),
+            objects: Vec::new(),
+            publications: vec![fan_out.synthesis.clone()],
+            marker: keys::fan_in_published(&fan_out.session, fan_out.step),
+            without_call: None,
+        };
+        let committed = self.parts.committer.commit(commit, delivery).await?;
+        Ok(committed == Committed::Won)
+    }
+
+    /// Asks for the synthesis of a verdict, if nobody has. Those whom it does without have ended before, so
+    /// that what comes after the synthesis knows of each call that they began.
+    async fn release(
+        &self,
+        fan_out: &FanOutRecord,
+        verdict: &FanInRecord,
+        published: bool,
+        delivery: Option<&Delivery>,
+    ) -> Result<(), Error> {
+        if !published {
+            self.endings.end_missing(fan_out, &verdict.missing).await?;
+            if !verdict.missing.is_empty() {
+                // No message will wake those of them that wait for a person.
+                let approvals = Approvals::new(self.parts.clone());
+                approvals.end_needless(&fan_out.root).await?;
+            }
+            let adoption = Adoption {
+                record_key: keys::fan_in(&fan_out.session, fan_out.step),
+                publications: vec![fan_out.synthesis.clone()],
+                marker: keys::fan_in_published(&fan_out.session, fan_out.step),
+            };
+            self.parts.committer.adopt(adoption, delivery).await?;
+        }
+        // Somebody may have completed between the count and the verdict.
+        self.mark_late(fan_out, verdict).await
     }
 
     /// The verdict that may be reached now, if any.
@@ -465,15 +487,6 @@ impl FanIn {
             return Ok(());
         }
         Ok(self.parts.graph.insert(late).await?)
-    }
-}
-
-/// A verdict has no objects, so whose verdict it is does not matter for its publication.
-fn adoption(fan_out: &FanOutRecord, record_key: String, marker: String) -> Adoption {
-    Adoption {
-        record_key,
-        publications: vec![fan_out.synthesis.clone()],
-        marker,
     }
 }
 

@@ -108,19 +108,19 @@ impl Caller<'_> {
         }
     }
 
-    /// Goes past the fence of an older program's dead attempt. Any other one has ended the step.
+    /// Goes past the fence of an older program's dead attempt, and past any that has a call behind it. Any
+    /// other one has ended the step.
     async fn pass(&self, fence: IntentRecord) -> Result<(), Stop> {
         let documents = &*self.parts.documents;
         let outcome = keys::outcome(&self.request.session_id, self.request.step);
         let left = fence.lease_until - self.parts.host.now();
         let after = if let Some(record) = fence.record {
             let step = (&self.request.session_id, self.request.step);
-            if !matches!(
-                effects::standing(documents, step).await?,
-                Standing::Call(..)
-            ) {
-                documents.ensure(&outcome, record.into()).await?;
+            if let Standing::Call(..) = effects::standing(documents, step).await? {
+                // Behind it, of an older program: adopted in its place.
+                return Ok(());
             }
+            documents.ensure(&outcome, record.into()).await?;
             Duration::ZERO
         } else if documents.get(&outcome).await?.is_some() {
             Duration::ZERO

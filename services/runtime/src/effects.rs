@@ -140,7 +140,13 @@ impl WithoutCall {
             match there.record {
                 _ if !there.fence => return Ok(Fenced::Called),
                 Some(_) if there.nonce == nonce => return Ok(Fenced::Own),
-                Some(record) => return Ok(Fenced::Ended(record)),
+                Some(record) => {
+                    let of = (&self.session, self.step);
+                    return Ok(match standing(documents, of).await? {
+                        Standing::Call(..) => Fenced::Called,
+                        Standing::Nothing | Standing::Ended(_) => Fenced::Ended(record),
+                    });
+                }
                 None => number += 1,
             }
         }

@@ -1,9 +1,11 @@
 //! The interleavings that break naive versions of the protocol, each as one forced schedule.
 //!
-//! The numbers are those of the protocol's list; 22 is in `pauses`. Not here, because nothing of them is in the code
-//! that is driven: 6 (a graph that does not give linearizable reads is refused at start, by the
-//! graph's own contract suite), the wall limit of 23 and the subscriptions of 24 (the process and the broker), fsync of 27 (the embedded engine's own tests).
+//! The numbers are those of `docs/interleavings.md`, which also says where those are tested of which nothing
+//! is in the code that is driven here.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod fences;
+mod listed;
 
 use agentfleet_aggregator::PATIENCE;
 use agentfleet_core::deadline::HOP;
@@ -550,15 +552,11 @@ fn a_fence_of_a_step_that_was_committed_is_not_that_of_a_dead_attempt() {
             .react("r0", &[Use::Write])
             .with(|s| s.fickle = true);
         let mut stage = Stage::asked(scenario, engine);
-        let next_try = |stage: &mut Stage, n| {
-            let asked = "r0 agent-react 0 0".to_owned();
-            stage.sim.with(|world| world.asked.insert(asked, n));
-        };
         let slow = stage.give(Orchestrator, 0, "r0 0");
         stage.run_to(slow, Before, Chat, "");
         stage.pass(Duration::from_secs(60));
         // It answers at once, and nothing is to be called beside that.
-        next_try(&mut stage, 2);
+        next_try(&mut stage, "r0 agent-react 0 0", 2);
         let second = stage.give_again(Orchestrator, 1, "r0 0");
         stage.finish(second);
         assert_eq!(
@@ -569,32 +567,43 @@ fn a_fence_of_a_step_that_was_committed_is_not_that_of_a_dead_attempt() {
         );
         // The slow one wants to call something, long after.
         stage.pass(Duration::from_secs(60));
-        next_try(&mut stage, 0);
+        next_try(&mut stage, "r0 agent-react 0 0", 0);
         stage.finish(slow);
         stage.end();
         assert_eq!(stage.starts(), 0, "{}", stage.story());
     }
 }
 
+/// The model is asked the same for the nth time from now on: a fickle one answers otherwise.
+fn next_try(stage: &mut Stage, asked: &str, n: u32) {
+    let asked = asked.to_owned();
+    stage.sim.with(|world| world.asked.insert(asked, n));
+}
+
 /// A fickle step with a call on offer: an attempt that answers at once dies before its record is in its
-/// place, and before the one after it asks its model, which wants to call.
-fn ended_behind_a_fence(engine: Engine) -> (Stage, TaskId) {
+/// place, and before the one after it asks its model, which wants to call. `before` comes before all of
+/// the step.
+fn ended_behind(engine: Engine, before: impl FnOnce(&mut Stage)) -> (Stage, TaskId) {
     let scenario = Scenario::new()
         .react("r0", &[Use::Read, Use::Write])
         .with(|s| s.fickle = true);
     let mut stage = Stage::asked(scenario, engine);
     stage.work(Orchestrator, "r0 0");
+    before(&mut stage);
     let other = stage.give(Orchestrator, 0, "r0 1");
     stage.run_to(other, Before, Create, "intent");
     // Past its lease.
     stage.pass(Duration::from_secs(60));
-    let asked = "r0 agent-react 1 0".to_owned();
-    stage.sim.with(|world| world.asked.insert(asked, 2));
+    next_try(&mut stage, "r0 agent-react 1 0", 2);
     let ends = stage.give_again(Orchestrator, 1, "r0 1");
     stage.run_to(ends, Before, Create, "outcome");
     stage.crash(ends);
     assert!(stage.record("r0", 1).is_none(), "{}", stage.story());
     (stage, other)
+}
+
+fn ended_behind_a_fence(engine: Engine) -> (Stage, TaskId) {
+    ended_behind(engine, |_| ())
 }
 
 // 11
@@ -692,7 +701,7 @@ fn an_ambiguous_create_is_settled_by_reading() {
     }
 }
 
-// 2 of the protocol's terms: what lies under deterministic keys is what the record says
+// 34
 #[test]
 fn another_attempts_fan_out_is_not_taken_for_the_committed_one() {
     for engine in SEQUENTIAL {

@@ -447,8 +447,7 @@ fn a_wait_that_outlives_its_join_is_ended_by_the_verdict_and_an_answer_is_too_la
         stage.work(FanIn, "r0.0 0 completion");
         let last = stage.give(FanIn, 0, "r0.1 0 completion");
         // The verdict is there, and what it makes needless is not ended yet.
-        let verb = if engine.atomic { Commit } else { Create };
-        stage.run_to(last, After, verb, "fanin");
+        stage.run_to(last, After, Create, "fanin");
         let ada = stage.decide("r0.2", 0, "ada", Approve);
         stage.finish(ada);
         let told = stage.told("ada").unwrap();
@@ -490,7 +489,7 @@ fn an_approval_beside_the_verdict_resumes_into_a_cancelled_step() {
         stage.run_to(ada, Before, verb, "steps/1/outcome");
         stage.pass(Duration::from_secs(60));
         let join = stage.give(Deadlines, 0, "r0 0 join");
-        stage.run_to(join, After, verb, "fanin");
+        stage.run_to(join, After, Create, "fanin");
         stage.finish(ada);
         assert_eq!(stage.told("ada").as_deref(), Some("counts"));
         stage.finish(join);
@@ -653,8 +652,11 @@ fn after_unknown_an_equal_call_waits_for_a_person() {
             let first = stage.give(Orchestrator, 0, "r0 0");
             stage.run_to(first, During, Call, "write");
             stage.crash(first);
-            stage.pass(Duration::from_secs(60));
-            stage.run(&[Orchestrator]);
+            // The time of the call, and what its owner is waited for where attempts are noted.
+            for seconds in [60, 5] {
+                stage.pass(Duration::from_secs(seconds));
+                stage.run(&[Orchestrator]);
+            }
             let asked = stage.pause("r0", 1).asked;
             assert!(asked.after_unknown && asked.reason.contains("nobody knows"));
             let answer = if approve { Approve } else { Deny };

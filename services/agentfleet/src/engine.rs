@@ -140,7 +140,7 @@ impl Engine {
     }
 }
 
-fn fleet_limits(settings: &Settings) -> FleetLimits {
+pub(crate) fn fleet_limits(settings: &Settings) -> FleetLimits {
     let millis = |time: Duration| agentfleet_schema::millis(time).unsigned_abs();
     let fleet = FleetLimits::default();
     // What an operator sets is the most, and what holds where nothing narrower says otherwise.

@@ -2,15 +2,16 @@
 
 use super::servers::Server;
 use crate::cli::{Doctor, ShowSettings};
-use crate::engine::{choose_model, open_graph};
+use crate::engine::{choose_model, fleet_limits, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
 use crate::store::{Store, open_to_others, reply_patterns, reply_topics, subscriptions};
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
+use agentfleet_core::prices::missing;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
-use agentfleet_schema::{keys, redacted, topics};
+use agentfleet_schema::{AgentRequest, keys, redacted, topics};
 use futures::future::join_all;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -201,6 +202,15 @@ fn soundness(store: &Store) -> Result<String, Failure> {
 async fn config(store: &Store, settings: &Settings) -> Result<String, Failure> {
     store.prepare(settings).await?;
     let config = store.config.snapshot().await?;
+    // A model that cannot be chosen is told elsewhere.
+    if let Ok(choice) = choose_model(settings).await
+        && choice.model.capabilities().metered
+        && let Some(error) = missing(&AgentRequest::default(), &config, &fleet_limits(settings))
+    {
+        let says = format!("no run can begin: {}", error.message);
+        let failure = Failure::new(Exit::Unavailable, says);
+        return Err(failure.hint(error.hint.unwrap_or_default()));
+    }
     Ok(format!(
         "version {}: {}, {}, {}, {}",
         config.version,

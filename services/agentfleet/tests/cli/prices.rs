@@ -56,6 +56,11 @@ fn a_bound_in_money_needs_prices_at_every_door() {
     let offline = place.run(&["ask", "Is it so?", "--max-cost", "0.50"]);
     assert_eq!(offline.code, 0, "{offline:?}");
     ask(&place, &[]).well();
+    // Who starts a fleet so learns it before anybody asks.
+    let bounded =
+        |args: &[&str]| place.run(&[args, &["--model", &script, "--max-cost", "1"]].concat());
+    let doctor = bounded(&["doctor"]).out;
+    assert!(doctor.contains("no run can begin"), "{doctor}");
     let set = [
         "config", "prices", "default", "--input", "2", "--output", "10", "--as", "ada",
     ];
@@ -64,6 +69,8 @@ fn a_bound_in_money_needs_prices_at_every_door() {
     assert!(listed.contains("default"), "{listed}");
     let history = place.run(&["config", "history", "model-profile", "default", "--json"]);
     assert_eq!(history.well().json()[0]["author"], "ada");
+    let doctor = bounded(&["doctor"]).out;
+    assert!(!doctor.contains("no run can begin"), "{doctor}");
     let kept = ask(&place, &["--max-cost", "0.50"]).well();
     assert_eq!(kept.out.trim(), "It is so.");
     assert!(kept.err.contains("cost 0.0030"), "{}", kept.err);

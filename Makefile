@@ -36,26 +36,17 @@ setup-test: setup ## Install what the tests need beside that
 	@deploy/s3.sh install
 	@deploy/tests/tools.sh install
 
-lint: setup ## Check formatting, clippy, and that no banned library is linked
-	@echo "== formatting"
-	@cargo fmt --all --check
-	@echo "== clippy"
-	@cargo clippy --workspace --all-targets --quiet -- -D warnings
-	@echo "== banned libraries"
-	@deploy/banned.sh openssl-sys native-tls aws-lc-rs aws-lc-sys async-std
+# Runs a command, and says how long it took.
+stage = echo "== $(1)"; began=$$SECONDS; $(2); echo "== $(1): $$((SECONDS - began)) s"
 
-test: setup-test lint ## Everything: lint, unit, contract, simulator, real processes, validators
-	@echo "== tests"
-	@cargo build --workspace --bin agentfleet
-	@cargo test --workspace --no-fail-fast
-	@echo "== traces: independent validators"
-	@tests/validators/check.sh
-	@echo "== clients in other languages"
-	@tests/clients/check.sh
-	@echo "== the worked example, as a user runs it"
-	@tests/worked-example.sh
-	@echo "== chart, image, compose file, dashboard and alerts, on real servers"
-	@deploy/tests/check.sh
+lint: setup ## Check formatting, clippy, and that no banned library is linked
+	@set -e; $(call stage,formatting,cargo fmt --all --check)
+	@set -e; $(call stage,clippy,cargo clippy --workspace --all-targets --quiet -- -D warnings)
+	@set -e; $(call stage,banned libraries,deploy/banned.sh openssl-sys native-tls aws-lc-rs aws-lc-sys async-std)
+
+test: setup-test lint ## Everything: lint, unit, contract, simulator, real processes, validators, clients, deployment
+	@set -e; $(call stage,building,cargo build --workspace --bin agentfleet && cargo test --workspace --no-run)
+	@set -e; $(call stage,tests,tests/run.py)
 
 soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
 	@AGENTFLEET_KILL_SECONDS=300 cargo test --workspace --test kill -- --nocapture

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Builds every test of the workspace and runs its binaries, and the scripts beside them, some at the same time.
+
+    tests/run.py [NAME ...]       only binaries whose name has one of these parts
+    TEST_JOBS=3                   how many run at the same time
+    TEST_MINUTES=20               how long one may take before it counts as hanging
+
+Most tests wait for servers and processes more than they compute, so running them one after the other leaves
+the machine idle. Every binary's closing lines are printed when it ends, and all that it said if it failed.
+`cargo test` does the same one by one.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# What is no test binary: independent validators of traces, clients in other languages, the worked example as
+# a user runs it, and chart, image, compose file, dashboard and alerts on real servers.
+SCRIPTS = ["tests/validators/check.sh", "deploy/tests/check.sh", "tests/clients/check.sh", "tests/worked-example.sh"]
+# The longest first, as far as that is known: what is not named here comes after them.
+LONGEST_FIRST = [
+    "storm", "simulator", *SCRIPTS[:2], "simulator_fan_in", "pulsar_failures", "upgrade", "kill", "control", "example", "audit",
+    "console/it", "approvals", "pulsar", "patterns", "interleavings", "migrate", "replicas", "graph/remote",
+]
+JOBS = int(os.environ.get("TEST_JOBS", "3"))
+MINUTES = int(os.environ.get("TEST_MINUTES", "20"))
+EVERY = 60
+SUMS = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
+
+
+def built():
+    """The test binaries, as (name, folder of the crate, path, variables that cargo would set)."""
+    command = ["cargo", "test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if ran.returncode:
+        sys.exit(ran.returncode)
+    found = []
+    for line in ran.stdout.splitlines():
+        said = json.loads(line)
+        if said.get("reason") != "compiler-artifact" or not said.get("executable") or not said["profile"]["test"]:
+            continue
+        folder = os.path.dirname(said["manifest_path"])
+        crate, target = os.path.basename(folder), said["target"]["name"]
+        kind = said["target"]["kind"][0]
+        name = f"{crate}/{target}" if kind == "test" else f"{crate} ({kind})"
+        found.append((name, folder, said["executable"]))
+    return found + [(script, ROOT, os.path.join(ROOT, script)) for script in SCRIPTS]
+
+
+def order(binary):
+    name = binary[0]
+    for place, known in enumerate(LONGEST_FIRST):
+        if name == known or name.split("/")[-1] == known:
+            return place
+    return len(LONGEST_FIRST)
+
+
+class Runner:
+    def __init__(self, binaries):
+        self.waiting = sorted(binaries, key=order)
+        self.running = {}
+        self.failed = []
+        self.sums = [0, 0, 0]
+        self.lock = threading.Lock()
+        self.began = time.monotonic()
+
+    def tell(self, text):
+        at = int(time.monotonic() - self.began)
+        print(f"{at // 60:3d}:{at % 60:02d}  {text}", flush=True)
+
+    def work(self):
+        while True:
+            with self.lock:
+                if not self.waiting:
+                    return
+                binary = self.waiting.pop(0)
+            self.run(*binary)
+
+    def run(self, name, folder, path):
+        began = time.monotonic()
+        environment = dict(os.environ, CARGO_MANIFEST_DIR=folder)
+        process = subprocess.Popen([path], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        with self.lock:
+            self.running[process.pid] = (name, began)
+        hangs = False
+        try:
+            said, _ = process.communicate(timeout=MINUTES * 60)
+        except subprocess.TimeoutExpired:
+            hangs = True
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+        text = said.decode(errors="replace")
+        took = time.monotonic() - began
+        results = [line for line in text.splitlines() if line.startswith("test result:")]
+        with self.lock:
+            del self.running[process.pid]
+            for line in results:
+                sums = SUMS.match(line)
+                if sums:
+                    self.sums = [sum(pair) for pair in zip(self.sums, map(int, sums.groups()))]
+            is_script = name in SCRIPTS
+            well = process.returncode == 0 and (results or is_script)
+            if not well:
+                self.failed.append(name)
+                print(text, flush=True)
+                why = f"hangs: it was ended after {MINUTES} min" if hangs else f"exit code {process.returncode}"
+                self.tell(f"FAILED {name}: {why}")
+            closing = text.rstrip().splitlines()[-2:] if is_script and well else results
+            for line in closing:
+                self.tell(f"{name}  {took:.0f} s  {line}")
+
+    def watch(self):
+        """Names what runs, so that a run that is cut off says what it was at."""
+        while True:
+            time.sleep(EVERY)
+            with self.lock:
+                if not self.running and not self.waiting:
+                    return
+                now = time.monotonic()
+                running = [f"{name} for {now - began:.0f} s" for name, began in self.running.values()]
+                self.tell(f"running {', '.join(running)}; {len(self.waiting)} wait")
+
+    def all(self):
+        threading.Thread(target=self.watch, daemon=True).start()
+        workers = [threading.Thread(target=self.work) for _ in range(JOBS)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        passed, failed, ignored = self.sums
+        self.tell(f"{passed} passed, {failed} failed, {ignored} ignored")
+        for name in self.failed:
+            self.tell(f"FAILED {name}")
+        return 1 if self.failed else 0
+
+
+def main():
+    parts = sys.argv[1:]
+    binaries = built()
+    if parts:
+        binaries = [one for one in binaries if any(part in one[0] for part in parts)]
+    if not binaries:
+        sys.exit(f"no test binary is named so: {' '.join(parts)}")
+    ended = Runner(binaries).all()
+    if not parts and not ended:
+        ended = subprocess.run(["cargo", "test", "--workspace", "--doc", "--quiet"]).returncode
+    sys.exit(ended)
+
+
+if __name__ == "__main__":
+    main()

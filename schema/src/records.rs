@@ -12,7 +12,7 @@ use crate::request::{AgentRequest, PlanStep, RunLimits};
 use crate::spent::{Cost, Money, Spent};
 use crate::topics::{AGENT_REQUEST, EXPLAINABILITY, property};
 pub use crate::worked::{
-    Adopted, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait, PRICED,
+    Adopted, EndedBy, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait, PRICED,
     StreamedPart, StreamedParts, TELLING, Worked,
 };
 use schemars::JsonSchema;

@@ -128,15 +128,39 @@ impl StreamedPart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndedFromOutside {
-    /// `closed`, `decided-above`, `deadline`, `gave-up`, `refused`, `too-large`, `cancelled`,
-    /// `dead-letter`.
-    pub by: String,
+    pub by: EndedBy,
     /// In the words of the end; empty where there is an error.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
     pub termination: Termination,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
+}
+
+/// What ended a step over the head of its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndedBy {
+    /// The run was closed: cancelled, or its time was up.
+    Closed,
+    /// A fan-out above has its verdict.
+    DecidedAbove,
+    /// The time of the run was up when the step was worked.
+    Deadline,
+    /// No try came to its end.
+    GaveUp,
+    /// The request asks for what cannot be done.
+    Refused,
+    /// The step would have published more than a message may hold.
+    TooLarge,
+    /// Ended from outside: cancelled, out of time, or decided above.
+    Cancelled,
+    /// Ended from outside: no worker could work its message.
+    DeadLetter,
+    /// A record before the first release, or of a later one.
+    #[default]
+    #[serde(rename = "", other)]
+    Unsaid,
 }
 
 /// How a call of another attempt came into a step.

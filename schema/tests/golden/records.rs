@@ -6,9 +6,9 @@ use agentfleet_schema::config::{DefaultAnswer, JoinPolicy};
 use agentfleet_schema::records::{
     Activity, Adopted, ApprovalAnswer, ApprovalPlace, Asked, Call, CallStatus, Child, ClosedRecord,
     Compared, CompletionStatus, Concluded, Critique, Decided, DecidedBy, Decision, Described,
-    DocumentRef, EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary, FanOutRecord,
-    FannedOut, FleetLimits, ForkedFrom, Grounds, IntentRecord, Iterated, JoinCause, Member,
-    ModelWait, OutcomeKind, ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned,
+    DocumentRef, EndedBy, EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary,
+    FanOutRecord, FannedOut, FleetLimits, ForkedFrom, Grounds, IntentRecord, Iterated, JoinCause,
+    Member, ModelWait, OutcomeKind, ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned,
     Position, Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart,
     StreamedParts, Termination, Usage, Worked,
 };
@@ -507,7 +507,7 @@ fn worked() -> StepRecord {
                 ..StreamedParts::default()
             },
             ended: Some(EndedFromOutside {
-                by: "gave-up".into(),
+                by: EndedBy::GaveUp,
                 reason: "five tries".into(),
                 termination: Termination::Error,
                 error: Some(ErrorBody {

@@ -6,18 +6,21 @@ use crate::Parts;
 use crate::approvals::Approvals;
 use crate::error::Error;
 use crate::fan_in::decode;
-use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::error::Code;
-use agentfleet_core::{Finish, Outcome, bounds, error, fan_in, say, so_far};
-use agentfleet_runtime::effects::{Standing, WithoutCall};
-use agentfleet_runtime::{Adoption, Committed, StepCommit, account, effects, telemetry, texts};
+use agentfleet_core::{
+    Ending, Finish, Outcome, Overruled, Prepared, bounds, error, fan_in, say, so_far,
+};
+use agentfleet_runtime::effects::Standing;
+use agentfleet_runtime::{
+    Adoption, EndedStep, StepCommitted, account, commit_step, effects, texts,
+};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Child, ClosedRecord, FanOutRecord, OutcomeKind, PauseRecord, Publication, StepRecord,
-    TELLING, Termination, Worked,
+    Activity, Child, ClosedRecord, EndedBy, FanOutRecord, OutcomeKind, PauseRecord, Publication,
+    StepRecord, TELLING, Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
+use agentfleet_schema::{AgentRequest, Digest, SessionId, Spent, keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -305,44 +308,22 @@ impl Endings {
         }
         properties.remove(property::STEP);
         let by = match &finish.outcome {
-            Outcome::Fail { .. } => "dead-letter",
+            Outcome::Fail { .. } => EndedBy::DeadLetter,
             Outcome::Cancelled(_)
             | Outcome::Continue(_)
             | Outcome::FanOut(_)
             | Outcome::Pause(_)
-            | Outcome::Answer(_) => "cancelled",
+            | Outcome::Answer(_) => EndedBy::Cancelled,
         };
-        let worked = Worked {
-            request: serde_json::to_string(&request).ok(),
-            telling: TELLING,
-            responses: String::new(),
-            ended: say::from_outside(by, &finish),
-            ..Worked::default()
-        };
-        let wasted = account::debited(&*self.parts.documents, session, step).await?;
-        request.control.spent = request.control.spent + wasted.spent;
-        let pattern = request.pattern.clone();
-        // What is not allowed has been refused before, or is refused now: by the fleet's own topic.
-        let responses = self.parts.reply_topics.of(&properties);
-        let responses = responses.unwrap_or(topics::AGENT_RESPONSE);
-        let snapshot = Arc::new(Snapshot::default());
-        let nonce = self.parts.host.nonce();
-        let now = self.parts.host.now();
-        let (mut calls, mut without_call) = (Vec::new(), None);
+        let documents = &*self.parts.documents;
+        let (mut calls, mut without_call) = (Vec::new(), false);
         if finish.outcome.is_terminal() {
-            let documents = &*self.parts.documents;
             match effects::standing(documents, (session, step)).await? {
                 Standing::Call(intent, number) => {
                     let (root, of) = (request.root(), (session, step));
                     calls.push(effects::told(documents, root, of, *intent, number).await?);
                 }
-                Standing::Nothing => {
-                    without_call = Some(WithoutCall {
-                        session: session.clone(),
-                        step,
-                        now,
-                    });
-                }
+                Standing::Nothing => without_call = true,
                 Standing::Ended(record) => {
                     let key = keys::outcome(session, step);
                     documents.ensure(&key, record.into()).await?;
@@ -350,55 +331,48 @@ impl Endings {
                 }
             }
         }
-        let assembled = assemble(&Commit {
-            config_version: request.control.config_version.unwrap_or_default(),
+        // What is not allowed has been refused before, or is refused now: by the fleet's own topic.
+        let responses = self.parts.reply_topics.of(&properties);
+        let now = self.parts.host.now();
+        let mut prepared = Prepared {
             request_digest: Digest::default(),
             properties,
-            nonce: nonce.clone(),
+            nonce: self.parts.host.nonce(),
             attempt: 1,
-            snapshot,
+            config_version: request.control.config_version.unwrap_or_default(),
+            snapshot: Arc::new(Snapshot::default()),
             started_at: now,
-            now,
-            finish,
-            wasted: wasted.spent,
-            calls,
-            streamed: Streamed::default(),
+            spent_before: request.control.spent,
+            wasted: Spent::default(),
+            responses: responses.unwrap_or(topics::AGENT_RESPONSE),
             worked: Some(Box::new(Worked {
-                responses: if responses == topics::AGENT_RESPONSE {
-                    String::new()
-                } else {
-                    responses.as_str().to_owned()
-                },
-                ..worked
+                request: serde_json::to_string(&request).ok(),
+                telling: TELLING,
+                ..Worked::default()
             })),
-            responses,
             request,
-        });
+        };
+        prepared.waste(account::debited(documents, session, step).await?.spent);
+        let pattern = prepared.request.pattern.clone();
+        let ending = Ending {
+            calls,
+            ..Ending::over(Overruled { by, finish })
+        };
+        let assembled = prepared.end(ending, now, |_| None);
         let objects = assembled.objects();
-        let Assembled { mut record, .. } = assembled;
-        let body = serde_json::to_vec(&record).unwrap_or_default();
-        let publications = std::mem::take(&mut record.publications);
-        let properties = publications.first().map(|first| first.properties.clone());
-        let committed = self
-            .parts
-            .committer
-            .commit(
-                StepCommit {
-                    record: (keys::outcome(session, step), body),
-                    nonce,
-                    objects,
-                    publications,
-                    marker: keys::published(session, step),
-                    without_call,
-                },
-                None,
-            )
-            .await?;
-        if committed == Committed::Won {
-            let properties = properties.unwrap_or_default();
-            telemetry::step(&*self.parts.documents, &record, &pattern, &properties).await;
-        }
-        Ok(committed == Committed::Won)
+        let record = assembled.record;
+        let published = record.publications.first();
+        let properties = published.map(|first| first.properties.clone());
+        let ended = EndedStep {
+            record,
+            objects,
+            without_call,
+            pattern: &pattern,
+            properties: &properties.unwrap_or_default(),
+        };
+        let committing = commit_step(documents, &*self.parts.committer, ended, None);
+        let committed = Box::pin(committing).await?;
+        Ok(matches!(committed, StepCommitted::Won(_)))
     }
 
     pub(crate) async fn publish_if_unpublished(&self, record: StepRecord) -> Result<(), Error> {

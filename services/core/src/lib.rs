@@ -5,6 +5,7 @@
 //! [`Step`] it answers with, and [`assemble`](commit::assemble)s the committed record from the end.
 
 pub mod approval;
+pub mod attempt;
 pub mod audit;
 pub mod bounds;
 pub mod cited;
@@ -33,6 +34,7 @@ pub mod task_types;
 pub mod tools;
 pub mod turn;
 
+pub use attempt::{Ending, Overruled, Prepared};
 pub use commit::{Assembled, Commit};
 pub use error::Rejection;
 pub use limits::{FleetLimits, Limits};

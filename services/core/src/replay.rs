@@ -6,7 +6,8 @@
 //! equal.
 
 use crate::approval;
-use crate::commit::{Assembled, Commit, Streamed, assemble, carried};
+use crate::attempt::{Ending, Prepared};
+use crate::commit::{Assembled, Streamed, carried};
 use crate::limits::{self, FleetLimits};
 use crate::prices;
 use crate::say;
@@ -15,8 +16,8 @@ use crate::turn::{Situation, Turn};
 use crate::{Rejection, error};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Adopted, Call, Concluded, EndedFromOutside, FailedCall, FanInRecord, FanOutRecord,
-    OutcomeKind, PauseRecord, Publication, StepRecord, Usage, Worked,
+    Activity, Adopted, Call, Concluded, EndedBy, EndedFromOutside, FailedCall, FanInRecord,
+    FanOutRecord, OutcomeKind, PauseRecord, Publication, StepRecord, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_schema::{AgentRequest, Digest, tolerant};
@@ -158,7 +159,8 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
         let came_at = worked.came_at.unwrap_or(record.started_at);
         limits::accept(&mut request, &snapshot, &fleet, came_at);
     }
-    request.control.spent = request.control.spent + record.wasted;
+    let spent_before = request.control.spent;
+    request.control.spent = spent_before + record.wasted;
     let (finish, streamed) = match (&worked.ended, &record.activity) {
         // What a person says is an input, as what a tool returns.
         (None, Activity::Decided(decided)) => {
@@ -208,28 +210,32 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
         parts if *parts == streamed.noted() => streamed,
         parts => Streamed::from_noted(parts, &finish.said),
     };
-    let (snapshot_version, properties) = (record.config_version, properties(record));
     let responses = match worked.responses.as_str() {
         "" => topics::AGENT_RESPONSE,
         named => Topic::named(named.to_owned()),
     };
-    let assembled = assemble(&Commit {
+    let prepared = Prepared {
         request,
         request_digest: record.request.clone(),
-        properties,
+        properties: properties(record),
         nonce: record.nonce.clone(),
         attempt: record.attempt,
-        config_version: snapshot_version,
+        config_version: record.config_version,
         snapshot,
         started_at: record.started_at,
-        now: record.committed_at,
-        finish,
+        spent_before,
         wasted: record.wasted,
-        calls: record.calls.clone(),
-        streamed,
         responses,
         worked: record.worked.clone(),
-    });
+    };
+    let ending = Ending {
+        by: worked.ended.as_ref().map(|ended| ended.by),
+        finish,
+        calls: record.calls.clone(),
+        streamed,
+        parked: None,
+    };
+    let assembled = prepared.end_as_told(ending, record.committed_at);
     compared(subject, &assembled, known.is_some(), &mut replayed);
     replayed
 }
@@ -249,7 +255,7 @@ fn guess(record: &StepRecord) -> Worked {
             }),
             OutcomeKind::Fail,
         ) => Some(EndedFromOutside {
-            by: String::new(),
+            by: EndedBy::Unsaid,
             reason: String::new(),
             termination: *termination,
             error: Some(error.clone()),
@@ -286,7 +292,11 @@ fn refused_again(
         ]
         .contains(&code)
     };
-    let Some(recorded) = ended.error.as_ref().filter(|_| ended.by == "refused") else {
+    let Some(recorded) = ended
+        .error
+        .as_ref()
+        .filter(|_| ended.by == EndedBy::Refused)
+    else {
         return;
     };
     if is_of_the_moment(&recorded.code) {

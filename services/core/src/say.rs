@@ -4,7 +4,7 @@ use crate::error::{Code, body};
 use crate::so_far;
 use crate::step::{Answer, Finish, ModelFailure, Outcome, Said, Step};
 use agentfleet_schema::records::{
-    Activity, ClosedRecord, Concluded, EndedFromOutside, Termination,
+    Activity, ClosedRecord, Concluded, EndedBy, EndedFromOutside, Termination,
 };
 use agentfleet_schema::{ErrorBody, MessageType};
 use std::collections::BTreeMap;
@@ -152,8 +152,8 @@ pub fn error_of(text: &str, termination: Termination) -> ErrorBody {
     body(code, so_far::reason(text), "")
 }
 
-/// An end that no turn came to, as the record keeps it; `by` says what came over it.
-pub fn from_outside(by: &str, finish: &Finish) -> Option<EndedFromOutside> {
+/// An end that no turn came to, as the record keeps it.
+pub fn from_outside(by: EndedBy, finish: &Finish) -> Option<EndedFromOutside> {
     let (reason, termination, error) = match &finish.outcome {
         Outcome::Cancelled(answer) => (answer.text.clone(), answer.termination, None),
         Outcome::Fail { error, termination } => (String::new(), *termination, Some(error.clone())),
@@ -162,7 +162,7 @@ pub fn from_outside(by: &str, finish: &Finish) -> Option<EndedFromOutside> {
         }
     };
     Some(EndedFromOutside {
-        by: by.to_owned(),
+        by,
         reason,
         termination,
         error,

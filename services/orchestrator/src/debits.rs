@@ -4,7 +4,7 @@ use crate::error::Stop;
 use agentfleet_documents::Documents;
 use agentfleet_runtime::account;
 use agentfleet_schema::records::DebitRecord;
-use agentfleet_schema::{AgentRequest, Spent};
+use agentfleet_schema::{SessionId, Spent};
 use std::time::Duration;
 
 /// How long a step is left to another attempt that debits.
@@ -13,8 +13,8 @@ const OTHERS_WORK: Duration = Duration::from_secs(2);
 /// The debits of one attempt.
 pub(crate) struct Debits<'a> {
     pub documents: &'a dyn Documents,
-    pub request: &'a AgentRequest,
-    pub nonce: &'a str,
+    pub step: (SessionId, u32),
+    pub nonce: String,
     /// Whether model calls are debited: somebody pays for them, or a budget bounds the session.
     pub of_models: bool,
     /// Whether tool calls are: a budget bounds them.
@@ -69,11 +69,11 @@ impl Debits<'_> {
     /// Puts a debit behind the last one; answers with another's that stands there, if so.
     async fn put(&mut self, settled: Spent, reserved: Spent) -> Result<Option<DebitRecord>, Stop> {
         let record = DebitRecord {
-            nonce: self.nonce.to_owned(),
+            nonce: self.nonce.clone(),
             settled,
             reserved,
         };
-        let step = (&self.request.session_id, self.request.step);
+        let step = (&self.step.0, self.step.1);
         let place = self.last + 1;
         let other = account::debit(self.documents, step, place, &record).await?;
         if other.is_none() {

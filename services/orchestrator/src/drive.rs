@@ -5,63 +5,98 @@ use crate::away::{self, Away, Time};
 use crate::calls::{Called, Caller};
 use crate::debits::Debits;
 use crate::error::Stop;
+use crate::handle::Orchestrator;
 use crate::stream::{Attempt, Stream};
-use crate::watched::Watched;
+use crate::work::{Ended, Work};
 use crate::{Options, Parts, model};
-use agentfleet_broker::Delivery;
 use agentfleet_core::commit::Streamed;
-use agentfleet_core::limits::Left;
+use agentfleet_core::limits::{Left, Limits};
 use agentfleet_core::{
-    FactsQuery, Finish, Input, ModelAsk, ModelFailure, Step, StreamAs, ToolOutcome, ToolUse, Turn,
-    approval, prices, say,
+    FactsQuery, Input, ModelAsk, ModelFailure, Overruled, Step, StreamAs, ToolOutcome, ToolUse,
+    Turn, approval, prices, say,
 };
 use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Error as ModelError, Retry};
 use agentfleet_runtime::{metrics, texts};
-use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{Adopted, Call, FailedCall, IntentRecord, Source, Usage};
-use agentfleet_schema::topics::Topic;
+use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Source, Usage};
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
+use agentfleet_schema::{Digest, Spent, Term, uris};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What came of a call, or how the step ends because nobody waits for it any more.
-type Wanted = Result<Input, (&'static str, Finish)>;
+type Wanted = Result<Input, Overruled>;
 
 /// Works one turn.
-pub(crate) struct Driver<'a> {
-    pub parts: &'a Parts,
-    pub options: &'a Options,
-    pub request: &'a AgentRequest,
-    pub delivery: &'a Delivery,
-    pub attempts: Attempts<'a>,
-    pub snapshot: &'a Arc<Snapshot>,
-    pub nonce: &'a str,
-    pub responses: &'a Topic,
-    /// Whether this is the last try: a fault then ends the step instead of stopping it.
-    pub last_attempt: bool,
+pub(crate) struct Driver<'o, 'w> {
+    parts: &'o Parts,
+    options: &'o Options,
+    pub work: &'w Work<'w>,
+    attempts: Attempts<'o>,
+    pub debits: Debits<'o>,
+    done: Done,
+}
+
+/// What was done of a turn.
+#[derive(Default)]
+pub(crate) struct Done {
     pub calls: Vec<Call>,
     pub streamed: Streamed,
     /// The model call that what was left of the budget did not pay for.
     pub unaffordable: Option<FailedCall>,
     /// Model calls that failed for good.
     pub failures: Vec<FailedCall>,
-    /// What ended the step over the head of its turn, if something did.
-    pub ended_by: &'static str,
-    pub debits: Debits<'a>,
-    pub watched: &'a Watched,
     /// Number of the next side-effecting call.
     pub side_effects: u32,
-    /// The call of an attempt before this one, with its number.
-    pub left: Option<(IntentRecord, u32)>,
     /// Whether the turn ended without a call that it could have made, as another attempt still may.
     pub without_call: bool,
 }
 
-impl Driver<'_> {
-    pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Finish, Stop> {
-        if let Some((intent, number)) = self.left.clone() {
+impl Done {
+    /// What the calls of this attempt came to.
+    pub(crate) fn spent(&self) -> Spent {
+        self.calls.iter().map(Call::spent).sum()
+    }
+}
+
+impl<'o, 'w> Driver<'o, 'w> {
+    pub(crate) fn new(orchestrator: &'o Orchestrator, work: &'w Work<'w>) -> Self {
+        let (parts, options) = (&orchestrator.parts, &orchestrator.options);
+        let request = &work.prepared.request;
+        let budget = Limits::of(request, &work.prepared.snapshot, &options.limits).budget;
+        let metered = parts.model.capabilities().metered;
+        Self {
+            parts,
+            options,
+            work,
+            attempts: orchestrator.attempts(),
+            debits: Debits {
+                documents: &*parts.documents,
+                step: (request.session_id.clone(), request.step),
+                nonce: work.prepared.nonce.clone(),
+                of_models: metered || !budget.is_unbounded(),
+                of_tools: budget.tool_calls.is_some(),
+                last: work.debited.last,
+                open: None,
+                any: false,
+            },
+            done: Done::default(),
+        }
+    }
+
+    /// What was done, and debited for it.
+    pub(crate) fn over(self) -> (Done, Debits<'o>) {
+        (self.done, self.debits)
+    }
+}
+
+impl Driver<'_, '_> {
+    /// What the calls came to.
+    pub(crate) fn spent(&self) -> Spent {
+        self.done.spent()
+    }
+
+    pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Ended, Stop> {
+        if let Some((intent, number)) = self.work.left.clone() {
             // Known before a model is asked, which may take long: until then an equal call is nobody's to make.
             self.caller().adopt(intent, number).await?;
         }
@@ -77,30 +112,34 @@ impl Driver<'_> {
                 && let Some(why) = self.too_dear(ask, turn.left())
             {
                 step = turn.cannot_afford(&why);
-                self.unaffordable = Some(FailedCall {
-                    after: self.calls.len() as u32,
+                self.done.unaffordable = Some(FailedCall {
+                    after: self.done.calls.len() as u32,
                     message: why,
                     hint: String::new(),
                 });
             }
             let over = matches!(step, Step::Finish(_));
-            if !over && self.parts.host.now() >= self.request.control.hard_deadline {
+            if !over && self.parts.host.now() >= self.work.prepared.request.control.hard_deadline {
                 // It may have come while the step was at work (BG-1).
-                return Ok(self.stopped(("deadline", say::time_used_up())));
+                let over = Overruled {
+                    by: EndedBy::Deadline,
+                    finish: say::time_used_up(),
+                };
+                return Ok(over.into());
             }
             input = match step {
                 Step::AskModel(ask) => match Box::pin(self.ask(&ask, turn.left())).await? {
                     Ok(input) => input,
-                    Err(stopped) => return Ok(self.stopped(stopped)),
+                    Err(over) => return Ok(over.into()),
                 },
                 Step::CallTool(tool_use) => match Box::pin(self.call_tool(*tool_use)).await? {
                     Ok(input) => input,
-                    Err(stopped) => return Ok(self.stopped(stopped)),
+                    Err(over) => return Ok(over.into()),
                 },
                 Step::FindFacts(query) => self.find_facts(&query).await?,
                 Step::ReadDocuments(uris) => self.read_documents(uris).await?,
                 Step::Finish(finish) => match self.left_behind(&turn).await? {
-                    None => return Ok(*finish),
+                    None => return Ok(Ended::own(*finish)),
                     // The turn ends otherwise, now that it knows of this call.
                     Some(input) => input,
                 },
@@ -112,19 +151,13 @@ impl Driver<'_> {
     async fn ask(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
         let input = self.ask_model(ask, left).await?;
         if let Ok(Input::ModelFailed(failure)) = &input {
-            self.failures.push(FailedCall {
-                after: self.calls.len() as u32,
+            self.done.failures.push(FailedCall {
+                after: self.done.calls.len() as u32,
                 message: failure.message.clone(),
                 hint: failure.hint.clone(),
             });
         }
         Ok(input)
-    }
-
-    /// Ends the step because nobody waits for it any more.
-    fn stopped(&mut self, (by, finish): (&'static str, Finish)) -> Finish {
-        self.ended_by = by;
-        finish
     }
 
     /// Why a model call is not made, if what is left does not pay for it.
@@ -133,49 +166,52 @@ impl Driver<'_> {
             return None;
         }
         let prompts = &self.options.default_prompts;
+        let (snapshot, of) = (&self.work.prepared.snapshot, &self.work.prepared.request);
         // What cannot be rendered is told where it is asked.
-        let messages = model::messages(ask, self.request, self.snapshot, prompts).ok()?;
+        let messages = model::messages(ask, of, snapshot, prompts).ok()?;
         let prompt = model::prompt_text(&messages);
-        let (snapshot, of) = (self.snapshot, self.request);
         model::bounded(snapshot, of, ask.operation, &prompt, left, self.metered()).err()
     }
 
     async fn ask_model(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
-        let (of, tools) = (self.request, &*self.parts.tools);
-        let mut request = match model::request(ask, of, self.snapshot, self.options, tools) {
-            Ok(request) => request,
-            Err(reason) => {
-                return Ok(Ok(Input::ModelFailed(ModelFailure {
-                    message: reason,
-                    hint: "correct the prompt with `agentfleet config put`".into(),
-                })));
-            }
-        };
+        let (of, tools) = (&self.work.prepared.request, &*self.parts.tools);
+        let mut request =
+            match model::request(ask, of, &self.work.prepared.snapshot, self.options, tools) {
+                Ok(request) => request,
+                Err(reason) => {
+                    return Ok(Ok(Input::ModelFailed(ModelFailure {
+                        message: reason,
+                        hint: "correct the prompt with `agentfleet config put`".into(),
+                    })));
+                }
+            };
         let prompt = model::prompt_text(&request.messages);
-        let (snapshot, metered) = (self.snapshot, self.metered());
+        let (snapshot, metered) = (&self.work.prepared.snapshot, self.metered());
         let bounded = model::bounded(snapshot, of, ask.operation, &prompt, left, metered);
         if let Ok(bounded) = bounded {
             request.max_tokens = bounded.max_tokens;
             if self.debits.of_models {
-                self.debits.reserve(self.spent(), bounded.reserved).await?;
+                self.debits
+                    .reserve(self.done.spent(), bounded.reserved)
+                    .await?;
             }
         }
         let started = self.parts.host.now();
         let chat = &*self.parts.model;
-        let watched = self.watched;
-        let replied = if ask.stream == StreamAs::Nothing || !self.request.streaming {
+        let watched = &self.work.watched;
+        let replied = if ask.stream == StreamAs::Nothing || !self.work.prepared.request.streaming {
             watched.while_wanted(chat.chat(request, &Discard)).await
         } else {
             let stream = Stream {
                 broker: &*self.parts.broker,
-                request: self.request,
-                properties: &self.delivery.properties,
-                nonce: self.nonce,
-                responses: self.responses,
+                request: &self.work.prepared.request,
+                properties: &self.work.delivery.properties,
+                nonce: &self.work.prepared.nonce,
+                responses: &self.work.prepared.responses,
                 kind: ask.stream,
                 unmarked_is_answer: !ask.tools.is_empty(),
             };
-            let replying = stream.run(&mut self.streamed, |sink| async move {
+            let replying = stream.run(&mut self.done.streamed, |sink| async move {
                 chat.chat(request, &*sink).await
             });
             watched.while_wanted(replying).await
@@ -195,7 +231,7 @@ impl Driver<'_> {
                     reply.usage
                 };
                 let told = model::reply(&reply, usage, ms);
-                self.calls.push(Call::Model {
+                self.done.calls.push(Call::Model {
                     operation: ask.operation.as_str().to_owned(),
                     model: reply.model.clone(),
                     prompt,
@@ -220,10 +256,10 @@ impl Driver<'_> {
         if let Some(asked) = away::pause_asked(error, ms) {
             let time = Time {
                 now: self.parts.host.now(),
-                hard_deadline: self.request.control.hard_deadline,
-                nonce: self.nonce,
+                hard_deadline: self.work.prepared.request.control.hard_deadline,
+                nonce: &self.work.prepared.nonce,
             };
-            return match Away::wait(Away::of(self.delivery), error, asked, time) {
+            return match Away::wait(Away::of(self.work.delivery), error, asked, time) {
                 Ok(wait) => Err(Stop::ModelAway(Box::new(wait))),
                 Err(message) => Ok(Input::ModelFailed(ModelFailure {
                     message,
@@ -232,7 +268,7 @@ impl Driver<'_> {
             };
         }
         match error.retry() {
-            Retry::After(after) if !self.last_attempt => Err(Stop::Retry {
+            Retry::After(after) if !self.work.is_last_attempt => Err(Stop::Retry {
                 reason: error.to_string(),
                 after,
             }),
@@ -252,27 +288,22 @@ impl Driver<'_> {
         self.parts.model.capabilities().metered
     }
 
-    /// What the calls of this attempt came to.
-    pub(crate) fn spent(&self) -> Spent {
-        self.calls.iter().map(Call::spent).sum()
-    }
-
     fn caller(&self) -> Caller<'_> {
         Caller {
             parts: self.parts,
             options: self.options,
-            request: self.request,
-            snapshot: self.snapshot,
-            nonce: self.nonce,
+            request: &self.work.prepared.request,
+            snapshot: &self.work.prepared.snapshot,
+            nonce: &self.work.prepared.nonce,
             attempts: &self.attempts,
-            delivery: self.delivery,
+            delivery: self.work.delivery,
         }
     }
 
     /// Whether an equal call of this tree was started of which nobody knows whether it took effect.
     /// What a person approved may be made all the same.
     async fn needs_person(&self, ordered: &ToolUse) -> Result<bool, Stop> {
-        let held = self.request.control.held.as_ref();
+        let held = self.work.prepared.request.control.held.as_ref();
         let (tool, arguments) = (&ordered.tool.name, &ordered.arguments);
         if !self.parts.tools.has_side_effects(&ordered.tool)
             || held.is_some_and(|held| approval::allows(held, tool, arguments))
@@ -286,17 +317,19 @@ impl Driver<'_> {
     async fn left_behind(&mut self, turn: &Turn) -> Result<Option<Input>, Stop> {
         let tools = &self.parts.tools;
         // A turn makes one call, so where one stands no attempt makes another.
-        if self.side_effects > 0 || !turn.tools().iter().any(|tool| tools.has_side_effects(tool)) {
+        if self.done.side_effects > 0
+            || !turn.tools().iter().any(|tool| tools.has_side_effects(tool))
+        {
             return Ok(None);
         }
-        let Some((intent, number)) = self.left.clone() else {
-            self.without_call = true;
+        let Some((intent, number)) = self.work.left.clone() else {
+            self.done.without_call = true;
             return Ok(None);
         };
         let called = self.caller().adopt(intent, number).await?;
-        self.side_effects = number + 1;
+        self.done.side_effects = number + 1;
         // What was said so far was said without knowing.
-        self.streamed = Streamed::default();
+        self.done.streamed = Streamed::default();
         Ok(Some(self.called(called, None, 0)))
     }
 
@@ -307,11 +340,11 @@ impl Driver<'_> {
                 tool_calls: 1,
                 ..Spent::default()
             };
-            self.debits.reserve(self.spent(), reserved).await?;
+            self.debits.reserve(self.done.spent(), reserved).await?;
         }
         let started = self.parts.host.now();
         let once = self.parts.tools.has_side_effects(&tool_use.tool);
-        let mut number = self.side_effects;
+        let mut number = self.done.side_effects;
         let caller = self.caller();
         let calling = async {
             if once {
@@ -326,18 +359,18 @@ impl Driver<'_> {
             // Whether it took effect must be known, whoever waits for it.
             calling.await
         } else {
-            match Box::pin(self.watched.while_wanted(calling)).await {
+            match Box::pin(self.work.watched.while_wanted(calling)).await {
                 Ok(called) => called,
                 Err(stopped) => return Ok(Err(stopped)),
             }
         };
         if is_told {
-            self.streamed.action = told;
-            self.streamed.action_chunks = 1;
+            self.done.streamed.action = told;
+            self.done.streamed.action_chunks = 1;
         }
         let called = called?;
         if once {
-            self.side_effects = number + 1;
+            self.done.side_effects = number + 1;
         }
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
         self.debits.open = None;
@@ -346,7 +379,7 @@ impl Driver<'_> {
 
     /// Runs a call, and tells whoever watches of it meanwhile.
     async fn while_told<T>(&self, text: &str, calling: impl Future<Output = T>) -> (T, bool) {
-        if !self.request.streaming {
+        if !self.work.prepared.request.streaming {
             return (calling.await, false);
         }
         tokio::pin!(calling);
@@ -356,10 +389,10 @@ impl Driver<'_> {
             () = std::future::ready(()) => {}
         }
         let attempt = Attempt {
-            request: self.request,
-            properties: &self.delivery.properties,
-            nonce: self.nonce,
-            responses: self.responses,
+            request: &self.work.prepared.request,
+            properties: &self.work.delivery.properties,
+            nonce: &self.work.prepared.nonce,
+            responses: &self.work.prepared.responses,
         };
         let (is_told, called) =
             tokio::join!(attempt.tell_action(&*self.parts.broker, text), calling);
@@ -375,7 +408,7 @@ impl Driver<'_> {
         let result = called.result;
         let usage = result.usage;
         if usage != Usage::default() {
-            self.calls.push(Call::Model {
+            self.done.calls.push(Call::Model {
                 operation: "tool".into(),
                 model: self.parts.model.describe(),
                 prompt: String::new(),
@@ -391,7 +424,7 @@ impl Driver<'_> {
             None => Some(Adopted::Unasked),
             Some(asked) => (called.ran != *asked).then_some(Adopted::Instead),
         };
-        self.calls.push(Call::Tool {
+        self.done.calls.push(Call::Tool {
             name: called.ran.0.clone(),
             arguments: called.ran.1.clone(),
             result: result.content.clone(),
@@ -442,7 +475,7 @@ impl Driver<'_> {
                     }
                 }
                 sources.sort_by(|a, b| (&a.0, &a.1.uri).cmp(&(&b.0, &b.1.uri)));
-                self.calls.push(Call::Facts {
+                self.done.calls.push(Call::Facts {
                     query: sparql,
                     rows: sources.len() as u64,
                     found: sources.clone(),
@@ -455,7 +488,7 @@ impl Driver<'_> {
     async fn read_documents(&mut self, uris: Vec<String>) -> Result<Input, Stop> {
         let texts = texts(&*self.parts.documents, &uris).await?;
         for (uri, text) in uris.into_iter().zip(&texts) {
-            self.calls.push(Call::Document {
+            self.done.calls.push(Call::Document {
                 uri,
                 digest: Digest::of(text.as_deref().unwrap_or_default().as_bytes()),
                 missing: text.is_none(),

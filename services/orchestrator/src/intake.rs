@@ -135,6 +135,12 @@ fn named_sessions(request: &AgentRequest) -> impl Iterator<Item = (&'static str,
     .chain(before.map(|session| ("control.lineage", session)))
 }
 
+/// Whether a message cancels a run instead of asking something.
+pub(crate) fn is_cancel(delivery: &Delivery) -> bool {
+    let kind = delivery.properties.get(property::KIND);
+    kind.map(String::as_str) == Some(property::KIND_CANCEL)
+}
+
 /// When a message that was put back came first.
 pub(crate) fn came_at(delivery: &Delivery) -> Option<Millis> {
     let since = delivery.properties.get(property::SINCE)?;

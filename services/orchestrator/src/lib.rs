@@ -8,15 +8,19 @@
 mod attempts;
 mod away;
 mod calls;
+mod commit;
 mod debits;
 mod drive;
 mod error;
+mod found;
 mod handle;
 mod intake;
 mod model;
+mod put_back;
 pub mod replay;
 mod stream;
 mod watched;
+mod work;
 
 pub use away::{Away, LONGEST_WAIT, Wait};
 pub use error::Stop;

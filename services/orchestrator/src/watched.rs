@@ -4,7 +4,7 @@
 //! options say: where the tree was closed meanwhile, or a fan-out above concluded, the call is dropped and
 //! the step ends. One whose time is used up ends within a second.
 
-use agentfleet_core::Finish;
+use agentfleet_core::Overruled;
 use agentfleet_schema::{AgentRequest, Millis};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub request: AgentRequest,
-    stopped: OnceLock<(&'static str, Finish)>,
+    stopped: OnceLock<Overruled>,
     told: Notify,
     /// When it was last looked whether the step is still wanted.
     looked: AtomicI64,
@@ -30,9 +30,9 @@ impl Watched {
         }
     }
 
-    /// Ends the step: `by` what, and how.
-    pub(crate) fn stop(&self, by: &'static str, finish: Finish) {
-        if self.stopped.set((by, finish)).is_ok() {
+    /// Ends the step.
+    pub(crate) fn stop(&self, over: Overruled) {
+        if self.stopped.set(over).is_ok() {
             // Kept for whoever is not waiting yet.
             self.told.notify_one();
         }
@@ -54,7 +54,7 @@ impl Watched {
     pub(crate) async fn while_wanted<T>(
         &self,
         calling: impl Future<Output = T>,
-    ) -> Result<T, (&'static str, Finish)> {
+    ) -> Result<T, Overruled> {
         tokio::select! {
             biased;
             done = calling => Ok(done),
@@ -62,7 +62,7 @@ impl Watched {
         }
     }
 
-    async fn stopped(&self) -> (&'static str, Finish) {
+    async fn stopped(&self) -> Overruled {
         loop {
             if let Some(stopped) = self.stopped.get() {
                 return stopped.clone();

@@ -13,6 +13,7 @@ pub mod effects;
 mod erased;
 mod host;
 pub mod metrics;
+mod steps;
 pub mod telemetry;
 mod texts;
 mod watchdog;
@@ -24,6 +25,7 @@ pub use commit::{
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;
 pub use host::{CLOCK_SKEW, Host, InstanceHost, SystemHost};
+pub use steps::{EndedStep, StepCommitted, commit_step};
 pub use texts::texts;
 pub use watchdog::{Overdue, Watchdog};
 

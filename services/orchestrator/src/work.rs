@@ -1,0 +1,444 @@
+//! A step at work: what it is prepared with, what ends it before its turn, and what it came to.
+
+use crate::attempts::Begun;
+use crate::away::Away;
+use crate::debits::Debits;
+use crate::drive::{Done, Driver};
+use crate::error::Stop;
+use crate::found::{Found, decode};
+use crate::handle::{Orchestrator, Working};
+use crate::intake::{self, Intake};
+use crate::watched::Watched;
+use agentfleet_broker::Delivery;
+use agentfleet_core::error::Code;
+use agentfleet_core::{
+    Ending, Finish, Overruled, Prepared, Rejection, Situation, Turn, approval, error, limits,
+    prices, say, so_far,
+};
+use agentfleet_runtime::account::Debited;
+use agentfleet_runtime::{account, effects, texts};
+use agentfleet_schema::records::{
+    EndedBy, IntentRecord, Publication, StepRecord, TELLING, Termination, Worked as Kept,
+};
+use agentfleet_schema::topics::{self, property};
+use agentfleet_schema::{AgentRequest, ErrorBody, Millis, Spent, keys};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks for a worker that knows a message's pattern.
+const NEWER_WORKER: Duration = Duration::from_secs(10);
+/// How long there may be none: workers of two versions are side by side during an upgrade.
+const UPGRADE: Duration = Duration::from_secs(15 * 60);
+/// Properties of a refused message that are parked with it: a broker takes so many.
+const MOST_PROPERTIES: usize = 100;
+
+/// A step that this worker took up.
+pub(crate) struct Work<'a> {
+    pub delivery: &'a Delivery,
+    pub prepared: Prepared,
+    pub found: Found,
+    /// When its message came first.
+    pub came_at: Millis,
+    /// The call of an attempt before this one, with its number.
+    pub left: Option<(IntentRecord, u32)>,
+    pub debited: Debited,
+    /// Why its responses may not go where the message wants them.
+    pub not_allowed: Option<ErrorBody>,
+    /// Whether this is the last try: a fault then ends the step instead of stopping it.
+    pub is_last_attempt: bool,
+    pub native_tools: bool,
+    pub watched: Arc<Watched>,
+}
+
+/// How the turn of a step ended, or what ended the step before it.
+pub(crate) struct Ended {
+    finish: Finish,
+    by: Option<EndedBy>,
+    parked: Option<Publication>,
+}
+
+impl Ended {
+    /// By the turn itself.
+    pub(crate) fn own(finish: Finish) -> Self {
+        Self {
+            finish,
+            by: None,
+            parked: None,
+        }
+    }
+}
+
+impl From<Overruled> for Ended {
+    fn from(over: Overruled) -> Self {
+        Self {
+            finish: over.finish,
+            by: Some(over.by),
+            parked: None,
+        }
+    }
+}
+
+/// What a step came to.
+pub(crate) struct Worked<'a> {
+    pub ending: Ending,
+    /// Whether it ends without a call, as another attempt may still make one.
+    pub without_call: bool,
+    /// What its calls came to.
+    pub spent: Spent,
+    pub debits: Debits<'a>,
+}
+
+impl Orchestrator {
+    /// Takes a step up: its config, its limits, its number among the attempts, and what those before it
+    /// spent.
+    pub(crate) async fn prepare<'a>(
+        &self,
+        intake: Intake,
+        found: Found,
+        left: Option<(IntentRecord, u32)>,
+        delivery: &'a Delivery,
+    ) -> Result<Work<'a>, Stop> {
+        let Intake {
+            mut request,
+            digest,
+        } = intake;
+        let now = self.parts.host.now().max(request.control.after);
+        // Nothing is recorded of the run yet, but what may be adopted was chosen under that.
+        if request.control.config_version.is_none()
+            && let Some((intent, _)) = &left
+        {
+            request.control.config_version = intent.config_version;
+        }
+        let snapshot = match request.control.config_version {
+            Some(version) => self.parts.config.snapshot_at(version).await?,
+            None => self.parts.config.snapshot().await?,
+        };
+        let came_at = intake::came_at(delivery).unwrap_or(now);
+        limits::accept(&mut request, &snapshot, &self.options.limits, came_at);
+        let nonce = self.parts.host.nonce();
+        let step = (&request.session_id, request.step);
+        let (attempt, begun) = match delivery.deliveries {
+            Some(count) => (count, None),
+            None => {
+                let begins = self.attempts();
+                let begun = begins.begin(step, &found.listed, &nonce, delivery).await?;
+                (begun.counted, Some(Arc::new(begun)))
+            }
+        };
+        let watched = self.watch(delivery, begun, request.clone());
+        let debited = if found.debited {
+            account::debited(&*self.parts.documents, step.0, step.1).await?
+        } else {
+            Debited::default()
+        };
+        let (responses, not_allowed) = match self.options.reply_topics.of(&delivery.properties) {
+            Ok(topic) => (topic, None),
+            Err(error) => (topics::AGENT_RESPONSE, Some(error)),
+        };
+        let native_tools = self.parts.model.capabilities().native_tools;
+        let kept = Kept {
+            // No record before this one holds what a root was asked.
+            request: (request.step == 0 && !request.is_subagent())
+                .then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
+            came_at: (came_at != now).then_some(came_at),
+            native_tools,
+            telling: TELLING,
+            fleet: Some(self.options.limits.clone()),
+            waited: Away::of(delivery).map(|away| away.waited(now)),
+            ..Kept::default()
+        };
+        let mut prepared = Prepared {
+            request_digest: digest,
+            properties: delivery.properties.clone(),
+            nonce,
+            attempt,
+            config_version: snapshot.version,
+            snapshot,
+            started_at: now,
+            spent_before: request.control.spent,
+            wasted: Spent::default(),
+            responses,
+            worked: Some(Box::new(kept)),
+            request,
+        };
+        prepared.waste(debited.spent);
+        Ok(Work {
+            delivery,
+            prepared,
+            found,
+            came_at,
+            left,
+            debited,
+            not_allowed,
+            is_last_attempt: attempt >= self.options.max_attempts,
+            native_tools,
+            watched,
+        })
+    }
+
+    /// Notes that a delivery is at work, so that whoever keeps it can look after it.
+    fn watch(
+        &self,
+        delivery: &Delivery,
+        begun: Option<Arc<Begun>>,
+        request: AgentRequest,
+    ) -> Arc<Watched> {
+        let watched = Arc::new(Watched::new(request, self.parts.host.now()));
+        let working = Working {
+            begun,
+            watched: Arc::clone(&watched),
+        };
+        self.working().insert(delivery.receipt, working);
+        watched
+    }
+
+    /// Works the turn of a step, unless something ends the step before it.
+    pub(crate) async fn drive(&self, driver: &mut Driver<'_, '_>) -> Result<Ended, Stop> {
+        let work = driver.work;
+        if let Some(over) = self.overruled(work) {
+            return Ok(over.into());
+        }
+        if let Some(refused) = self.refused(work).await? {
+            return Ok(refused);
+        }
+        let situation = Situation {
+            now: work.prepared.started_at,
+            snapshot: Arc::clone(&work.prepared.snapshot),
+            fleet: Arc::new(self.options.limits.clone()),
+            native_tools: work.native_tools,
+            telling: TELLING,
+            nonce: work.prepared.nonce.clone(),
+            fan_in: work.found.fan_in.clone(),
+        };
+        let turn = match Turn::parse(work.prepared.request.clone(), situation) {
+            Ok(turn) => turn,
+            Err(rejection) => return Self::rejected(work, rejection),
+        };
+        match Box::pin(driver.run(turn)).await {
+            Err(Stop::Retry { reason, .. }) if work.is_last_attempt => {
+                let tries = work.prepared.attempt;
+                let why = format!("gave up after {tries} tries: {reason}");
+                Ok(gave_up(why, "ask again when the cause is gone").into())
+            }
+            Err(stop) => {
+                let spent = driver.spent();
+                driver.debits.settle(spent).await;
+                Err(stop)
+            }
+            ended => ended,
+        }
+    }
+
+    /// Whether nothing may start for this request any more (BG-1), and how the step then ends.
+    fn overruled(&self, work: &Work<'_>) -> Option<Overruled> {
+        let prepared = &work.prepared;
+        if let Some(unwanted) = work.found.unwanted() {
+            return Some(unwanted);
+        }
+        if prepared.started_at >= prepared.request.control.hard_deadline {
+            let finish = match Away::of(work.delivery) {
+                None => say::time_used_up(),
+                Some(away) => say::cancelled(
+                    &format!(
+                        "its time was used up while it waited for the model: {}",
+                        away.reason
+                    ),
+                    Termination::Timeout,
+                ),
+            };
+            return Some(Overruled {
+                by: EndedBy::Deadline,
+                finish,
+            });
+        }
+        (prepared.attempt > self.options.max_attempts).then(|| {
+            let tries = prepared.attempt - 1;
+            let why = format!("gave up after {tries} tries, none of which came to its end");
+            gave_up(why, "the log of the workers says what stopped them")
+        })
+    }
+
+    /// Whether the request asks for what may not be done, and how the step then ends.
+    async fn refused(&self, work: &Work<'_>) -> Result<Option<Ended>, Stop> {
+        let request = &work.prepared.request;
+        let error = match &work.not_allowed {
+            Some(error) => Some(error.clone()),
+            None => self.unapproved(request).await?,
+        };
+        if let Some(error) = error {
+            return Ok(Some(refuse(work, error)));
+        }
+        let limits = &self.options.limits;
+        let is_metered = self.parts.model.capabilities().metered;
+        let unpriced =
+            is_metered.then(|| prices::missing(request, &work.prepared.snapshot, limits));
+        // Not parked: the message is well, and `retry` begins the run again once there are prices.
+        Ok(unpriced.flatten().map(|error| Ended {
+            parked: None,
+            ..refuse(work, error)
+        }))
+    }
+
+    /// How a step ends that no turn can be made of. A worker of a later version may know its pattern.
+    fn rejected(work: &Work<'_>, rejection: Rejection) -> Result<Ended, Stop> {
+        let error = match rejection {
+            Rejection::Invalid(error) => error,
+            Rejection::NotImplementedHere(_) => {
+                let reason = rejection.to_string();
+                if work.prepared.started_at - work.came_at < UPGRADE.as_millis() as Millis {
+                    let after = NEWER_WORKER;
+                    return Err(Stop::Postpone { reason, after });
+                }
+                error::body(
+                    Code::PatternNotImplemented,
+                    reason,
+                    "leave `pattern` empty to let the router choose, or update the workers",
+                )
+            }
+        };
+        Ok(refuse(work, error))
+    }
+
+    /// Why a request may not rest on the approval that it names: the step before is not that
+    /// approval. Messages are not believed in this, the record is.
+    async fn unapproved(&self, request: &AgentRequest) -> Result<Option<ErrorBody>, Stop> {
+        let held = request.control.held.as_ref();
+        let Some(held) = held.filter(|held| held.approved) else {
+            return Ok(None);
+        };
+        let before = match request.step.checked_sub(1) {
+            Some(step) => {
+                let key = keys::outcome(&request.session_id, step);
+                let body = self.parts.documents.get(&key).await?;
+                body.map(|body| decode::<StepRecord>(&key, &body))
+                    .transpose()?
+            }
+            None => None,
+        };
+        if before.is_some_and(|before| approval::is_by(held, &before)) {
+            return Ok(None);
+        }
+        Ok(Some(error::body(
+            Code::NotApproved,
+            format!(
+                "the request names an approval of `{}` that the step before is not",
+                held.tool
+            ),
+            "only the answer to a wait for a person approves a call",
+        )))
+    }
+
+    /// Rounds a step off: with what its session knows where its time was up, with the call of another
+    /// attempt that it ends over the head of, and with what the record keeps of how it was worked.
+    pub(crate) async fn round_off<'a>(
+        &self,
+        work: &mut Work<'_>,
+        (done, debits): (Done, Debits<'a>),
+        ended: Ended,
+    ) -> Result<Worked<'a>, Stop> {
+        let spent = done.spent();
+        let Done {
+            mut calls,
+            streamed,
+            unaffordable,
+            failures,
+            side_effects,
+            mut without_call,
+        } = done;
+        let Ended {
+            mut finish,
+            by,
+            parked,
+        } = ended;
+        if by.is_some() {
+            finish = self.with_found(finish, work).await?;
+        }
+        let is_alone = work.prepared.attempt <= 1 && by.is_none() && !work.found.called;
+        if finish.outcome.is_terminal() && side_effects == 0 && !is_alone {
+            // Ended over the head of an attempt that may have begun to call something, or be about to.
+            without_call = work.left.is_none();
+            if let Some((intent, number)) = work.left.take() {
+                let request = &work.prepared.request;
+                let step = (&request.session_id, request.step);
+                let (documents, root) = (&*self.parts.documents, request.root());
+                calls.push(effects::told(documents, root, step, intent, number).await?);
+            }
+        }
+        // A call that was dropped may have cost what was reserved for it.
+        work.prepared.waste(debits.open.unwrap_or_default());
+        if let Some(kept) = &mut work.prepared.worked {
+            kept.failures = failures;
+            kept.unaffordable = unaffordable;
+        }
+        let ending = Ending {
+            finish,
+            by,
+            calls,
+            streamed,
+            parked,
+        };
+        Ok(Worked {
+            ending,
+            without_call,
+            spent,
+            debits,
+        })
+    }
+
+    /// With what the session knows, where its time is used up.
+    async fn with_found(&self, finish: Finish, work: &Work<'_>) -> Result<Finish, Stop> {
+        if !so_far::is_told(&finish) {
+            return Ok(finish);
+        }
+        let mut found = so_far::carried(&work.prepared.request);
+        if let Some(fan_in) = &work.found.fan_in {
+            let (goals, documents) = so_far::answers_of(fan_in);
+            let texts = texts(&*self.parts.documents, &documents).await?;
+            found.extend(so_far::answers(goals, texts));
+        }
+        Ok(so_far::with(finish, &found))
+    }
+}
+
+fn gave_up(why: String, hint: &str) -> Overruled {
+    let error = error::body(Code::GaveUp, why, hint);
+    Overruled {
+        by: EndedBy::GaveUp,
+        finish: say::failed(error, Termination::Error, 0),
+    }
+}
+
+/// Ends the step of a message that asks for what cannot be done. The message is parked for people.
+fn refuse(work: &Work<'_>, error: ErrorBody) -> Ended {
+    Ended {
+        parked: Some(parked(work, &error)),
+        finish: say::failed(error, Termination::Error, 0),
+        by: Some(EndedBy::Refused),
+    }
+}
+
+/// The message as the undertaker parks it.
+fn parked(work: &Work<'_>, error: &ErrorBody) -> Publication {
+    let delivery = work.delivery;
+    let properties = delivery.properties.iter();
+    let mut properties: BTreeMap<String, String> = properties
+        .filter(|(name, value)| name.len() + value.len() <= property::MAX_CARRIED)
+        .take(MOST_PROPERTIES)
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let reason = format!("{}: {}", error.code, error.message);
+    let session = work.prepared.request.session_id.to_string();
+    properties.insert(property::REASON.to_owned(), reason);
+    properties.insert(property::SESSION.to_owned(), session);
+    properties.insert(property::ORIGIN.to_owned(), delivery.topic.to_string());
+    properties
+        .entry(property::ORIGIN_MESSAGE.to_owned())
+        .or_insert_with(|| delivery.message_id.clone());
+    Publication {
+        topic: topics::DEAD_LETTER.to_string(),
+        properties,
+        deliver_at: None,
+        body: String::from_utf8_lossy(&delivery.payload).into_owned(),
+    }
+}

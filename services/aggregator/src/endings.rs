@@ -21,8 +21,12 @@ use agentfleet_schema::records::{
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, Spent, keys};
+use futures::future::{BoxFuture, try_join_all};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Subagents that are ended at the same time.
+const AT_ONCE: usize = 8;
 
 /// What came of an attempt to end a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +129,14 @@ impl Endings {
         };
         let (reason, termination) = say::decided_above();
         let finish = say::cancelled(&reason, termination);
-        for child in missing {
-            let asked = asked(&record, &child.session)?;
-            Box::pin(self.walk(&child.session, asked, None, &finish)).await?;
+        // A few at a time: the synthesis waits for all of them.
+        for some in missing.chunks(AT_ONCE) {
+            let mut ending: Vec<BoxFuture<'_, Result<Ended, Error>>> = Vec::new();
+            for child in some {
+                let asked = asked(&record, &child.session)?;
+                ending.push(Box::pin(self.walk(&child.session, asked, None, &finish)));
+            }
+            try_join_all(ending).await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ SERVER_PACKAGES := java:openjdk-17-jdk-headless mvn:maven curl:curl flock:util-l
 TEST_PACKAGES := python3:python3 sqlite3:sqlite3 keytool:openjdk-17-jdk-headless $(SERVER_PACKAGES)
 
 .DEFAULT_GOAL := help
-.PHONY: help run ask test lint format soak chaos bench scale setup setup-test build clean schemas
+.PHONY: help run ask test lint format soak chaos bench setup setup-test build clean schemas
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,10 +64,6 @@ endif
 	@echo "Building what is deployed, with --release; the first time that takes long."
 	@cargo build --release --workspace --bin agentfleet --bin bench
 	@target/release/bench $(ONLY)
-
-scale: setup ## Simulate fleets larger than this machine: throughput, replicas and queueing by load
-	@cargo build --quiet --workspace --bin scale
-	@target/debug/scale $(WITH)
 
 schemas: ## Write the JSON Schemas and the data dictionary anew
 	@cargo build --quiet --workspace --example generate

@@ -34,6 +34,7 @@ setup-test: setup ## Install what the tests need beside that
 	@deploy/pulsar.sh install
 	@deploy/fuseki.sh install
 	@deploy/s3.sh install
+	@deploy/postgres.sh install
 	@deploy/tests/tools.sh install
 
 # Runs a command, and says how long it took.

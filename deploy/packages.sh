@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs Debian packages whose command is missing: packages.sh command:package ...
+# Installs Debian packages whose command or file is missing: packages.sh command:package /file:package ...
+# A file may have wildcards, for what is not in PATH.
 # Says nothing when everything is there.
 set -euo pipefail
 missing=()
 for pair in "$@"; do
-  command -v "${pair%%:*}" >/dev/null 2>&1 || missing+=("${pair##*:}")
+  command -v "${pair%%:*}" >/dev/null 2>&1 || compgen -G "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 # `python3 -m venv` needs a package of its own on Debian.
 if [[ " $* " == *" python3:python3 "* ]] && ! python3 -c 'import ensurepip' >/dev/null 2>&1; then

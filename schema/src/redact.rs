@@ -34,7 +34,13 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     let mut hidden: Vec<Range<usize>> = Vec::new();
     for (at, _) in text.match_indices("://") {
         let from = at + 3;
-        let authority = until(&text[from..], |c| ends(c) || matches!(c, '/' | '?' | '#'));
+        // Its drivers take passwords that have these characters in them.
+        let is_database = ["postgres", "postgresql"]
+            .iter()
+            .any(|it| text[..at].ends_with(it));
+        let authority = until(&text[from..], |c| {
+            ends(c) || (!is_database && matches!(c, '/' | '?' | '#'))
+        });
         if let Some(end) = authority.rfind('@') {
             hidden.push(from..from + end);
         }
@@ -147,6 +153,10 @@ mod tests {
             (
                 "pulsar://tok@a,b:6650 and x@y.z",
                 "pulsar://***@a,b:6650 and x@y.z",
+            ),
+            (
+                "`postgres://u:a/b?c@host/db?schema=x` is",
+                "`postgres://***@host/db?schema=x` is",
             ),
             (
                 "`https://e.org/q?api_key=abc&n=1#t`",

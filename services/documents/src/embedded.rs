@@ -2,6 +2,7 @@
 //! transaction as the messages that follow from it.
 
 use crate::error::Error;
+use crate::range::after_all_below;
 use crate::{Created, Documents, Entry};
 use agentfleet_storage::{self as storage, Database, Durability, Packed, Unit};
 use async_trait::async_trait;
@@ -192,22 +193,10 @@ impl Range {
     const SOME: usize = 500;
 
     fn below(prefix: &str) -> Self {
-        let mut chars: Vec<char> = prefix.chars().collect();
-        while let Some(last) = chars.pop() {
-            // The last character of all has no next one, so the character before it moves on.
-            if let Some(next) = successor(last) {
-                chars.push(next);
-                let to = Value::Text(chars.into_iter().collect());
-                return Self {
-                    from: prefix.to_owned(),
-                    to,
-                };
-            }
-        }
-        // A blob comes after every text.
         Self {
             from: prefix.to_owned(),
-            to: Value::Blob(Vec::new()),
+            // A blob comes after every text.
+            to: after_all_below(prefix).map_or(Value::Blob(Vec::new()), Value::Text),
         }
     }
 
@@ -226,14 +215,4 @@ impl Range {
         )?;
         Ok(statement.execute((&self.from, &self.to, Self::SOME as i64))?)
     }
-}
-
-fn successor(character: char) -> Option<char> {
-    // Between U+D7FF and U+E000 there are no characters.
-    let next = if character == '\u{d7ff}' {
-        0xe000
-    } else {
-        u32::from(character) + 1
-    };
-    char::from_u32(next)
 }

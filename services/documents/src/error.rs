@@ -7,20 +7,50 @@ use std::time::Duration;
 pub enum Error {
     #[error("the key of a document is empty: name what it holds")]
     EmptyKey,
-    #[error("`{0}` is no address of documents: write `s3://BUCKET` or `s3://BUCKET/PREFIX`")]
+    #[error(
+        "`{0}` is no address of documents: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, `s3://BUCKET` or `s3://BUCKET/PREFIX`"
+    )]
     Address(String),
-    #[error("the S3 settings are not usable: {0}")]
+    #[error("the settings of the documents store are not usable: {0}")]
     Settings(String),
     #[error(
         "`{address}` ignores the condition of a create (`If-None-Match: *`), so two workers could commit one step: use a store that honours it"
     )]
     Unconditional { address: String },
-    #[error(
-        "`{address}` refuses access: {reason}; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy"
-    )]
-    Denied { address: String, reason: String },
+    #[error("`{address}` refuses access: {reason}; check {check}")]
+    Denied {
+        address: String,
+        reason: String,
+        /// What is usually wrong.
+        check: &'static str,
+    },
     #[error("there is no bucket `{bucket}` at {endpoint}: create it, or name another")]
     NoBucket { bucket: String, endpoint: String },
+    #[error(
+        "`{address}` has no such database or tables: {reason}; create the database, or name another"
+    )]
+    NoDatabase { address: String, reason: String },
+    #[error(
+        "`{address}` has `{setting} = off`, so it may lose what it has confirmed, and a step would be done twice: set it to `on`"
+    )]
+    Unsafe {
+        address: String,
+        setting: &'static str,
+    },
+    #[error(
+        "`{address}` takes no writes: it is a standby or in recovery; name the primary, or all hosts by comma"
+    )]
+    ReadOnly { address: String },
+    #[error(
+        "`{address}` gives no connection to trust: {reason}; name its authority with `sslrootcert=FILE`, or write `sslmode=disable` where the network is your own"
+    )]
+    Untrusted { address: String, reason: String },
+    #[error(
+        "the tables of `{address}` are of version {version}, written by a newer program: use that one, or another `schema=NAME`"
+    )]
+    Newer { address: String, version: String },
+    #[error("`{address}` can never store this: {reason}")]
+    Unstorable { address: String, reason: String },
     #[error("`{address}` did not do what was asked: {reason}")]
     Unavailable { address: String, reason: String },
     #[error("the store says that `{key}` exists, and that it does not")]
@@ -39,9 +69,16 @@ impl Error {
             | Self::Address(_)
             | Self::Settings(_)
             | Self::Unconditional { .. }
+            | Self::Newer { .. }
+            | Self::Unstorable { .. }
             | Self::Damaged { .. } => None,
-            // Credentials and buckets are put right while messages wait.
-            Self::Denied { .. } | Self::NoBucket { .. } => Some(Duration::from_secs(10)),
+            // What is set up wrong is put right while messages wait.
+            Self::Denied { .. }
+            | Self::NoBucket { .. }
+            | Self::NoDatabase { .. }
+            | Self::Unsafe { .. }
+            | Self::ReadOnly { .. }
+            | Self::Untrusted { .. } => Some(Duration::from_secs(10)),
             Self::Unavailable { .. } | Self::Contradictory { .. } => Some(Duration::from_secs(1)),
             Self::Storage(error) => error.retry(),
         }

@@ -17,10 +17,13 @@ use std::sync::Arc;
 pub mod contract;
 mod embedded;
 mod error;
+mod postgres;
+mod range;
 mod s3;
 
 pub use embedded::EmbeddedDocuments;
 pub use error::Error;
+pub use postgres::{PostgresDocuments, Standing};
 pub use s3::{S3Documents, S3Options};
 
 /// How often a create is repeated that is refused although nothing is there, before its caller is

@@ -189,7 +189,11 @@ impl S3Documents {
         let reason = chain(error);
         match error {
             object_store::Error::PermissionDenied { .. }
-            | object_store::Error::Unauthenticated { .. } => Error::Denied { address, reason },
+            | object_store::Error::Unauthenticated { .. } => Error::Denied {
+                address,
+                reason,
+                check: "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the bucket's policy",
+            },
             object_store::Error::NotFound { .. } if reason.contains("NoSuchBucket") => {
                 Error::NoBucket {
                     bucket: self.bucket.to_string(),

@@ -33,7 +33,10 @@ const FUSEKI: Kind = Kind {
     script: "fuseki.sh",
     prefix: "FUSEKI",
 };
-
+const POSTGRES: Kind = Kind {
+    script: "postgres.sh",
+    prefix: "POSTGRES",
+};
 const PULSAR: Kind = Kind {
     script: "pulsar.sh",
     prefix: "PULSAR",
@@ -46,6 +49,11 @@ impl Server {
     /// An S3 server with a bucket `fleet`.
     pub fn s3() -> Self {
         Self::start_new(S3, Vec::new())
+    }
+
+    /// A PostgreSQL server with a database `fleet`, with these options beside its own.
+    pub fn postgres(options: &str) -> Self {
+        Self::start_new(POSTGRES, vec![("POSTGRES_OPTIONS", options.to_owned())])
     }
 
     /// A SPARQL server that keeps its triples on disk, behind a password if one is given.

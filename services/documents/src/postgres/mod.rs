@@ -1,0 +1,282 @@
+//! Documents as rows of a PostgreSQL table.
+//!
+//! - A create is one `INSERT .. ON CONFLICT DO NOTHING`: of any number at once one stores its row, and
+//!   the others wait for it and store nothing. Every row names its writer, a number that each create
+//!   draws. So a create that lost its connection is tried again, and knows its own row.
+//! - Every operation is one statement that commits by itself, with its types given and without a name:
+//!   one round trip, and nothing is left in a session that a pooler may give to others.
+//! - Plain SQL, at any isolation: no procedures, no locks by hand, no notifications.
+//! - What the server confirms must be on its disk: one that is set up otherwise is refused.
+
+mod address;
+mod fault;
+mod pool;
+mod tables;
+mod tls;
+
+use crate::error::Error;
+use crate::range::after_all_below;
+use crate::{Created, Documents, Entry};
+use address::Address;
+use agentfleet_schema::Millis;
+use agentfleet_storage::{self as storage, Packed};
+use async_trait::async_trait;
+use pool::{Ask, Param, Pool};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+
+/// Keys that one statement lists or deletes, so that others get their turn.
+const SOME: usize = 1_000;
+
+/// A documents store in a database. Clones share its connections.
+#[derive(Clone)]
+pub struct PostgresDocuments {
+    pool: Arc<Pool>,
+    sql: Arc<Sql>,
+}
+
+impl std::fmt::Debug for PostgresDocuments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresDocuments")
+            .field("address", &self.pool.address.shown)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a server stands that may be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Where it is, without credentials.
+    pub address: String,
+    /// Its clock.
+    pub now: Millis,
+    /// Standby servers that follow it, where none has what was confirmed.
+    pub standbys_behind: u64,
+}
+
+/// Texts of the statements, which name the schema.
+struct Sql {
+    create: String,
+    is_mine: String,
+    get: String,
+    list: String,
+    delete: String,
+    delete_below: String,
+}
+
+impl Sql {
+    fn new(schema: &str) -> Self {
+        let objects = format!("\"{schema}\".objects");
+        // Without an end the range is open; the planner knows that when it sees the values.
+        let below = "key >= $1 AND ($2::text IS NULL OR key < $2)";
+        Self {
+            create: format!(
+                "INSERT INTO {objects}(key, writer, body) VALUES ($1, $2, $3)
+                 ON CONFLICT DO NOTHING RETURNING true"
+            ),
+            is_mine: format!("SELECT true FROM {objects} WHERE key = $1 AND writer = $2"),
+            get: format!("SELECT key, body FROM {objects} WHERE key = ANY($1)"),
+            list: format!(
+                "SELECT key, (extract(epoch FROM created_at) * 1000)::bigint FROM {objects}
+                 WHERE {below} AND key > $3 ORDER BY key LIMIT $4"
+            ),
+            delete: format!("DELETE FROM {objects} WHERE key = ANY($1)"),
+            delete_below: format!(
+                "DELETE FROM {objects} WHERE key IN
+                   (SELECT key FROM {objects} WHERE {below} ORDER BY key LIMIT $3) RETURNING true"
+            ),
+        }
+    }
+}
+
+impl PostgresDocuments {
+    /// Opens a database: refuses a server that may lose what it confirms, and makes the table if there
+    /// is none.
+    ///
+    /// `address` is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; the password may come from
+    /// `PGPASSWORD` instead.
+    pub async fn connect(address: &str) -> Result<Self, Error> {
+        let password = std::env::var("PGPASSWORD").ok();
+        let documents = Self::open(Address::parse(address, password)?);
+        documents.standing().await?;
+        tables::prepare(&documents.pool).await?;
+        Ok(documents)
+    }
+
+    fn open(address: Address) -> Self {
+        Self {
+            sql: Arc::new(Sql::new(&address.schema)),
+            pool: Arc::new(Pool::new(address)),
+        }
+    }
+
+    /// How the server stands, unless it is one that may not be used.
+    pub async fn standing(&self) -> Result<Standing, Error> {
+        let address = &self.pool.address.shown;
+        let rows = self.ask(STANDING, &[]).await?;
+        let row = rows.first().ok_or_else(|| self.unreadable("no row"))?;
+        if self.column(row, 0)? {
+            return Err(Error::ReadOnly {
+                address: address.clone(),
+            });
+        }
+        for (at, name) in SETTINGS.iter().enumerate() {
+            // Absent where a server speaks the protocol and is another.
+            let set: Option<String> = self.column(row, at + 1)?;
+            if set.as_deref() == Some("off") {
+                return Err(Error::Unsafe {
+                    address: address.clone(),
+                    setting: name,
+                });
+            }
+        }
+        let names: Option<String> = self.column(row, 4)?;
+        let standbys: i64 = self.column(row, 5)?;
+        let is_ahead = names.is_none_or(|names| names.trim().is_empty());
+        Ok(Standing {
+            address: address.clone(),
+            now: self.column(row, 6)?,
+            standbys_behind: if is_ahead { standbys as u64 } else { 0 },
+        })
+    }
+
+    async fn ask(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
+        Ok(self.pool.run(Ask::Statement(sql, params)).await?.rows)
+    }
+
+    async fn page(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<Entry>, Error> {
+        let end = after_all_below(prefix);
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let params: &[Param<'_>] = &[
+            (&prefix, Type::TEXT),
+            (&end, Type::TEXT),
+            (&after, Type::TEXT),
+            (&max, Type::INT8),
+        ];
+        let rows = self.ask(&self.sql.list, params).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(Entry {
+                    key: self.column(row, 0)?,
+                    created_at: self.column(row, 1)?,
+                })
+            })
+            .collect()
+    }
+
+    fn column<'a, T: FromSql<'a>>(&self, row: &'a Row, at: usize) -> Result<T, Error> {
+        row.try_get(at)
+            .map_err(|error| self.unreadable(&fault::chain(&error)))
+    }
+
+    fn unreadable(&self, reason: &str) -> Error {
+        Error::Unavailable {
+            address: self.pool.address.shown.clone(),
+            reason: format!("its answer is not what was asked for: {reason}"),
+        }
+    }
+}
+
+/// Settings that lose what was confirmed when they are off, in the order of [`STANDING`].
+const SETTINGS: [&str; 3] = ["fsync", "full_page_writes", "synchronous_commit"];
+const STANDING: &str = "SELECT pg_is_in_recovery(), current_setting('fsync', true),
+    current_setting('full_page_writes', true), current_setting('synchronous_commit', true),
+    current_setting('synchronous_standby_names', true),
+    (SELECT count(*) FROM pg_stat_replication),
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+#[async_trait]
+impl Documents for PostgresDocuments {
+    async fn create(&self, key: &str, body: Vec<u8>) -> Result<Created, Error> {
+        if key.is_empty() {
+            return Err(Error::EmptyKey);
+        }
+        let body = Packed::of(&body);
+        let (body, writer) = (body.as_bytes(), uuid::Uuid::new_v4());
+        let (key, writer): (Param<'_>, Param<'_>) = ((&key, Type::TEXT), (&writer, Type::UUID));
+        let params = [key.clone(), writer.clone(), (&body, Type::BYTEA)];
+        let created = self
+            .pool
+            .run(Ask::Statement(&self.sql.create, &params))
+            .await?;
+        let is_new = !created.rows.is_empty()
+            // An earlier try may have stored the row, and lost the connection before it knew.
+            || (created.is_repeated && !self.ask(&self.sql.is_mine, &[key, writer]).await?.is_empty());
+        Ok(if is_new {
+            Created::New
+        } else {
+            Created::Exists
+        })
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, Error> {
+        let found = self.get_many(&[key.to_owned()]).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Arc<[u8]>>>, Error> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self
+            .ask(&self.sql.get, &[(&keys, Type::TEXT_ARRAY)])
+            .await?;
+        let mut found = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let key: &str = self.column(row, 0)?;
+            let body = storage::unpack(self.column(row, 1)?).map_err(|_| Error::Damaged {
+                key: key.to_owned(),
+            })?;
+            found.insert(key, body);
+        }
+        let asked = keys.iter().map(|key| found.get(key.as_str()).cloned());
+        Ok(asked.collect())
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        let mut keys: Vec<String> = Vec::new();
+        loop {
+            let after = keys.last().map_or("", String::as_str);
+            let page = self.page(prefix, after, SOME).await?;
+            let is_last = page.len() < SOME;
+            keys.extend(page.into_iter().map(|entry| entry.key));
+            if is_last {
+                return Ok(keys);
+            }
+        }
+    }
+
+    async fn entries(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<Entry>, Error> {
+        self.page(prefix, after, max).await
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), Error> {
+        if !keys.is_empty() {
+            self.ask(&self.sql.delete, &[(&keys, Type::TEXT_ARRAY)])
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_prefix(&self, prefix: &str) -> Result<usize, Error> {
+        if prefix.is_empty() {
+            return Err(Error::EmptyKey);
+        }
+        let (end, some) = (after_all_below(prefix), SOME as i64);
+        let params: &[Param<'_>] = &[
+            (&prefix, Type::TEXT),
+            (&end, Type::TEXT),
+            (&some, Type::INT8),
+        ];
+        let mut deleted = 0;
+        loop {
+            let some = self.ask(&self.sql.delete_below, params).await?.len();
+            deleted += some;
+            if some < SOME {
+                return Ok(deleted);
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Documents in a real PostgreSQL server: the contract, crashes, lost replies, and servers that will not do.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use agentfleet_documents::{Created, Documents, Error, PostgresDocuments};
+use agentfleet_servers::Server;
+use futures::future::{join_all, try_join_all};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Ends with this process.
+static SERVER: LazyLock<Server> = LazyLock::new(|| Server::postgres(""));
+
+/// A schema of the server for one test.
+fn address(schema: &str) -> String {
+    format!("{}?schema={schema}", SERVER.address())
+}
+
+/// The same through something that listens elsewhere.
+fn through(port: u16, schema: &str) -> String {
+    let (before, _) = SERVER.address().rsplit_once(':').unwrap();
+    format!("{before}:{port}/fleet?schema={schema}")
+}
+
+async fn connect(address: &str) -> Result<PostgresDocuments, Error> {
+    PostgresDocuments::connect(address).await
+}
+
+mod contract {
+    use super::{Arc, Documents, address, connect};
+
+    async fn documents() -> (Arc<dyn Documents>, ()) {
+        // All checks at once: the tables are made by one of them.
+        (Arc::new(connect(&address("contract")).await.unwrap()), ())
+    }
+
+    agentfleet_documents::documents_contract!(documents());
+}
+
+#[tokio::test]
+async fn fleets_of_other_schemas_do_not_see_each_other() {
+    let one = connect(&address("one")).await.unwrap();
+    let other = connect(&address("other")).await.unwrap();
+    one.create("k", b"1".to_vec()).await.unwrap();
+    assert_eq!(other.get("k").await.unwrap(), None);
+    assert_eq!(
+        other.create("k", b"2".to_vec()).await.unwrap(),
+        Created::New
+    );
+    assert_eq!(one.list("").await.unwrap(), ["k"]);
+}
+
+#[tokio::test]
+async fn many_that_start_together_make_one_table() {
+    let address = address("together");
+    let opened = join_all((0..12).map(|_| connect(&address))).await;
+    let all: Vec<_> = opened.into_iter().map(Result::unwrap).collect();
+    let creates = all.iter().map(|one| one.create("k", b"x".to_vec()));
+    let created = try_join_all(creates).await.unwrap();
+    let new = created.iter().filter(|created| **created == Created::New);
+    assert_eq!(new.count(), 1);
+}
+
+#[tokio::test]
+async fn lists_and_deletes_go_beyond_one_page() {
+    let documents = connect(&address("pages")).await.unwrap();
+    let keys: Vec<String> = (0..2_500).map(|number| format!("a/{number:05}")).collect();
+    try_join_all(keys.iter().map(|key| documents.create(key, Vec::new())))
+        .await
+        .unwrap();
+    documents.create("b", Vec::new()).await.unwrap();
+    assert_eq!(documents.list("a/").await.unwrap(), keys);
+    assert_eq!(documents.delete_prefix("a/").await.unwrap(), 2_500);
+    assert_eq!(documents.list("").await.unwrap(), ["b"]);
+}
+
+#[tokio::test]
+async fn what_was_created_outlives_a_crash_and_a_gap_is_ridden_out() {
+    let mut server = Server::postgres("");
+    let documents = connect(server.address()).await.unwrap();
+    documents.create("a/1", b"first".to_vec()).await.unwrap();
+    server.kill();
+    let late = {
+        let documents = documents.clone();
+        tokio::spawn(async move { documents.create("a/2", b"second".to_vec()).await })
+    };
+    server.start();
+    assert_eq!(late.await.unwrap().unwrap(), Created::New);
+    assert_eq!(
+        documents.create("a/1", b"other".to_vec()).await.unwrap(),
+        Created::Exists
+    );
+    assert_eq!(documents.list("a/").await.unwrap(), ["a/1", "a/2"]);
+}
+
+/// Many writers of the same keys while the server dies again and again: of each key one is told that it
+/// was first, and it is the one whose object is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crashes_leave_one_winner_for_each_key_who_knows_it() {
+    let mut server = Server::postgres("");
+    let writers = [
+        connect(server.address()).await.unwrap(),
+        connect(server.address()).await.unwrap(),
+    ];
+    let done = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = writers
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(name, documents)| {
+            let done = Arc::clone(&done);
+            tokio::spawn(async move {
+                let mut won = Vec::new();
+                for number in 0_u32.. {
+                    let key = format!("{number:06}");
+                    let body = format!("{name}").into_bytes();
+                    won.push(documents.create(&key, body).await.unwrap() == Created::New);
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                won
+            })
+        })
+        .collect();
+    for _ in 0..3 {
+        let before = writers[0].list("").await.unwrap().len();
+        while writers[0].list("").await.unwrap().len() < before + 50 {
+            tokio::task::yield_now().await;
+        }
+        server.kill();
+        server.start();
+    }
+    done.store(true, Ordering::Relaxed);
+    let won: Vec<Vec<bool>> = join_all(tasks)
+        .await
+        .into_iter()
+        .map(|t| t.unwrap())
+        .collect();
+    for (number, told) in won[0].iter().zip(&won[1]).enumerate() {
+        let key = format!("{number:06}");
+        let there = writers[0].get(&key).await.unwrap().expect("it was created");
+        let winner: usize = std::str::from_utf8(&there).unwrap().parse().unwrap();
+        assert_eq!(told, (&(winner == 0), &(winner == 1)), "{key}");
+    }
+}
+
+/// Passes everything on, until it is told to lose the answers to the next statement it sees.
+struct Proxy {
+    port: u16,
+    /// A text; the connection that carries it to the server is cut once the server has answered.
+    cut: Arc<AtomicBool>,
+    cuts: Arc<AtomicUsize>,
+    /// While it is set nothing reaches the server, and no connection ends.
+    hang: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    async fn start(mark: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (cut, cuts) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let hang = Arc::new(AtomicBool::new(false));
+        let server = SERVER.address().rsplit_once('@').unwrap().1;
+        let server = server.trim_end_matches("/fleet").to_owned();
+        let proxy = Self {
+            port,
+            cut: Arc::clone(&cut),
+            cuts: Arc::clone(&cuts),
+            hang: Arc::clone(&hang),
+        };
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(&server).await.unwrap();
+                let (cut, cuts, hang) = (Arc::clone(&cut), Arc::clone(&cuts), Arc::clone(&hang));
+                tokio::spawn(pass(client, server, mark, cut, cuts, hang));
+            }
+        });
+        proxy
+    }
+}
+
+async fn pass(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    mark: &'static str,
+    cut: Arc<AtomicBool>,
+    cuts: Arc<AtomicUsize>,
+    hang: Arc<AtomicBool>,
+) {
+    let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut is_marked = false;
+    loop {
+        tokio::select! {
+            read = client.read(&mut up) => {
+                let Ok(read @ 1..) = read else { return };
+                if hang.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let is_there = up[..read].windows(mark.len()).any(|part| part == mark.as_bytes());
+                is_marked |= is_there && cut.swap(false, Ordering::SeqCst);
+                server.write_all(&up[..read]).await.unwrap();
+            }
+            read = server.read(&mut down) => {
+                let Ok(read @ 1..) = read else { return };
+                if is_marked {
+                    // It is done, and nobody learns of it.
+                    cuts.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
+                if client.write_all(&down[..read]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_create_whose_reply_was_lost_knows_its_own_object() {
+    let proxy = Proxy::start("INSERT INTO").await;
+    let documents = connect(&through(proxy.port, "lost")).await.unwrap();
+    let direct = connect(&address("lost")).await.unwrap();
+    for round in 0..5 {
+        let key = format!("k{round}");
+        proxy.cut.store(true, Ordering::SeqCst);
+        let created = documents.create(&key, b"same".to_vec()).await.unwrap();
+        assert_eq!(created, Created::New, "{key}");
+        assert_eq!(proxy.cuts.load(Ordering::SeqCst), round + 1);
+        // An equal object of another's is none of its own.
+        let other = format!("o{round}");
+        direct.create(&other, b"same".to_vec()).await.unwrap();
+        proxy.cut.store(true, Ordering::SeqCst);
+        let created = documents.create(&other, b"same".to_vec()).await.unwrap();
+        assert_eq!(created, Created::Exists, "{other}");
+        proxy.cuts.store(round + 1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn tables_whose_making_was_not_answered_are_found() {
+    let proxy = Proxy::start("CREATE TABLE").await;
+    proxy.cut.store(true, Ordering::SeqCst);
+    let documents = connect(&through(proxy.port, "unanswered")).await.unwrap();
+    assert_eq!(proxy.cuts.load(Ordering::SeqCst), 1);
+    documents.create("k", Vec::new()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_without_the_password() {
+    let wrong = SERVER.address().replace("fleetsecret", "othersecret");
+    let refused = connect(&wrong).await.unwrap_err();
+    assert!(matches!(&refused, Error::Denied { .. }), "{refused}");
+    let nowhere = SERVER.address().trim_end_matches("fleet").to_owned() + "no_such_database";
+    let unknown = connect(&nowhere).await.unwrap_err();
+    assert!(matches!(&unknown, Error::NoDatabase { .. }), "{unknown}");
+    assert!(unknown.to_string().contains("no_such_database"));
+    let encrypted = format!("{}?sslmode=require", SERVER.address());
+    let untrusted = connect(&encrypted).await.unwrap_err();
+    assert!(matches!(&untrusted, Error::Untrusted { .. }), "{untrusted}");
+    assert!(untrusted.to_string().contains("sslmode=disable"));
+    for error in [refused, unknown, untrusted] {
+        assert!(!error.to_string().contains("secret"), "{error}");
+        assert!(error.retry().is_some(), "{error}");
+    }
+    let documents = connect(&address("wrong")).await.unwrap();
+    let unstorable = documents.create("a\0b", Vec::new()).await.unwrap_err();
+    assert!(
+        matches!(&unstorable, Error::Unstorable { .. }),
+        "{unstorable}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_may_lose_what_it_confirmed_is_refused() {
+    let server = Server::postgres("-c full_page_writes=off");
+    let lazy = format!("{}&options=-c%20synchronous_commit=off", address("lazy"));
+    for (address, setting) in [
+        (server.address(), "full_page_writes"),
+        (&*lazy, "synchronous_commit"),
+    ] {
+        let says = connect(address).await.unwrap_err().to_string();
+        assert!(says.contains(&format!("`{setting} = off`")), "{says}");
+    }
+}
+
+#[tokio::test]
+async fn tables_of_a_newer_program_are_refused() {
+    let address = address("newer");
+    connect(&address).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(SERVER.address(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let newer = "INSERT INTO newer.version VALUES (99)";
+    client.batch_execute(newer).await.unwrap();
+    let error = connect(&address).await.unwrap_err();
+    assert!(matches!(&error, Error::Newer { .. }), "{error}");
+    assert_eq!(error.retry(), None);
+}
+
+/// Longest for an operation on a server that does nothing, and more than it is tried.
+const BOUND: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_or_hangs_ends_in_an_error_within_a_bound() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let free = gone.local_addr().unwrap().port();
+    drop(gone);
+    for (port, says) in [
+        (silent.local_addr().unwrap().port(), "did not greet within"),
+        (free, "refused"),
+    ] {
+        let address = format!("postgres://fleet:secret@127.0.0.1:{port}/fleet");
+        let error = timeout(BOUND, connect(&address))
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert!(matches!(&error, Error::Unavailable { .. }), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+}
+
+/// Its clock runs ahead while nothing else happens.
+#[tokio::test]
+async fn a_server_that_hangs_in_a_statement_ends_in_an_error_and_is_found_again() {
+    let proxy = Proxy::start("nothing").await;
+    let documents = connect(&through(proxy.port, "hangs")).await.unwrap();
+    proxy.hang.store(true, Ordering::SeqCst);
+    tokio::time::pause();
+    let creates = (0..100).map(|number| {
+        let (documents, key) = (documents.clone(), format!("{number}"));
+        async move { documents.create(&key, b"x".to_vec()).await }
+    });
+    for ended in timeout(BOUND, join_all(creates)).await.unwrap() {
+        let error = ended.unwrap_err().to_string();
+        assert!(error.contains("did not"), "{error}");
+    }
+    tokio::time::resume();
+    proxy.hang.store(false, Ordering::SeqCst);
+    documents.create("k", Vec::new()).await.unwrap();
+}

@@ -89,8 +89,8 @@ impl Evidence {
         };
         let (outcomes, fan_outs): (Vec<String>, Vec<String>) =
             (ending("/outcome"), ending("/fanout"));
-        found.joins(&documents, &fan_outs).await;
-        let told = found.told(&documents, &outcomes).await;
+        found.joins(&*documents, &fan_outs).await;
+        let told = found.told(&*documents, &outcomes).await;
         // Provenance may still be on its way when the last answer is out.
         let options = QueryOptions {
             timeout: PATIENCE,

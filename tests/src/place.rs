@@ -1,23 +1,49 @@
-//! Real servers (Pulsar, S3, SPARQL) and a fleet of single roles on them, for tests of what happens
+//! Real servers (Pulsar, S3 or PostgreSQL, SPARQL) and a fleet of single roles on them, for tests of what happens
 //! when parts of it come and go.
 
 use crate::load::{Process, binary, output, said};
-use agentfleet_documents::{S3Documents, S3Options};
+use agentfleet_documents::{Documents, PostgresDocuments, S3Documents, S3Options};
 use agentfleet_graph::{RemoteGraph, RemoteOptions};
 use agentfleet_servers::{S3_CREDENTIALS, Server};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// What a fleet on servers consists of. `up` has them all.
 pub const ROLES: [&str; 3] = ["orchestrator", "aggregator", "graph-writer"];
+
+/// The server that has the documents.
+#[derive(Debug)]
+pub enum Store {
+    S3(Server),
+    Postgres(Server),
+}
+
+impl Store {
+    /// S3 unless `AGENTFLEET_STORM_DOCUMENTS` says `postgres`.
+    fn from_environment() -> Self {
+        match std::env::var("AGENTFLEET_STORM_DOCUMENTS").as_deref() {
+            Ok("postgres") => Self::Postgres(Server::postgres("")),
+            Ok("s3") | Err(_) => Self::S3(Server::s3()),
+            Ok(other) => panic!("AGENTFLEET_STORM_DOCUMENTS is `{other}`, expected s3 or postgres"),
+        }
+    }
+
+    /// Ends it as a crash would, and starts it again.
+    pub fn crash(&mut self) {
+        let (Self::S3(server) | Self::Postgres(server)) = self;
+        server.kill();
+        server.start();
+    }
+}
 
 /// The fleet's surroundings, and what it runs on.
 #[derive(Debug)]
 pub struct Place {
     pub directory: tempfile::TempDir,
     pub pulsar: Server,
-    pub s3: Server,
+    pub store: Store,
     pub fuseki: Server,
     /// Settings as they come, instead of limits that are far away.
     pub as_it_comes: bool,
@@ -26,13 +52,21 @@ pub struct Place {
 impl Place {
     #[allow(clippy::new_without_default)] // starting servers is no default
     pub fn new() -> Self {
+        Self::on(Store::from_environment())
+    }
+
+    pub fn on_postgres() -> Self {
+        Self::on(Store::Postgres(Server::postgres("")))
+    }
+
+    fn on(store: Store) -> Self {
         rustls::crypto::ring::default_provider()
             .install_default()
             .ok();
         Self {
             directory: tempfile::tempdir().unwrap(),
             pulsar: Server::pulsar(),
-            s3: Server::s3(),
+            store,
             fuseki: Server::fuseki(None),
             as_it_comes: false,
         }
@@ -57,14 +91,18 @@ impl Place {
         command
             .env("AGENTFLEET_BROKER", self.pulsar.address())
             .env("AGENTFLEET_BROKER_ADMIN", self.pulsar.admin())
-            .env("AGENTFLEET_DOCUMENTS", "s3://fleet/storm")
-            .env("AGENTFLEET_DOCUMENTS_ENDPOINT", self.s3.address())
             .env("AGENTFLEET_GRAPH", self.fuseki.address())
             .env("AGENTFLEET_LISTEN", "127.0.0.1:0")
-            .env("AGENTFLEET_LOG", "error")
-            .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
-            .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
-            .env("AWS_REGION", "us-east-1");
+            .env("AGENTFLEET_LOG", "error");
+        match &self.store {
+            Store::S3(server) => command
+                .env("AGENTFLEET_DOCUMENTS", "s3://fleet/storm")
+                .env("AGENTFLEET_DOCUMENTS_ENDPOINT", server.address())
+                .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
+                .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
+                .env("AWS_REGION", "us-east-1"),
+            Store::Postgres(server) => command.env("AGENTFLEET_DOCUMENTS", server.address()),
+        };
         if !self.as_it_comes {
             command
                 .env("AGENTFLEET_SUBAGENT_TIMEOUT", "2h")
@@ -93,15 +131,22 @@ impl Place {
         Process::start(role, &mut command, says)
     }
 
-    pub async fn documents(&self) -> S3Documents {
+    pub async fn documents(&self) -> Arc<dyn Documents> {
+        let server = match &self.store {
+            Store::S3(server) => server,
+            Store::Postgres(server) => {
+                let documents = PostgresDocuments::connect(server.address()).await;
+                return Arc::new(documents.unwrap());
+            }
+        };
         let (key, secret) = S3_CREDENTIALS;
         let options = S3Options {
             address: "s3://fleet/storm".to_owned(),
-            endpoint: Some(self.s3.address().to_owned()),
+            endpoint: Some(server.address().to_owned()),
             credentials: Some((key.to_owned(), secret.to_owned())),
             ..S3Options::default()
         };
-        S3Documents::connect(&options).await.unwrap()
+        Arc::new(S3Documents::connect(&options).await.unwrap())
     }
 
     pub async fn graph(&self) -> RemoteGraph {

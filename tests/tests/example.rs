@@ -1,4 +1,4 @@
-//! The worked example on Pulsar, a SPARQL server and S3, with single roles that share nothing else: the
+//! The worked example on Pulsar, a SPARQL server and PostgreSQL, with single roles that share nothing else: the
 //! very script that runs it on the embedded parts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 #[test]
 fn the_worked_example_on_servers() {
-    let place = Place::new();
+    let place = Place::on_postgres();
     let _fleet = ROLES.map(|role| {
         let mut command = place.command(&[role]);
         command

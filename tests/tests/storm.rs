@@ -1,4 +1,4 @@
-//! Every role as processes of its own on a real Pulsar, S3 and SPARQL server, and everything is killed
+//! Every role as processes of its own on a real Pulsar, S3 (or PostgreSQL) and SPARQL server, and everything is killed
 //! with SIGKILL at random moments: roles and servers, first of all under a wave of requests with eight
 //! subagents each. Afterwards every caller was told one end, every fan-out has all answers, one verdict
 //! and in the graph one synthesis, no side-effecting call was started twice, the graph has every
@@ -10,7 +10,7 @@
 //!
 //! `AGENTFLEET_STORM_SECONDS` sets how long (default 30), `AGENTFLEET_STORM_WAVE` how many requests the
 //! wave has (12), `AGENTFLEET_STORM_TRACES` how many traces are validated (4, half of them of the
-//! wave), `AGENTFLEET_SEED` repeats the choices.
+//! wave), `AGENTFLEET_STORM_DOCUMENTS` where the documents are (`s3`, or `postgres`), `AGENTFLEET_SEED` repeats the choices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use agentfleet_broker::Properties;
@@ -219,7 +219,7 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
     let mut kills: Vec<Kill> = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let spared = |kills: &[Kill]| {
-        let all = ROLES.into_iter().chain(["pulsar", "s3", "fuseki"]);
+        let all = ROLES.into_iter().chain(["pulsar", "documents", "fuseki"]);
         let mut spared = all.filter(|what| kills.iter().all(|kill| kill.what != *what));
         spared.next()
     };
@@ -251,7 +251,7 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
         let what = match (over.then(|| spared(&kills)).flatten(), chance) {
             (Some(what), _) => what,
             (None, 0) => "pulsar",
-            (None, 1..=2) => "s3",
+            (None, 1..=2) => "documents",
             (None, 3..=4) => "fuseki",
             (None, chance) => ROLES[chance as usize % ROLES.len()],
         };
@@ -260,10 +260,7 @@ fn nothing_is_lost_stuck_or_done_twice_in_a_storm() {
                 place.pulsar.kill();
                 place.pulsar.start();
             }
-            "s3" => {
-                place.s3.kill();
-                place.s3.start();
-            }
+            "documents" => place.store.crash(),
             "fuseki" => {
                 place.fuseki.kill();
                 place.fuseki.start();

@@ -2,6 +2,7 @@
 
 use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
+use agentfleet_documents::PostgresDocuments;
 use agentfleet_runtime::clock::{TOO_FAR, offset};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(crate) async fn watch(settings: &Settings) -> Result<(), Failure> {
 fn servers(settings: &Settings) -> Vec<String> {
     let documents = match &settings.documents {
         Place::Embedded => None,
+        // Tells no time over HTTP; `doctor` asks it.
+        Place::At(address) if PostgresDocuments::is_address(address) => None,
         Place::At(_) => Some(settings.documents_endpoint.as_deref().unwrap_or(AMAZON)),
     };
     let graph = match &settings.graph {

@@ -4,12 +4,13 @@
 use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
 use agentfleet_documents::Documents;
+use agentfleet_schema::redacted;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Addresses of the parts that were moved.
+/// Addresses of the parts that were moved, without credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moved {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,8 +85,9 @@ impl Moved {
         };
         for (_, place, to) in unfinished.parts(settings) {
             if let (Place::At(address), Some(to)) = (place, to)
-                && address == to
+                && redacted(address) == redacted(to)
             {
+                let to = redacted(to);
                 return Err(half("the servers hold", &format!(" to {to}")));
             }
         }
@@ -107,6 +109,7 @@ impl Moved {
     pub(crate) fn check_parts(&self, settings: &Settings) -> Result<(), Failure> {
         for (name, place, moved) in self.parts(settings) {
             if let (Place::Embedded, Some(address)) = (place, moved) {
+                let address = redacted(address);
                 return Err(Failure::new(
                     Exit::Usage,
                     format!(

@@ -4,6 +4,7 @@
 //! An unknown key or variable is an error that names the nearest one.
 
 use crate::error::Failure;
+use agentfleet_documents::PostgresDocuments;
 use agentfleet_schema::{LONGEST_MS, Millis, Money, RunLimits, millis, redacted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -114,17 +115,18 @@ pub enum Place {
     At(String),
 }
 
+/// For people: without credentials.
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Embedded => f.write_str("embedded"),
-            Self::At(address) => f.write_str(address),
+            Self::At(address) => f.write_str(&redacted(address)),
         }
     }
 }
 
 impl Value for Place {
-    const EXPECTED: &'static str = "`embedded`, or an address such as `pulsar://HOST:6650`, `http://HOST:3030/ds` or `s3://BUCKET/PREFIX`";
+    const EXPECTED: &'static str = "`embedded`, or an address such as `pulsar://HOST:6650`, `http://HOST:3030/ds`, `postgres://USER:PASSWORD@HOST/DATABASE` or `s3://BUCKET/PREFIX`";
     fn read(text: &str) -> Option<Self> {
         let text = text.trim();
         if text == "embedded" {
@@ -274,7 +276,7 @@ settings! {
     graph_password: Option<Secret> = None;
     /// Bearer token for the SPARQL server, instead of user and password.
     graph_token: Option<Secret> = None;
-    /// Records, texts and config: `embedded`, or `s3://BUCKET/PREFIX`; credentials come from `AWS_...` variables.
+    /// Records, texts and config: `embedded`, `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or the password in PGPASSWORD), or `s3://BUCKET/PREFIX` (credentials in `AWS_...` variables).
     documents: Place = Place::Embedded;
     /// URL of the S3 service, if it is not Amazon's.
     documents_endpoint: Option<String> = None;
@@ -505,6 +507,7 @@ impl Settings {
                 "at least 1000 tokens",
             ));
         }
+        self.no_password_in_sight()?;
         let longest = self.model_timeout.max(self.tool_timeout);
         if self.wall_limit <= longest {
             let expected = format!(
@@ -516,6 +519,27 @@ impl Settings {
             return Err(bad_value(name, &limit, self.source(name), &expected));
         }
         Ok(())
+    }
+
+    /// Every user of the machine can read the arguments of a process.
+    fn no_password_in_sight(&self) -> Result<(), Failure> {
+        let name = "documents";
+        let Place::At(address) = &self.documents else {
+            return Ok(());
+        };
+        let (user, _) = address.rsplit_once('@').unwrap_or_default();
+        let has_password = user.matches(':').count() > 1;
+        if !PostgresDocuments::is_address(address)
+            || !has_password
+            || self.source(name) != Source::Flag
+        {
+            return Ok(());
+        }
+        let variable = variable(name);
+        Err(Failure::usage(format!(
+            "flag `--{name}` holds a password, which every user of this machine may see in `ps`: set \
+             {variable} instead, or leave the password out and set PGPASSWORD"
+        )))
     }
 
     pub(crate) fn source(&self, name: &str) -> Source {
@@ -603,6 +627,7 @@ const ALSO_READ: &[&str] = &[
     "AGENTFLEET_STORM_KILLS",
     "AGENTFLEET_STORM_WAVE",
     "AGENTFLEET_STORM_TRACES",
+    "AGENTFLEET_STORM_DOCUMENTS",
 ];
 
 fn variable(name: &str) -> String {
@@ -712,7 +737,7 @@ fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
 }
 
 fn bad_value(name: &str, text: &str, source: Source, expected: &str) -> Failure {
-    let at = source.of(name);
+    let (at, text) = (source.of(name), redacted(text));
     Failure::usage(format!("{at} is `{text}`, expected {expected}"))
 }
 

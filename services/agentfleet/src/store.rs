@@ -11,7 +11,9 @@ use agentfleet_broker::{
 };
 use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig, seed};
 use agentfleet_core::ReplyTopics;
-use agentfleet_documents::{Documents, EmbeddedDocuments, S3Documents, S3Options};
+use agentfleet_documents::{
+    Documents, EmbeddedDocuments, PostgresDocuments, S3Documents, S3Options,
+};
 use agentfleet_gateway::Intake;
 use agentfleet_graph::Graph;
 use agentfleet_graph_writer as graph_writer;
@@ -86,14 +88,7 @@ impl Store {
                     )
                 }
                 Place::At(address) => {
-                    let options = S3Options {
-                        address: address.clone(),
-                        endpoint: settings.documents_endpoint.clone(),
-                        region: settings.documents_region.clone(),
-                        credentials: None,
-                    };
-                    let documents: Arc<dyn Documents> =
-                        Arc::new(S3Documents::connect(&options).await?);
+                    let documents = documents_at(address, settings).await?;
                     let notices = Arc::new(crate::notices::ByBroker::start(Arc::clone(&broker)));
                     let config =
                         DocumentsConfig::new(Arc::clone(&documents), notices, move || host.now());
@@ -271,6 +266,19 @@ pub(crate) async fn worked(
     };
     // Later is no harm: it is in the queue, and whoever reads sees less, and nothing that is wrong.
     tokio::time::timeout(most, worked).await.unwrap_or(Ok(()))
+}
+
+async fn documents_at(address: &str, settings: &Settings) -> Result<Arc<dyn Documents>, Failure> {
+    if PostgresDocuments::is_address(address) {
+        return Ok(Arc::new(PostgresDocuments::connect(address).await?));
+    }
+    let options = S3Options {
+        address: address.to_owned(),
+        endpoint: settings.documents_endpoint.clone(),
+        region: settings.documents_region.clone(),
+        credentials: None,
+    };
+    Ok(Arc::new(S3Documents::connect(&options).await?))
 }
 
 async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failure> {

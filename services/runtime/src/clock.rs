@@ -25,10 +25,15 @@ impl Offset {
     /// What the `Date` of an answer says that was asked for and came at these instants; `None` if it is none.
     pub fn told(server: &str, date: &str, asked: SystemTime, answered: SystemTime) -> Option<Self> {
         let theirs = millis(httpdate::parse_http_date(date).ok()?);
-        Some(Self {
+        Some(Self::between(server, theirs, asked, answered))
+    }
+
+    /// What the time says that a server had meanwhile.
+    pub fn between(server: &str, theirs: Millis, asked: SystemTime, answered: SystemTime) -> Self {
+        Self {
             server: server.to_owned(),
             millis: difference(millis(asked), theirs, millis(answered)),
-        })
+        }
     }
 
     /// Whether deadlines are wrong by more than the fleet allows for.

@@ -72,7 +72,7 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 
 {{/* The port of an address, or that of its scheme. */}}
 {{- define "agentfleet.port" -}}
-{{- $usual := dict "pulsar" "6650" "pulsar+ssl" "6651" "http" "80" "https" "443" }}
+{{- $usual := dict "pulsar" "6650" "pulsar+ssl" "6651" "http" "80" "https" "443" "postgres" "5432" "postgresql" "5432" }}
 {{- $parts := splitList "://" . }}
 {{- $host := index (splitList "/" (index $parts 1)) 0 }}
 {{- default (get $usual (index $parts 0)) (trimPrefix ":" (regexFind ":[0-9]+$" $host)) }}
@@ -86,7 +86,9 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- range splitList "," (index $parts 1) }}
 {{- $ports = append $ports (include "agentfleet.port" (printf "%s://%s" (index $parts 0) (trim .))) }}
 {{- end }}
-{{- range (list $root.Values.broker.adminUrl (default "https://s3" $root.Values.documents.endpoint) $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl) }}
+{{- $documents := default "https://s3" $root.Values.documents.endpoint }}
+{{- if hasPrefix "postgres" $root.Values.documents.url }}{{ $documents = $root.Values.documents.url }}{{ end }}
+{{- range (list $root.Values.broker.adminUrl $documents $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl) }}
 {{- if . }}{{ $ports = append $ports (include "agentfleet.port" .) }}{{ end }}
 {{- end }}
 {{- if index . 1 }}

@@ -15,6 +15,7 @@ use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
 use agentfleet_config::{DocumentsConfig, EmbeddedConfig};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments, Entry};
 use agentfleet_graph::Graph;
+use agentfleet_schema::redacted;
 use agentfleet_schema::topics::CONFIG_CHANGES;
 use agentfleet_storage::{Database, FILE};
 use agentfleet_tools::library::Library;
@@ -30,7 +31,7 @@ const PAGE: usize = 200;
 pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     let address = |place: &Place| match place {
         Place::Embedded => None,
-        Place::At(address) => Some(address.clone()),
+        Place::At(address) => Some(redacted(address).into_owned()),
     };
     let mut moved = Moved::read(settings)?;
     let target = Moved {

@@ -4,6 +4,7 @@
 use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
 use agentfleet_console::text;
+use agentfleet_documents::PostgresDocuments;
 use agentfleet_runtime::clock::Offset;
 use reqwest::header::DATE;
 use reqwest::redirect::Policy;
@@ -31,7 +32,13 @@ impl Server {
             Place::At(address) => Some(address.clone()),
         };
         let endpoint = settings.documents_endpoint.clone();
-        let documents = at(&settings.documents).map(|_| endpoint.unwrap_or(AMAZON.to_owned()));
+        let documents = at(&settings.documents).map(|address| {
+            if PostgresDocuments::is_address(&address) {
+                address
+            } else {
+                endpoint.unwrap_or(AMAZON.to_owned())
+            }
+        });
         let broker = at(&settings.broker);
         let admin = settings.broker_admin.clone().filter(|_| broker.is_some());
         [
@@ -48,6 +55,9 @@ impl Server {
     /// Whether it answers, how soon, and by what clock.
     pub(super) async fn look(&self) -> Result<String, Failure> {
         let address = &self.address;
+        if PostgresDocuments::is_address(address) {
+            return self.database().await;
+        }
         let (began, asked_at) = (Instant::now(), SystemTime::now());
         let asked = async {
             if address.starts_with("http") {
@@ -66,22 +76,29 @@ impl Server {
             }
         };
         let took = began.elapsed();
-        let told = text::duration(took.as_millis() as u64);
         if !address.starts_with("http") {
             // The system does that for a server that hangs; `workers` and `queue` ask the broker itself.
             return Ok(format!("{address} takes connections"));
         }
         let offset =
             date.and_then(|date| Offset::told(address, &date, asked_at, SystemTime::now()));
-        if let Some(offset) = offset.filter(Offset::is_wrong) {
-            return Err(bad(format!("{address} answers in {told}, but {offset}"))
-                .hint("set the clocks, with NTP for example: deadlines of runs go by them"));
-        }
-        if took > SLOW {
-            return Err(bad(format!("{address} answers slowly, in {told}"))
-                .hint("each step needs several answers: bring the fleet nearer to it"));
-        }
-        Ok(format!("{address} answers in {told}"))
+        answered(address, took, offset)
+    }
+
+    /// Also how it is set up: one that may lose what it confirmed is refused.
+    async fn database(&self) -> Result<String, Failure> {
+        let (began, asked_at) = (Instant::now(), SystemTime::now());
+        let standing = PostgresDocuments::look(&self.address).await?;
+        let address = &standing.address;
+        let offset = Offset::between(address, standing.now, asked_at, SystemTime::now());
+        let says = answered(address, began.elapsed(), Some(offset))?;
+        Ok(match standing.standbys_behind {
+            0 => says,
+            count => format!(
+                "{says}. Warning: standbys follow it ({count}), and commits wait for none of them: a failover \
+                 may lose steps, which are then done twice; `synchronous_standby_names` makes it wait"
+            ),
+        })
     }
 
     async fn over_http(&self) -> Result<Option<String>, String> {
@@ -136,6 +153,20 @@ impl Server {
         }
         Err(reason)
     }
+}
+
+fn answered(address: &str, took: Duration, offset: Option<Offset>) -> Result<String, Failure> {
+    let bad = |says: String| Failure::new(Exit::Unavailable, says);
+    let told = text::duration(took.as_millis() as u64);
+    if let Some(offset) = offset.filter(Offset::is_wrong) {
+        return Err(bad(format!("{address} answers in {told}, but {offset}"))
+            .hint("set the clocks, with NTP for example: deadlines of runs go by them"));
+    }
+    if took > SLOW {
+        return Err(bad(format!("{address} answers slowly, in {told}"))
+            .hint("each step needs several answers: bring the fleet nearer to it"));
+    }
+    Ok(format!("{address} answers in {told}"))
 }
 
 #[cfg(test)]

@@ -32,11 +32,15 @@ struct Own {
 }
 
 impl Address {
+    pub(super) fn is_one(text: &str) -> bool {
+        let schemes = ["postgres://", "postgresql://"];
+        schemes.iter().any(|scheme| text.starts_with(scheme))
+    }
+
     /// Of `postgres://USER:PASSWORD@HOST:PORT/DATABASE`. Parameters are those of libpq, and `schema`.
     pub(super) fn parse(text: &str, password: Option<String>) -> Result<Self, Error> {
         let wrong = || Error::Address(redacted(text).into_owned());
-        let is_ours = |scheme: &&str| text.starts_with(*scheme);
-        if !["postgres://", "postgresql://"].iter().any(is_ours) {
+        if !Self::is_one(text) {
             return Err(wrong());
         }
         // Drivers take a password with a `?` in it.

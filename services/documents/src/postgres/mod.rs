@@ -21,14 +21,17 @@ use address::Address;
 use agentfleet_schema::Millis;
 use agentfleet_storage::{self as storage, Packed};
 use async_trait::async_trait;
-use pool::{Ask, Param, Pool};
+use pool::{Ask, PATIENCE, Param, Pool};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
 /// Keys that one statement lists or deletes, so that others get their turn.
 const SOME: usize = 1_000;
+/// How long a server is tried that is only looked at.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// A documents store in a database. Clones share its connections.
 #[derive(Clone)]
@@ -98,22 +101,33 @@ impl PostgresDocuments {
     /// `address` is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; the password may come from
     /// `PGPASSWORD` instead.
     pub async fn connect(address: &str) -> Result<Self, Error> {
-        let password = std::env::var("PGPASSWORD").ok();
-        let documents = Self::open(Address::parse(address, password)?);
+        let documents = Self::open(address, PATIENCE)?;
         documents.standing().await?;
         tables::prepare(&documents.pool).await?;
         Ok(documents)
     }
 
-    fn open(address: Address) -> Self {
-        Self {
+    /// How a server stands, unless it is one that may not be used; soon, and without making anything.
+    pub async fn look(address: &str) -> Result<Standing, Error> {
+        Self::open(address, LOOK)?.standing().await
+    }
+
+    /// Whether an address is a database's.
+    pub fn is_address(text: &str) -> bool {
+        Address::is_one(text)
+    }
+
+    fn open(address: &str, patience: Duration) -> Result<Self, Error> {
+        let password = std::env::var("PGPASSWORD").ok();
+        let address = Address::parse(address, password)?;
+        Ok(Self {
             sql: Arc::new(Sql::new(&address.schema)),
-            pool: Arc::new(Pool::new(address)),
-        }
+            pool: Arc::new(Pool::new(address, patience)),
+        })
     }
 
     /// How the server stands, unless it is one that may not be used.
-    pub async fn standing(&self) -> Result<Standing, Error> {
+    async fn standing(&self) -> Result<Standing, Error> {
         let address = &self.pool.address.shown;
         let rows = self.ask(STANDING, &[]).await?;
         let row = rows.first().ok_or_else(|| self.unreadable("no row"))?;

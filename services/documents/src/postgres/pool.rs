@@ -2,7 +2,7 @@
 //! the other; several of them let the server put what they commit on its disk together.
 //!
 //! Whatever happens to a connection or the server, a statement is tried again until it is done or
-//! [`PATIENCE`] is over. So all of them are such that they may be done twice.
+//! its patience is over. So all of them are such that they may be done twice.
 
 use super::address::Address;
 use super::fault::Fault;
@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 4;
 /// Statements under way in all; more wait, and hold nothing but what their caller gave them.
 const AT_ONCE: usize = 64;
 /// How long an operation is tried in all, its repetitions included.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest for one try of a statement. Its connection is given up then.
 const STATEMENT: Duration = Duration::from_secs(10);
 /// Longest until a connection is usable, TLS and authentication included.
@@ -49,6 +49,7 @@ pub(super) struct Pool {
     pub(super) address: Address,
     slots: [Slot; CONNECTIONS],
     permits: Semaphore,
+    patience: Duration,
 }
 
 /// A place for one connection.
@@ -85,17 +86,18 @@ impl Drop for Chosen<'_> {
 }
 
 impl Pool {
-    pub(super) fn new(address: Address) -> Self {
+    pub(super) fn new(address: Address, patience: Duration) -> Self {
         Self {
             address,
             slots: Default::default(),
             permits: Semaphore::new(AT_ONCE),
+            patience,
         }
     }
 
     /// Has something done, and again where that failed for the time being.
     pub(super) async fn run(&self, ask: Ask<'_>) -> Result<Answer, Error> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + self.patience;
         let Ok(Ok(_permit)) = timeout_at(end, self.permits.acquire()).await else {
             let so = format!("{AT_ONCE} statements are under way, and none came to its end");
             return Err(self.unavailable(&so));

@@ -18,6 +18,7 @@ macro_rules! documents_contract {
             what_was_created_can_be_read,
             what_was_never_created_is_absent,
             an_object_is_never_replaced,
+            others_come_with_the_first_of_a_key_alone,
             exactly_one_of_concurrent_creates_is_new,
             bodies_are_any_bytes_of_any_length,
             many_keys_come_in_the_order_asked_for,
@@ -80,6 +81,48 @@ pub async fn an_object_is_never_replaced(documents: Arc<dyn Documents>, prefix: 
             bytes(documents.get(&key).await.unwrap()),
             Some(b"first".to_vec())
         );
+    }
+}
+
+pub async fn others_come_with_the_first_of_a_key_alone(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
+    for round in 0..4 {
+        let tasks: Vec<_> = (0..8_u8)
+            .map(|writer| {
+                let documents = Arc::clone(&documents);
+                let key = |name: &str| format!("{prefix}{round}/{name}");
+                let (first, own) = (key("first"), key(&format!("own/{writer}")));
+                // In no order, and one that all write.
+                let mut others = vec![(own, vec![writer]), (key("shared"), vec![writer])];
+                others.rotate_left(usize::from(writer) % 2);
+                tokio::spawn(async move {
+                    let body = vec![writer];
+                    let there = documents.create_with(&first, body, &others).await.unwrap();
+                    (writer, bytes(there))
+                })
+            })
+            .collect();
+        let (mut winners, mut seen) = (Vec::new(), Vec::new());
+        for task in tasks {
+            match task.await.unwrap() {
+                (writer, None) => winners.push(writer),
+                (_, Some(there)) => seen.push(there),
+            }
+        }
+        assert_eq!(winners.len(), 1, "round {round}");
+        assert!(seen.iter().all(|there| *there == winners), "{seen:?}");
+        let below = format!("{prefix}{round}/");
+        let expected = [
+            "first".to_owned(),
+            format!("own/{}", winners[0]),
+            "shared".to_owned(),
+        ];
+        let expected = expected.map(|name| format!("{below}{name}"));
+        assert_eq!(documents.list(&below).await.unwrap(), expected);
+        let shared = documents.get(&expected[2]).await.unwrap();
+        assert_eq!(bytes(shared), Some(winners));
     }
 }
 

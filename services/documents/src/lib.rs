@@ -11,6 +11,7 @@
 
 use agentfleet_schema::Millis;
 use async_trait::async_trait;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use std::sync::Arc;
 
 #[cfg(any(test, feature = "contract"))]
@@ -29,6 +30,8 @@ pub use s3::{S3Documents, S3Options};
 /// How often a create is repeated that is refused although nothing is there, before its caller is
 /// told to come again later.
 const REPEATS: u32 = 4;
+/// Objects of one call that are put at the same time.
+const AT_ONCE: usize = 8;
 
 /// Whether a create stored something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,32 @@ pub trait Documents: Send + Sync + 'static {
     /// Sees to it that an object is there which nobody writes otherwise.
     async fn ensure(&self, key: &str, body: Vec<u8>) -> Result<(), Error> {
         self.create_or_get(key, body).await.map(drop)
+    }
+
+    /// The same for several.
+    async fn ensure_all(&self, objects: &[(String, Vec<u8>)]) -> Result<(), Error> {
+        let puts = objects
+            .iter()
+            .map(|(key, body)| self.ensure(key, body.clone()))
+            // Collected, or the compiler cannot see that they may go to other threads.
+            .collect::<Vec<_>>();
+        let puts = stream::iter(puts).buffer_unordered(AT_ONCE);
+        puts.try_collect().await
+    }
+
+    /// As [`Documents::create_or_get`]; and if the object is new, others with it that nobody writes
+    /// otherwise. They may follow it, unless the store can create several as one.
+    async fn create_with(
+        &self,
+        key: &str,
+        body: Vec<u8>,
+        others: &[(String, Vec<u8>)],
+    ) -> Result<Option<Arc<[u8]>>, Error> {
+        let there = self.create_or_get(key, body).await?;
+        if there.is_none() {
+            self.ensure_all(others).await?;
+        }
+        Ok(there)
     }
 
     /// Deletes everything below a prefix and says how much it was. For retention and erasure.

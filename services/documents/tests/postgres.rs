@@ -5,6 +5,8 @@
 use agentfleet_documents::{Created, Documents, Error, PostgresDocuments};
 use agentfleet_servers::Server;
 use futures::future::{join_all, try_join_all};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -245,6 +247,27 @@ async fn a_create_whose_reply_was_lost_knows_its_own_object() {
 }
 
 #[tokio::test]
+async fn a_commit_whose_reply_was_lost_knows_its_own_record_and_has_its_texts() {
+    let proxy = Proxy::start("INSERT INTO").await;
+    let documents = connect(&through(proxy.port, "lost_commit")).await.unwrap();
+    let direct = connect(&address("lost_commit")).await.unwrap();
+    let texts = |of: &str| vec![(format!("{of}/text"), b"t".to_vec())];
+    proxy.cut.store(true, Ordering::SeqCst);
+    let body = b"mine".to_vec();
+    let there = documents.create_with("a", body, &texts("a")).await.unwrap();
+    assert_eq!((there, proxy.cuts.load(Ordering::SeqCst)), (None, 1));
+    assert_eq!(documents.list("").await.unwrap(), ["a", "a/text"]);
+    // Another's is adopted, and nothing is added to it.
+    direct.create("b", b"another's".to_vec()).await.unwrap();
+    proxy.cut.store(true, Ordering::SeqCst);
+    let body = b"mine".to_vec();
+    let there = documents.create_with("b", body, &texts("b")).await.unwrap();
+    assert_eq!(there.as_deref(), Some(b"another's".as_slice()));
+    assert_eq!(proxy.cuts.load(Ordering::SeqCst), 2);
+    assert_eq!(direct.list("b").await.unwrap(), ["b"]);
+}
+
+#[tokio::test]
 async fn tables_whose_making_was_not_answered_are_found() {
     let proxy = Proxy::start("CREATE TABLE").await;
     proxy.cut.store(true, Ordering::SeqCst);
@@ -289,6 +312,17 @@ async fn a_server_that_may_lose_what_it_confirmed_is_refused() {
         let says = connect(address).await.unwrap_err().to_string();
         assert!(says.contains(&format!("`{setting} = off`")), "{says}");
     }
+}
+
+/// Most of what is done at once finds no connection of its own, and goes over those that are there.
+#[tokio::test]
+async fn a_server_with_few_connections_left_is_used_over_those() {
+    let server = Server::postgres("-c max_connections=5 -c superuser_reserved_connections=3");
+    let documents = connect(server.address()).await.unwrap();
+    let keys: Vec<String> = (0..200).map(|number| format!("{number}")).collect();
+    let creates = keys.iter().map(|key| documents.create(key, Vec::new()));
+    let created = try_join_all(creates).await.unwrap();
+    assert!(created.iter().all(|created| *created == Created::New));
 }
 
 #[tokio::test]
@@ -348,4 +382,43 @@ async fn a_server_that_hangs_in_a_statement_ends_in_an_error_and_is_found_again(
     tokio::time::resume();
     proxy.hang.store(false, Ordering::SeqCst);
     documents.create("k", Vec::new()).await.unwrap();
+}
+
+/// A certificate of its own for a server on this machine, and its key.
+fn certify(directory: &Path) -> (String, String) {
+    let file = |name: &str| directory.join(name).display().to_string();
+    let (certificate, key) = (file("server.pem"), file("server.key"));
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+                     -subj /CN=localhost -addext basicConstraints=critical,CA:FALSE \
+                     -addext subjectAltName=DNS:localhost,IP:127.0.0.1";
+    let made = Command::new("openssl")
+        .args(arguments.split_whitespace())
+        .args(["-out", &certificate, "-keyout", &key])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    (certificate, key)
+}
+
+#[tokio::test]
+async fn a_server_with_tls_is_used_where_its_authority_is_known_and_its_name_is_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = certify(directory.path());
+    let options = format!("-c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={key}");
+    let server = Server::postgres(&options);
+    let at = |host: &str, more: &str| {
+        let address = server.address().replace("@127.0.0.1", &format!("@{host}"));
+        format!("{address}?sslmode=require{more}")
+    };
+    let known = format!("&sslrootcert={certificate}");
+    for host in ["localhost", "127.0.0.1"] {
+        let documents = connect(&at(host, &known)).await.unwrap();
+        documents.create(host, b"x".to_vec()).await.unwrap();
+    }
+    let elsewhere = format!("{known}&hostaddr=127.0.0.1");
+    for (host, more) in [("localhost", ""), ("other.example", &*elsewhere)] {
+        let error = connect(&at(host, more)).await.unwrap_err();
+        assert!(matches!(&error, Error::Untrusted { .. }), "{error}");
+        assert!(error.to_string().contains("sslrootcert=FILE"), "{error}");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! On the embedded engine record, documents, publications, marker and acknowledgement are one
 //! transaction. Elsewhere they are a sequence in which every prefix is safe: the fence of a step without
-//! a call (`effects`), record, objects, publications, marker, acknowledgement. A crash in between leaves a record without its marker, and
+//! a call (`effects`), record, objects (with the record, where the store creates several as one), publications,
+//! marker, acknowledgement. A crash in between leaves a record without its marker, and
 //! the redelivered message finds it, and goes on from there.
 //!
 //! Objects lie under keys that every attempt shares. So an attempt stages its own in the record, and
@@ -18,13 +19,9 @@ use agentfleet_schema::records::{IntentRecord, Publication, StepRecord};
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_storage::{Database, Packed};
 use async_trait::async_trait;
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::sync::Arc;
-
-/// Objects of one step that are put at the same time.
-const AT_ONCE: usize = 8;
 
 /// What is committed as one.
 #[derive(Clone, Debug)]
@@ -250,12 +247,6 @@ impl SequentialCommitter {
     pub fn new(broker: Arc<dyn Broker>, documents: Arc<dyn Documents>) -> Self {
         Self { broker, documents }
     }
-
-    /// Creates the record; `false` if another's is there.
-    async fn create_record(&self, key: &str, record: Vec<u8>, nonce: &str) -> Result<bool, Error> {
-        let there = self.documents.create_or_get(key, record).await?;
-        Ok(there.is_none_or(|there| is_own(&there, nonce)))
-    }
 }
 
 /// Whether a stored record carries this nonce.
@@ -297,10 +288,16 @@ impl Committer for SequentialCommitter {
                 }
             }
         }
-        if !self.create_record(&record_key, record, &nonce).await? {
-            return Ok(Committed::Lost);
+        let there = self
+            .documents
+            .create_with(&record_key, record, &objects)
+            .await?;
+        if let Some(there) = there {
+            if !is_own(&there, &nonce) {
+                return Ok(Committed::Lost);
+            }
+            self.documents.ensure_all(&objects).await?;
         }
-        self.put_in_place(objects).await?;
         self.publish(messages, marker, delivery).await?;
         Ok(Committed::Won)
     }
@@ -308,7 +305,8 @@ impl Committer for SequentialCommitter {
     async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
         let key = adoption.record_key;
         if let Some(record) = self.documents.get(&key).await? {
-            self.put_in_place(staged(&key, &record)?).await?;
+            // Whoever does this has read the record, so all who do write the same.
+            self.documents.ensure_all(&staged(&key, &record)?).await?;
         }
         let messages = publishable(adoption.publications);
         self.publish(messages, adoption.marker, delivery).await
@@ -316,18 +314,6 @@ impl Committer for SequentialCommitter {
 }
 
 impl SequentialCommitter {
-    /// Whoever does this has read the record, so all who do write the same.
-    async fn put_in_place(&self, objects: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
-        let puts = objects
-            .into_iter()
-            .map(|(key, body)| async move { self.documents.ensure(&key, body).await });
-        stream::iter(puts)
-            .buffer_unordered(AT_ONCE)
-            .try_collect::<()>()
-            .await?;
-        Ok(())
-    }
-
     async fn publish(
         &self,
         messages: Vec<Outgoing>,

@@ -4,7 +4,7 @@ use crate::error::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
 /// What a failed try leaves to do.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Fault {
     /// The same may go well soon.
     Again(Error),
@@ -15,6 +15,12 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    /// What to tell of it.
+    pub(super) fn error(&self) -> &Error {
+        let (Self::Again(error) | Self::Elsewhere(error) | Self::Final(error)) = self;
+        error
+    }
+
     /// `address` is told, and holds no credentials.
     pub(super) fn of(error: &tokio_postgres::Error, address: &str) -> Self {
         let address = address.to_owned();

@@ -21,7 +21,7 @@ use address::Address;
 use agentfleet_schema::Millis;
 use agentfleet_storage::{self as storage, Packed};
 use async_trait::async_trait;
-use pool::{Ask, PATIENCE, Param, Pool};
+use pool::{Answer, Ask, PATIENCE, Param, Pool};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,6 +62,8 @@ pub struct Standing {
 /// Texts of the statements, which name the schema.
 struct Sql {
     create: String,
+    create_with: String,
+    ensure_all: String,
     is_mine: String,
     get: String,
     list: String,
@@ -78,6 +80,22 @@ impl Sql {
             create: format!(
                 "INSERT INTO {objects}(key, writer, body) VALUES ($1, $2, $3)
                  ON CONFLICT DO NOTHING RETURNING true"
+            ),
+            // The others depend on the first, so that they are stored together or not at all.
+            create_with: format!(
+                "WITH won AS (
+                   INSERT INTO {objects}(key, writer, body) VALUES ($1, $2, $3)
+                   ON CONFLICT DO NOTHING RETURNING true),
+                 others AS (
+                   INSERT INTO {objects}(key, writer, body)
+                   SELECT k, $2, b FROM unnest($4::text[], $5::bytea[]) AS o(k, b), won
+                   ON CONFLICT DO NOTHING)
+                 SELECT true FROM won"
+            ),
+            ensure_all: format!(
+                "INSERT INTO {objects}(key, writer, body)
+                 SELECT k, $1, b FROM unnest($2::text[], $3::bytea[]) AS o(k, b)
+                 ON CONFLICT DO NOTHING"
             ),
             is_mine: format!("SELECT true FROM {objects} WHERE key = $1 AND writer = $2"),
             get: format!("SELECT key, body FROM {objects} WHERE key = ANY($1)"),
@@ -180,6 +198,21 @@ impl PostgresDocuments {
             .collect()
     }
 
+    /// Whether a create stored its row.
+    async fn is_new(
+        &self,
+        created: &Answer,
+        key: Param<'_>,
+        writer: Param<'_>,
+    ) -> Result<bool, Error> {
+        if !created.rows.is_empty() || !created.is_repeated {
+            return Ok(!created.rows.is_empty());
+        }
+        // An earlier try may have stored the row, and lost the connection before it knew.
+        let mine = self.ask(&self.sql.is_mine, &[key, writer]).await?;
+        Ok(!mine.is_empty())
+    }
+
     fn column<'a, T: FromSql<'a>>(&self, row: &'a Row, at: usize) -> Result<T, Error> {
         row.try_get(at)
             .map_err(|error| self.unreadable(&fault::chain(&error)))
@@ -215,14 +248,66 @@ impl Documents for PostgresDocuments {
             .pool
             .run(Ask::Statement(&self.sql.create, &params))
             .await?;
-        let is_new = !created.rows.is_empty()
-            // An earlier try may have stored the row, and lost the connection before it knew.
-            || (created.is_repeated && !self.ask(&self.sql.is_mine, &[key, writer]).await?.is_empty());
-        Ok(if is_new {
+        Ok(if self.is_new(&created, key, writer).await? {
             Created::New
         } else {
             Created::Exists
         })
+    }
+
+    async fn create_with(
+        &self,
+        key: &str,
+        body: Vec<u8>,
+        others: &[(String, Vec<u8>)],
+    ) -> Result<Option<Arc<[u8]>>, Error> {
+        if key.is_empty() || others.iter().any(|(key, _)| key.is_empty()) {
+            return Err(Error::EmptyKey);
+        }
+        let packed = Packed::of(&body);
+        let sorted = Others::of(others);
+        let (keys, bodies) = sorted.columns();
+        let (mine, writer) = (packed.as_bytes(), uuid::Uuid::new_v4());
+        let (of_key, of_writer): (Param<'_>, Param<'_>) =
+            ((&key, Type::TEXT), (&writer, Type::UUID));
+        let params = [
+            of_key.clone(),
+            of_writer.clone(),
+            (&mine, Type::BYTEA),
+            (&keys, Type::TEXT_ARRAY),
+            (&bodies, Type::BYTEA_ARRAY),
+        ];
+        let ask = Ask::Statement(&self.sql.create_with, &params);
+        let created = self.pool.run(ask).await?;
+        if self.is_new(&created, of_key, of_writer).await? {
+            return Ok(None);
+        }
+        match self.get(key).await? {
+            Some(there) if *there == *body => self.ensure_all(others).await.map(|()| None),
+            Some(there) => Ok(Some(there)),
+            // It was there, and has been deleted.
+            None => Err(Error::Contradictory {
+                key: key.to_owned(),
+            }),
+        }
+    }
+
+    async fn ensure_all(&self, objects: &[(String, Vec<u8>)]) -> Result<(), Error> {
+        if objects.iter().any(|(key, _)| key.is_empty()) {
+            return Err(Error::EmptyKey);
+        }
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let others = Others::of(objects);
+        let (keys, bodies) = others.columns();
+        let writer = uuid::Uuid::new_v4();
+        let params: &[Param<'_>] = &[
+            (&writer, Type::UUID),
+            (&keys, Type::TEXT_ARRAY),
+            (&bodies, Type::BYTEA_ARRAY),
+        ];
+        self.ask(&self.sql.ensure_all, params).await.map(drop)
     }
 
     async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, Error> {
@@ -292,5 +377,27 @@ impl Documents for PostgresDocuments {
                 return Ok(deleted);
             }
         }
+    }
+}
+
+/// Objects as two columns, in the order of their keys: whoever else stores the same waits for the same
+/// first, so that no two wait for each other.
+struct Others<'a>(Vec<(&'a str, Packed)>);
+
+impl<'a> Others<'a> {
+    fn of(objects: &'a [(String, Vec<u8>)]) -> Self {
+        let packed = objects
+            .iter()
+            .map(|(key, body)| (key.as_str(), Packed::of(body)));
+        let mut all: Vec<_> = packed.collect();
+        all.sort_by_key(|(key, _)| *key);
+        Self(all)
+    }
+
+    fn columns(&self) -> (Vec<&str>, Vec<&[u8]>) {
+        self.0
+            .iter()
+            .map(|(key, body)| (*key, body.as_bytes()))
+            .unzip()
     }
 }

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::fault::Fault;
 use crate::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -26,6 +26,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 const STATEMENT: Duration = Duration::from_secs(10);
 /// Longest until a connection is usable, TLS and authentication included.
 const OPEN: Duration = Duration::from_secs(6);
+/// How long a connection that could not be opened is left alone while there are others.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
 /// Between two tries, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -59,8 +61,8 @@ struct Slot {
     line: tokio::sync::Mutex<Line>,
     /// Statements that use it or wait for it.
     load: AtomicUsize,
-    /// Why it could not be opened, for those that do not live to try.
-    failed: Mutex<Option<Error>>,
+    /// When and why it could not be opened, for those that wait for it or do not live to try.
+    failed: Mutex<Option<(Instant, Fault)>>,
 }
 
 #[derive(Default)]
@@ -116,13 +118,13 @@ impl Pool {
                             is_repeated = true;
                             let fault = Fault::of(&error, &self.address.shown);
                             if matches!(fault, Fault::Elsewhere(_)) {
-                                chosen.0.give_up(&live).await;
+                                live.give_up();
                             }
                             fault
                         }
                         Err(_) => {
                             is_repeated = true;
-                            chosen.0.give_up(&live).await;
+                            live.give_up();
                             Fault::Elsewhere(self.late())
                         }
                     }
@@ -142,9 +144,10 @@ impl Pool {
         }
     }
 
-    /// The slot with the least to do; the first of them, so that what is done one by one needs one.
+    /// The slot with the least to do; the first of them, so that what is done one by one needs one. A
+    /// server that has no more connections for us is asked through those that are open.
     fn choose(&self) -> Chosen<'_> {
-        let load = |slot: &&Slot| slot.load.load(Ordering::Relaxed);
+        let load = |slot: &&Slot| (slot.has_failed(), slot.load.load(Ordering::Relaxed));
         let slot = self.slots.iter().min_by_key(load);
         let slot = slot.unwrap_or(&self.slots[0]);
         slot.load.fetch_add(1, Ordering::Relaxed);
@@ -167,6 +170,7 @@ impl Pool {
 impl Slot {
     /// Its connection, opened if it is not. Tries are put off more and more where they fail.
     async fn open(&self, address: &Address) -> Result<Arc<Live>, Fault> {
+        let asked_at = Instant::now();
         let mut line = self.line.lock().await;
         if let Some(live) = &line.live
             && !live.client.is_closed()
@@ -174,6 +178,10 @@ impl Slot {
             return Ok(Arc::clone(live));
         }
         line.live = None;
+        // What became of the try of another while this one waited for it is true of both.
+        if let Some((_, fault)) = self.failed().as_ref().filter(|(at, _)| *at >= asked_at) {
+            return Err(fault.clone());
+        }
         if let Some(next) = line.next {
             sleep_until(next).await;
         }
@@ -190,33 +198,30 @@ impl Slot {
             Err(fault) => {
                 line.delay = (line.delay * 2).clamp(BACKOFF.0, BACKOFF.1);
                 line.next = Some(Instant::now() + jittered(line.delay));
-                let (Fault::Again(error) | Fault::Elsewhere(error) | Fault::Final(error)) = &fault;
-                self.remember(Some(error.clone()));
+                self.remember(Some(fault.clone()));
                 Err(fault)
             }
         }
     }
 
-    /// Has the next statement open another. Those that are still on this one are told at once.
-    async fn give_up(&self, live: &Arc<Live>) {
-        let mut line = self.line.lock().await;
-        if line
-            .live
-            .as_ref()
-            .is_some_and(|there| Arc::ptr_eq(there, live))
-        {
-            line.live = None;
-        }
-        live.driver.abort();
+    fn remember(&self, fault: Option<Fault>) {
+        *self.failed() = fault.map(|fault| (Instant::now(), fault));
     }
 
-    fn remember(&self, error: Option<Error>) {
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    fn has_failed(&self) -> bool {
+        let failed = self.failed();
+        failed
+            .as_ref()
+            .is_some_and(|(at, _)| at.elapsed() < LEFT_ALONE)
     }
 
     fn last(&self) -> Option<Error> {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.clone()
+        let failed = self.failed();
+        failed.as_ref().map(|(_, fault)| fault.error().clone())
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Option<(Instant, Fault)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -237,6 +242,11 @@ impl Live {
         // whoever waits for an answer.
         let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
         Ok(Self { client, driver })
+    }
+
+    /// Ends it, so that the next statement opens another. Those that are still on it are told at once.
+    fn give_up(&self) {
+        self.driver.abort();
     }
 
     async fn ask(&self, ask: Ask<'_>) -> Result<Vec<Row>, tokio_postgres::Error> {

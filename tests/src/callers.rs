@@ -202,17 +202,21 @@ impl Callers {
 
     /// Returns when everything that was published before has been heard.
     pub fn until_all_heard(&self) {
+        // Another one each time: those of before have been heard.
+        let asked = |id: &&String| id.starts_with(LAST);
+        let before = self.heard().roots.keys().filter(asked).count();
+        let id = format!("{LAST} {before}");
         let last = Outgoing {
             topic: AGENT_RESPONSE,
             payload: b"{}".to_vec(),
-            properties: Properties::from([(property::ID.to_owned(), LAST.to_owned())]),
+            properties: Properties::from([(property::ID.to_owned(), id.clone())]),
             deliver_at: None,
             durability: Durability::Durable,
         };
         let mut news = self.news.clone();
         self.runtime.block_on(async {
             self.broker.publish(vec![last]).await.unwrap();
-            while !self.heard().roots.contains_key(LAST) {
+            while !self.heard().roots.contains_key(&id) {
                 let changed = tokio::time::timeout(PATIENCE, news.changed());
                 changed.await.expect("a response is lost").unwrap();
             }
@@ -224,7 +228,7 @@ impl Callers {
     }
 }
 
-/// The id of a message that nobody asked for, to know that all before it were heard.
+/// Begins the ids of messages that nobody asked for, to know that all before it were heard.
 const LAST: &str = "last";
 
 async fn hear(
@@ -251,7 +255,11 @@ impl Heard {
         }
         let property = |name: &str| delivery.properties.get(name).cloned().unwrap_or_default();
         let (id, root) = (property(property::ID), property(property::ROOT));
+        let is_last = id.starts_with(LAST);
         self.roots.entry(id).or_default().insert(root.clone());
+        if is_last {
+            return;
+        }
         let response: AgentResponse = serde_json::from_slice(&delivery.payload).unwrap();
         self.responses += 1;
         let name = match &response.explain_id {

@@ -2,7 +2,6 @@
 //! directory of its own, as processes on different machines have.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use agentfleet_documents::Documents as _;
 use agentfleet_tests::load::{Process, output, refused, said};
 use agentfleet_tests::place::{Place, ROLES};
 use serde_json::Value;

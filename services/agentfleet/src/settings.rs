@@ -797,6 +797,28 @@ mod tests {
     }
 
     #[test]
+    fn the_password_of_a_database_is_not_shown_and_not_taken_where_ps_shows_it() {
+        let address = "postgres://fleet:hunter2@db.example/fleet";
+        let env = env(&[("AGENTFLEET_DOCUMENTS", address)]);
+        let settings = Settings::from_layers(&Flags::default(), &env, &File::default()).unwrap();
+        assert_eq!(settings.documents, Place::At(address.to_owned()));
+        let shown = format!("{:?} {}", settings.in_force(), settings.documents);
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let flag = |address: &str| {
+            let documents = Some(address.to_owned());
+            let flags = Flags {
+                documents,
+                ..Flags::default()
+            };
+            Settings::from_layers(&flags, &BTreeMap::new(), &File::default())
+        };
+        let refused = flag(address).unwrap_err().to_string();
+        assert!(refused.contains("PGPASSWORD"), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+        assert!(flag("postgres://fleet@db.example:5432/fleet").is_ok());
+    }
+
+    #[test]
     fn mistakes_are_named_with_what_would_be_right() {
         let flags = Flags {
             concurrency: Some("many".into()),

@@ -49,8 +49,9 @@ test: setup-test lint ## Everything: lint, unit, contract, simulator, real proce
 	@set -e; $(call stage,building,cargo build --workspace --bin agentfleet && cargo test --workspace --no-run)
 	@set -e; $(call stage,tests,tests/run.py)
 
-soak: build ## Kill a fleet under load for five minutes and check that nothing is lost or done twice
+soak: build ## Kill a fleet under load for five minutes, and simulate 20,000 fleets: nothing is lost or done twice
 	@AGENTFLEET_KILL_SECONDS=300 cargo test --workspace --test kill -- --nocapture
+	@AGENTFLEET_SIM_RUNS=20000 cargo test --workspace --test simulator fresh -- --nocapture
 
 chaos: setup-test build ## Storm a fleet on real Pulsar, S3 and SPARQL servers for ten minutes; then a report
 	@AGENTFLEET_STORM_KILLS=10 AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test --workspace --test storm -- --nocapture

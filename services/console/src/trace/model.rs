@@ -291,7 +291,7 @@ pub(crate) fn arguments_in_brief(arguments: &BTreeMap<String, String>, most: usi
         .map(|(name, value)| {
             let mut value = crate::text::preview(value, most);
             // What looks like further arguments is told from them by quotes that nothing in it can close.
-            if value.contains(['"', ',', ':']) {
+            if ["\"", ", ", ": "].iter().any(|part| value.contains(part)) {
                 value = serde_json::Value::from(value).to_string();
             }
             if named {

@@ -2,8 +2,8 @@
 """Builds every test of the workspace and runs its binaries, and the scripts beside them, some at the same time.
 
     tests/run.py [NAME ...]       only binaries whose name has one of these parts
-    TEST_JOBS=3                   how many run at the same time
-    TEST_MINUTES=20               how long one may take before it counts as hanging
+    TEST_JOBS=2                   how many run at the same time
+    TEST_MINUTES=30               how long one may take before it counts as hanging
 
 Most tests wait for servers and processes more than they compute, so running them one after the other leaves
 the machine idle. Every binary's closing lines are printed when it ends, and all that it said if it failed.
@@ -28,8 +28,8 @@ LONGEST_FIRST = [
     "storm", "simulator", *SCRIPTS[:2], "simulator_fan_in", "pulsar_failures", "upgrade", "kill", "control", "example", "audit",
     "console/it", "approvals", "pulsar", "patterns", "interleavings", "migrate", "replicas", "graph/remote",
 ]
-JOBS = int(os.environ.get("TEST_JOBS", "3"))
-MINUTES = int(os.environ.get("TEST_MINUTES", "20"))
+JOBS = int(os.environ.get("TEST_JOBS", "2"))
+MINUTES = int(os.environ.get("TEST_MINUTES", "30"))
 EVERY = 60
 SUMS = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 

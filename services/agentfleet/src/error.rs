@@ -129,6 +129,10 @@ impl From<agentfleet_orchestrator::replay::ReplayError> for Failure {
                 Some(crate::commands::records::how_to_name(session.as_str())),
             ),
             ReplayError::NotBegun(_) => (Exit::NotFound, Some("wait until a fleet has begun it")),
+            ReplayError::Closed(_) => (
+                Exit::NotFound,
+                Some("`agentfleet ask` asks its question again"),
+            ),
             ReplayError::NoStep { .. } | ReplayError::Erased(_) => (Exit::NotFound, None),
             ReplayError::Missing { .. } => (
                 Exit::NotFound,

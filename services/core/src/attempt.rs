@@ -81,11 +81,11 @@ impl Prepared {
     /// that cannot be published: afterwards it could only be tried for ever.
     pub fn end(
         self,
-        ending: Ending,
+        mut ending: Ending,
         now: Millis,
         refuse: impl FnOnce(&Assembled) -> Option<Overruled>,
     ) -> Assembled {
-        let (by, parked) = (ending.by, ending.parked.clone());
+        let (by, parked) = (ending.by, ending.parked.take());
         let mut commit = self.commit(ending, now);
         tell_end(&mut commit, by);
         let mut assembled = assemble(&commit);

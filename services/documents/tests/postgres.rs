@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod crash;
+
 use agentfleet_documents::{Created, Documents, Error, PostgresDocuments};
 use agentfleet_servers::Server;
 use futures::future::{join_all, try_join_all};
@@ -82,21 +84,9 @@ async fn lists_and_deletes_go_beyond_one_page() {
 
 #[tokio::test]
 async fn what_was_created_outlives_a_crash_and_a_gap_is_ridden_out() {
-    let mut server = Server::postgres("");
+    let server = Server::postgres("");
     let documents = connect(server.address()).await.unwrap();
-    documents.create("a/1", b"first".to_vec()).await.unwrap();
-    server.kill();
-    let late = {
-        let documents = documents.clone();
-        tokio::spawn(async move { documents.create("a/2", b"second".to_vec()).await })
-    };
-    server.start();
-    assert_eq!(late.await.unwrap().unwrap(), Created::New);
-    assert_eq!(
-        documents.create("a/1", b"other".to_vec()).await.unwrap(),
-        Created::Exists
-    );
-    assert_eq!(documents.list("a/").await.unwrap(), ["a/1", "a/2"]);
+    crash::is_outlived(server, documents).await;
 }
 
 /// Many writers of the same keys while the server dies again and again: of each key one is told that it

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod crash;
+
 use agentfleet_documents::{Created, Documents, Error, S3Documents, S3Options};
 use agentfleet_servers::{S3_CREDENTIALS, Server};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -56,21 +58,9 @@ async fn stores_of_other_prefixes_do_not_see_each_other() {
 
 #[tokio::test]
 async fn what_was_created_outlives_a_crash_and_a_gap_is_ridden_out() {
-    let mut server = Server::s3();
+    let server = Server::s3();
     let documents = connect(&options(server.address(), "")).await.unwrap();
-    documents.create("a/1", b"first".to_vec()).await.unwrap();
-    server.kill();
-    let late = {
-        let documents = documents.clone();
-        tokio::spawn(async move { documents.create("a/2", b"second".to_vec()).await })
-    };
-    server.start();
-    assert_eq!(late.await.unwrap().unwrap(), Created::New);
-    assert_eq!(
-        documents.create("a/1", b"other".to_vec()).await.unwrap(),
-        Created::Exists
-    );
-    assert_eq!(documents.list("a/").await.unwrap(), ["a/1", "a/2"]);
+    crash::is_outlived(server, documents).await;
 }
 
 /// This server keeps objects as files, and cannot have a folder of the same name.

@@ -20,7 +20,7 @@ use agentfleet_models::{Discard, Error as ModelError, Retry};
 use agentfleet_runtime::{metrics, texts};
 use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Source, Usage};
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{Digest, Spent, Term, uris};
+use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
 use std::collections::BTreeMap;
 
 /// What came of a call, or how the step ends because nobody waits for it any more.
@@ -89,7 +89,11 @@ impl<'o, 'w> Driver<'o, 'w> {
     }
 }
 
-impl Driver<'_, '_> {
+impl<'w> Driver<'_, 'w> {
+    fn request(&self) -> &'w AgentRequest {
+        &self.work.prepared.request
+    }
+
     /// What the calls came to.
     pub(crate) fn spent(&self) -> Spent {
         self.done.spent()
@@ -119,7 +123,7 @@ impl Driver<'_, '_> {
                 });
             }
             let over = matches!(step, Step::Finish(_));
-            if !over && self.parts.host.now() >= self.work.prepared.request.control.hard_deadline {
+            if !over && self.parts.host.now() >= self.request().control.hard_deadline {
                 // It may have come while the step was at work (BG-1).
                 let over = Overruled {
                     by: EndedBy::Deadline,
@@ -166,7 +170,7 @@ impl Driver<'_, '_> {
             return None;
         }
         let prompts = &self.options.default_prompts;
-        let (snapshot, of) = (&self.work.prepared.snapshot, &self.work.prepared.request);
+        let (snapshot, of) = (&self.work.prepared.snapshot, self.request());
         // What cannot be rendered is told where it is asked.
         let messages = model::messages(ask, of, snapshot, prompts).ok()?;
         let prompt = model::prompt_text(&messages);
@@ -174,7 +178,7 @@ impl Driver<'_, '_> {
     }
 
     async fn ask_model(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
-        let (of, tools) = (&self.work.prepared.request, &*self.parts.tools);
+        let (of, tools) = (self.request(), &*self.parts.tools);
         let mut request =
             match model::request(ask, of, &self.work.prepared.snapshot, self.options, tools) {
                 Ok(request) => request,
@@ -199,12 +203,12 @@ impl Driver<'_, '_> {
         let started = self.parts.host.now();
         let chat = &*self.parts.model;
         let watched = &self.work.watched;
-        let replied = if ask.stream == StreamAs::Nothing || !self.work.prepared.request.streaming {
+        let replied = if ask.stream == StreamAs::Nothing || !self.request().streaming {
             watched.while_wanted(chat.chat(request, &Discard)).await
         } else {
             let stream = Stream {
                 broker: &*self.parts.broker,
-                request: &self.work.prepared.request,
+                request: self.request(),
                 properties: &self.work.delivery.properties,
                 nonce: &self.work.prepared.nonce,
                 responses: &self.work.prepared.responses,
@@ -256,7 +260,7 @@ impl Driver<'_, '_> {
         if let Some(asked) = away::pause_asked(error, ms) {
             let time = Time {
                 now: self.parts.host.now(),
-                hard_deadline: self.work.prepared.request.control.hard_deadline,
+                hard_deadline: self.request().control.hard_deadline,
                 nonce: &self.work.prepared.nonce,
             };
             return match Away::wait(Away::of(self.work.delivery), error, asked, time) {
@@ -292,7 +296,7 @@ impl Driver<'_, '_> {
         Caller {
             parts: self.parts,
             options: self.options,
-            request: &self.work.prepared.request,
+            request: self.request(),
             snapshot: &self.work.prepared.snapshot,
             nonce: &self.work.prepared.nonce,
             attempts: &self.attempts,
@@ -303,7 +307,7 @@ impl Driver<'_, '_> {
     /// Whether an equal call of this tree was started of which nobody knows whether it took effect.
     /// What a person approved may be made all the same.
     async fn needs_person(&self, ordered: &ToolUse) -> Result<bool, Stop> {
-        let held = self.work.prepared.request.control.held.as_ref();
+        let held = self.request().control.held.as_ref();
         let (tool, arguments) = (&ordered.tool.name, &ordered.arguments);
         if !self.parts.tools.has_side_effects(&ordered.tool)
             || held.is_some_and(|held| approval::allows(held, tool, arguments))
@@ -379,7 +383,7 @@ impl Driver<'_, '_> {
 
     /// Runs a call, and tells whoever watches of it meanwhile.
     async fn while_told<T>(&self, text: &str, calling: impl Future<Output = T>) -> (T, bool) {
-        if !self.work.prepared.request.streaming {
+        if !self.request().streaming {
             return (calling.await, false);
         }
         tokio::pin!(calling);
@@ -389,7 +393,7 @@ impl Driver<'_, '_> {
             () = std::future::ready(()) => {}
         }
         let attempt = Attempt {
-            request: &self.work.prepared.request,
+            request: self.request(),
             properties: &self.work.delivery.properties,
             nonce: &self.work.prepared.nonce,
             responses: &self.work.prepared.responses,

@@ -87,9 +87,7 @@ impl Found {
             }
         })
     }
-}
 
-impl Found {
     /// Looks a step up. Where the broker does not count deliveries, attempts are asked for too.
     pub(crate) async fn of(
         documents: &dyn Documents,

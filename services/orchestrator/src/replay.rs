@@ -22,6 +22,8 @@ pub enum ReplayError {
     Unknown(SessionId),
     #[error("session `{0}` has not begun: it has no steps yet")]
     NotBegun(SessionId),
+    #[error("session `{0}` was ended before its first step: it has no steps")]
+    Closed(SessionId),
     #[error("session `{session}` has no step {step}: its steps are 0 to {last}")]
     NoStep {
         session: SessionId,
@@ -79,10 +81,13 @@ pub async fn steps(
         if documents.get(&keys::tombstone(session)).await?.is_some() {
             return Err(ReplayError::Erased(session.clone()));
         }
-        let asked = documents.get(&keys::accepted(session)).await?;
-        return Err(match asked {
-            Some(_) => ReplayError::NotBegun(session.clone()),
-            None => ReplayError::Unknown(session.clone()),
+        let wanted = [keys::accepted(session), keys::closed(session)];
+        let found = documents.get_many(&wanted).await?;
+        let is_there = |at: usize| found.get(at).is_some_and(Option::is_some);
+        return Err(match (is_there(0), is_there(1)) {
+            (true, true) => ReplayError::Closed(session.clone()),
+            (true, false) => ReplayError::NotBegun(session.clone()),
+            (false, _) => ReplayError::Unknown(session.clone()),
         });
     };
     let mut steps = Vec::new();

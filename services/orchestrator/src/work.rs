@@ -274,10 +274,7 @@ impl Orchestrator {
         let unpriced =
             is_metered.then(|| prices::missing(request, &work.prepared.snapshot, limits));
         // Not parked: the message is well, and `retry` begins the run again once there are prices.
-        Ok(unpriced.flatten().map(|error| Ended {
-            parked: None,
-            ..refuse(work, error)
-        }))
+        Ok(unpriced.flatten().map(|error| refusal(error).into()))
     }
 
     /// How a step ends that no turn can be made of. A worker of a later version may know its pattern.
@@ -409,12 +406,19 @@ fn gave_up(why: String, hint: &str) -> Overruled {
     }
 }
 
+fn refusal(error: ErrorBody) -> Overruled {
+    Overruled {
+        by: EndedBy::Refused,
+        finish: say::failed(error, Termination::Error, 0),
+    }
+}
+
 /// Ends the step of a message that asks for what cannot be done. The message is parked for people.
 fn refuse(work: &Work<'_>, error: ErrorBody) -> Ended {
+    let parked = Some(parked(work, &error));
     Ended {
-        parked: Some(parked(work, &error)),
-        finish: say::failed(error, Termination::Error, 0),
-        by: Some(EndedBy::Refused),
+        parked,
+        ..refusal(error).into()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::ask::{Asking, can_be_had, detached};
 use super::records;
-use super::replay::is_closed;
 use crate::cli::{Fork, Output};
 use crate::error::{Exit, Failure};
 use crate::settings::{Settings, Source};
@@ -57,10 +56,6 @@ pub(crate) async fn again(
 ) -> Result<Going, Failure> {
     let steps = steps(&*store.documents, session).await?;
     let Some(last) = steps.last() else {
-        if is_closed(&*store.documents, session).await? {
-            let says = format!("session `{session}` was cancelled before its first step");
-            return Err(Failure::usage(says).hint("`agentfleet ask` asks its question again"));
-        }
         return Err(ReplayError::NotBegun(session.clone()).into());
     };
     let otherwise = Otherwise {

@@ -10,8 +10,8 @@ use agentfleet_console::text;
 use agentfleet_core::replay::{Divergence, Replayed};
 use agentfleet_documents::Documents;
 use agentfleet_orchestrator::replay::{ReplayError, Replayer, children, steps};
+use agentfleet_schema::SessionId;
 use agentfleet_schema::records::{OutcomeKind, StepRecord};
-use agentfleet_schema::{SessionId, keys};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -151,7 +151,7 @@ pub(crate) async fn run(args: Replay, settings: &Settings) -> Result<(), Failure
     Ok(())
 }
 
-/// The steps of a session. A subagent that was never begun has none, nor has what was cancelled before.
+/// The steps of a session. A subagent that was never begun has none, nor has what was ended before.
 async fn begun(
     documents: &dyn Documents,
     session: &SessionId,
@@ -159,15 +159,7 @@ async fn begun(
 ) -> Result<Vec<StepRecord>, Failure> {
     match steps(documents, session).await {
         Err(ReplayError::Unknown(_)) if !is_asked_for => Ok(Vec::new()),
-        Err(ReplayError::NotBegun(_)) if is_closed(documents, session).await? => Ok(Vec::new()),
+        Err(ReplayError::Closed(_)) => Ok(Vec::new()),
         found => Ok(found?),
     }
-}
-
-/// Whether a session was ended before its first step.
-pub(crate) async fn is_closed(
-    documents: &dyn Documents,
-    session: &SessionId,
-) -> Result<bool, Failure> {
-    Ok(documents.get(&keys::closed(session)).await?.is_some())
 }

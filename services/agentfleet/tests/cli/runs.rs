@@ -625,6 +625,11 @@ fn a_request_without_a_fleet_waits_and_can_be_shown_cancelled_and_read() {
     // No step of it is worked then, and nothing is left to wait for.
     let replayed = place.run(&["replay", session]).well().out;
     assert!(replayed.contains("0 steps"), "{replayed}");
+    for other in [&["retry", session][..], &["fork", session, "--at", "0"]] {
+        let ran = place.run(other);
+        assert_eq!(ran.code, 3, "{ran:?}");
+        assert!(ran.err.contains("ended before its first step"), "{ran:?}");
+    }
     let attached = place.run(&["attach", session]);
     assert_eq!(attached.code, 1, "{attached:?}");
     place.run(&["replay", session]).well();

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A run that takes longer than this many steps never ends.
-const MOST_STEPS: u64 = 400_000;
+const MOST_STEPS: u64 = 40_000;
 /// Sets what people do apart from everything else that a seed decides.
 const PEOPLE: u64 = 0x0bad_cafe_0dd5_ba11;
 

@@ -39,6 +39,9 @@ pub struct Away {
     times: u32,
     /// What the provider said last.
     pub(crate) reason: String,
+    /// Whether the try after this wait is the last one. A worker whose clock is behind is given the
+    /// message at once, and would try without a pause until its own clock reaches the end.
+    is_last: bool,
 }
 
 /// A step that waits.
@@ -129,16 +132,15 @@ impl Away {
                 left.max(0) / 1_000
             ));
         }
-        if left < LAST_CHANCE {
+        if left < LAST_CHANCE || before.is_last {
             return Err(format!(
                 "{said}; it was asked {} times in {} s, until the wait for it was over",
                 before.times.saturating_add(1),
                 (now - since) / 1_000
             ));
         }
-        let pause = asked
-            .max(pause(before.times, now - since, nonce))
-            .min(left - LAST_CHANCE / 2);
+        let wanted = asked.max(pause(before.times, now - since, nonce));
+        let pause = wanted.min(left - LAST_CHANCE / 2);
         let told = format!(
             "Trying again in {} s, waiting until {} UTC at the longest: {said}",
             (pause + 500) / 1_000,
@@ -149,6 +151,7 @@ impl Away {
                 since,
                 times: before.times.saturating_add(1),
                 reason: said.chars().take(LONGEST_REASON).collect(),
+                is_last: pause < wanted,
             },
             again_at: now + pause,
             told,
@@ -253,6 +256,9 @@ mod tests {
         // Shortly before the end there is one more try, and then none.
         let last = wait(Some(waits.away), 20, 3_585, 3_600).unwrap();
         assert_eq!(last.again_at, 3_599_000);
+        // Also for a worker whose clock did not move since.
+        let why = wait(Some(last.away.clone()), 1, 3_585, 3_600).unwrap_err();
+        assert!(why.ends_with("until the wait for it was over"), "{why}");
         let why = wait(Some(last.away), 1, 3_599, 3_600).unwrap_err();
         assert!(
             why.ends_with("asked 3 times in 3499 s, until the wait for it was over"),

@@ -45,6 +45,8 @@ pub struct Heard {
     /// The root session of every `id`.
     pub roots: BTreeMap<String, BTreeSet<String>>,
     pub progress: Vec<Progress>,
+    /// Roots of which a part of a text was heard: a model answers, or answered.
+    pub talking: BTreeSet<String>,
     pub responses: usize,
     /// Published again by the fleet: equal to an earlier one, under another id of the broker's.
     pub repeats: usize,
@@ -174,13 +176,29 @@ impl Callers {
 
     /// Returns when every request has its end, or when nothing has been heard for long.
     pub fn until_all_ended(&self) {
+        self.until(|| self.open() == 0);
+    }
+
+    /// Returns when a model talks in each of the last requests, or when nothing has been heard for long.
+    pub fn until_talking(&self, count: usize) {
+        self.until(|| {
+            let (asked, heard) = (self.asked(), self.heard());
+            let last = &asked[asked.len() - count..];
+            let talks = |one| {
+                heard
+                    .root(one)
+                    .is_some_and(|root| heard.talking.contains(&root))
+            };
+            last.iter().all(talks)
+        });
+    }
+
+    fn until(&self, is_so: impl Fn() -> bool) {
         let mut news = self.news.clone();
         self.runtime.block_on(async {
-            while self.open() > 0 {
-                if tokio::time::timeout(PATIENCE, news.changed())
-                    .await
-                    .is_err()
-                {
+            while !is_so() {
+                let changed = tokio::time::timeout(PATIENCE, news.changed());
+                if changed.await.is_err() {
                     break;
                 }
             }
@@ -285,6 +303,8 @@ impl Heard {
                 heard_at: now(),
                 ends: response.end_of_dialog,
             });
+        } else {
+            self.talking.insert(root);
         }
     }
 

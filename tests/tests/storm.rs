@@ -83,9 +83,16 @@ fn a_killed_worker_holds_up_its_runs_for_seconds() {
         let started = starts.lock().unwrap().len();
         callers.ask(&vec![question.to_owned(); BUSY]);
         match what {
-            "no call" => std::thread::sleep(Duration::from_millis(random.below(500))),
+            "no call" => {
+                // At the latest when the first has ended: then others are at work.
+                let until = Instant::now() + Duration::from_millis(random.below(500));
+                while Instant::now() < until && callers.open() == BUSY {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
             "a model call" => {
-                std::thread::sleep(THINKS / 2 + Duration::from_millis(random.below(1_500)));
+                callers.until_talking(BUSY);
+                std::thread::sleep(Duration::from_millis(random.below(1_500)));
             }
             _ => {
                 let all = started + BUSY;
@@ -181,7 +188,7 @@ fn slow_script(place: &Place) -> std::path::PathBuf {
     let thought = vec!["word"; WORDS as usize].join(" ");
     let slow = [
         json!({"operation": "agent-react", "contains": "think for long", "steps": 0,
-               "pause-ms": WORD.as_millis() as u64,
+               "words": true, "pause-ms": WORD.as_millis() as u64,
                "text": format!("Thought: {thought}\nAction: notify\nArgs: {{\"text\": \"a\"}}")}),
         json!({"operation": "agent-react", "contains": "slowly", "steps": 0, "pause-ms": 3,
                "text": "Thought: t\nAction: notify-slowly\nArgs: {\"text\": \"a\"}"}),

@@ -61,11 +61,20 @@ def order(binary):
     return len(LONGEST_FIRST)
 
 
+def reasons(text):
+    """What a failed binary said of why: its panics, or else its last lines."""
+    lines = text.splitlines()
+    panics = [at for at, line in enumerate(lines) if "panicked at" in line]
+    wanted = sorted({at + n for at in panics for n in range(12)}) if panics else range(len(lines) - 20, len(lines))
+    return "\n".join(lines[at][:500] for at in wanted if 0 <= at < len(lines))
+
+
 class Runner:
     def __init__(self, binaries):
         self.waiting = sorted(binaries, key=order)
         self.running = {}
         self.failed = []
+        self.why = {}
         self.sums = [0, 0, 0]
         self.lock = threading.Lock()
         self.began = time.monotonic()
@@ -109,6 +118,7 @@ class Runner:
             well = process.returncode == 0 and (results or is_script)
             if not well:
                 self.failed.append(name)
+                self.why[name] = reasons(text)
                 print(text, flush=True)
                 why = f"hangs: it was ended after {MINUTES} min" if hangs else f"exit code {process.returncode}"
                 self.tell(f"FAILED {name}: {why}")
@@ -136,7 +146,9 @@ class Runner:
             worker.join()
         passed, failed, ignored = self.sums
         self.tell(f"{passed} passed, {failed} failed, {ignored} ignored")
+        # Once more at the end, where whoever reads a long log begins.
         for name in self.failed:
+            print(self.why[name], flush=True)
             self.tell(f"FAILED {name}")
         return 1 if self.failed else 0
 

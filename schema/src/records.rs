@@ -65,10 +65,10 @@ impl StepRecord {
         }
     }
 
-    /// The message of what the step tells the graph.
-    pub fn provenance(&self) -> Option<&Publication> {
-        let mut published = self.publications.iter();
-        published.find(|publication| publication.topic == EXPLAINABILITY.as_str())
+    /// The messages of what the step tells the graph: one, or more where there is much to tell.
+    pub fn provenance(&self) -> impl Iterator<Item = &Publication> {
+        let published = self.publications.iter();
+        published.filter(|publication| publication.topic == EXPLAINABILITY.as_str())
     }
 
     /// The request that the record published for a session, its own or a subagent's.

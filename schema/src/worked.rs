@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 /// and the error of a completion are told, and a synthesis names its fan-out. From 3 on the sessions of
 /// subagents come from the attempt's nonce, the step of a plan is told of calls that were not made, and a
 /// record names those. From 4 on a step tells what it cost wherever that is known, nothing included, and how
-/// many calls had no price; and a tool group that no tool is in is told. Older records are told and worked
+/// many calls had no price; and a tool group that no tool is in is told. From 5 on what is too much for one message
+/// is told in several, and the message of a deadline repeats nothing of it. Older records are told and worked
 /// again as they were.
-pub const TELLING: u32 = 4;
+pub const TELLING: u32 = 5;
 
 /// The first [`TELLING`] under which a cost of nothing is known to be one.
 pub const PRICED: u32 = 4;

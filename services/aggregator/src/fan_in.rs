@@ -520,10 +520,11 @@ fn named(message: &Triples) -> Vec<(CorrelationId, Option<SessionId>)> {
 }
 
 /// What a record told the graph.
-fn told(record: &StepRecord) -> Option<Batch> {
-    let publication = record.provenance()?;
-    let message = serde_json::from_str(&publication.body).ok()?;
-    Some(Batch::of_message(message, &publication.properties))
+fn told(record: &StepRecord) -> impl Iterator<Item = Batch> {
+    record.provenance().filter_map(|published| {
+        let message = serde_json::from_str(&published.body).ok()?;
+        Some(Batch::of_message(message, &published.properties))
+    })
 }
 
 /// The step of a session that fanned out under a correlation.

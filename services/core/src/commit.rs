@@ -19,13 +19,16 @@ use agentfleet_schema::records::{
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, CorrelationId, Digest, ErrorBody, MessageId, MessageType,
-    Metadata, Millis, SessionId, Source, Spent, Triples, keys, uris,
+    Metadata, Millis, SessionId, Source, Spent, Triple, Triples, keys, uris,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Sources that a session keeps account of; what else it read is in the records of its steps.
 const MOST_SOURCES: usize = 300;
+
+/// Bytes of triples in one message, about. A fan-out to hundreds tells more than a message may hold.
+const MOST_TOLD: usize = 1024 * 1024;
 
 /// Everything known at the end of a turn.
 #[derive(Clone, Debug)]
@@ -539,15 +542,36 @@ impl Publisher<'_> {
         });
     }
 
-    fn triples(&self, told: &provenance::Told) -> String {
+    /// What the message about a node says.
+    fn message(&self, about: &str, triples: Vec<Triple>) -> String {
         json(&Triples {
             metadata: Metadata {
-                id: told.node.clone(),
+                id: about.to_owned(),
                 root: uris::session(&self.record.root),
                 collection: self.record.collection.to_string(),
             },
-            triples: told.triples.clone(),
+            triples,
         })
+    }
+
+    /// What the step tells the graph, in messages that a broker takes.
+    fn messages(&self, told: &provenance::Told) -> Vec<String> {
+        let whole = self.message(&told.node, told.triples.clone());
+        if whole.len() <= MOST_TOLD || self.record.telling() < 5 {
+            return vec![whole];
+        }
+        let (mut messages, mut part, mut size) = (Vec::new(), Vec::new(), 0);
+        for triple in &told.triples {
+            let bytes = json(triple).len();
+            if size + bytes > MOST_TOLD && size > 0 {
+                messages.push(self.message(&told.node, std::mem::take(&mut part)));
+                size = 0;
+            }
+            size += bytes;
+            part.push(triple.clone());
+        }
+        messages.push(self.message(&told.node, part));
+        messages
     }
 
     fn provenance(&mut self, told: &provenance::Told) {
@@ -570,8 +594,9 @@ impl Publisher<'_> {
         if !record.conversation.is_empty() {
             properties.insert("conversation".into(), record.conversation.to_string());
         }
-        let body = self.triples(told);
-        self.publish(&topics::EXPLAINABILITY, properties, body);
+        for body in self.messages(told) {
+            self.publish(&topics::EXPLAINABILITY, properties.clone(), body);
+        }
     }
 
     /// One for each root, when it is accepted: a run without any fan-out would have none.
@@ -584,19 +609,12 @@ impl Publisher<'_> {
         let mut properties = self.carried();
         properties.insert(property::KIND.into(), property::KIND_HARD.into());
         properties.insert(property::DUE.into(), control.hard_deadline.to_string());
-        let metadata = Metadata {
-            id: uris::session(&self.record.session),
-            root: uris::session(&self.record.root),
-            collection: self.record.collection.to_string(),
-        };
+        let body = self.message(&uris::session(&self.record.session), Vec::new());
         self.out.push(Publication {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,
             deliver_at: Some(next_hop(self.record.committed_at, control.hard_deadline)),
-            body: json(&Triples {
-                metadata,
-                triples: Vec::new(),
-            }),
+            body,
         });
     }
 
@@ -604,7 +622,11 @@ impl Publisher<'_> {
         let mut properties = self.carried();
         properties.insert(property::KIND.into(), kind.into());
         properties.insert(property::DUE.into(), due.to_string());
-        let body = self.triples(told);
+        let repeated = match self.record.telling() {
+            0..=4 => told.triples.clone(),
+            _ => Vec::new(),
+        };
+        let body = self.message(&told.node, repeated);
         self.out.push(Publication {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,

@@ -6,7 +6,7 @@ use crate::step::{Input, Reply, Step};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::RunLimits;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::records::{Concluded, TELLING, Termination};
+use agentfleet_schema::records::{Concluded, Decision, TELLING, Termination};
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
 use std::sync::Arc;
 
@@ -413,6 +413,47 @@ fn answered(request: AgentRequest, calls: Vec<Call>, text: &str) -> StepRecord {
         ..template(request)
     };
     assemble(&commit).record
+}
+
+#[test]
+fn what_is_too_much_for_one_message_is_told_in_several() {
+    let options: Vec<String> = (0..100).map(|n| format!("option-{n}")).collect();
+    let decision = |n: usize| Decision {
+        subject: format!("subject-{n}"),
+        options: options.clone(),
+        chosen: "option-1".into(),
+        ..Decision::default()
+    };
+    let record = |decisions: usize, telling| {
+        let mut commit = template(AgentRequest {
+            session_id: "s".into(),
+            ..AgentRequest::default()
+        });
+        commit.finish.decisions = (0..decisions).map(decision).collect();
+        commit.worked = Some(Box::new(Worked {
+            telling,
+            ..Worked::default()
+        }));
+        assemble(&commit).record
+    };
+    assert_eq!(record(2, TELLING).provenance().count(), 1);
+    // As older versions told it: replay compares with that.
+    assert_eq!(record(200, 4).provenance().count(), 1);
+    let record = record(200, TELLING);
+    let messages: Vec<_> = record.provenance().collect();
+    assert!(messages.len() > 2, "{}", messages.len());
+    let mut told = Vec::new();
+    for message in &messages {
+        assert!(
+            message.body.len() < MOST_TOLD + MOST_TOLD / 10,
+            "{}",
+            message.body.len()
+        );
+        assert_eq!(message.properties, messages[0].properties);
+        let message: Triples = serde_json::from_str(&message.body).unwrap();
+        told.extend(message.triples);
+    }
+    assert_eq!(told, provenance::tell(&record).triples);
 }
 
 fn search(uris: &[&str]) -> Call {

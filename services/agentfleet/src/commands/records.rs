@@ -248,7 +248,7 @@ pub(crate) async fn trace(documents: &dyn Documents, root: &SessionId) -> Result
     let tree = tree(documents, root).await?;
     let steps = tree.iter().flat_map(|(_, run)| &run.steps);
     let triples: Vec<_> = steps
-        .filter_map(StepRecord::provenance)
+        .flat_map(StepRecord::provenance)
         .filter_map(|publication| serde_json::from_str::<Triples>(&publication.body).ok())
         .flat_map(|message| message.triples)
         .collect();

@@ -185,7 +185,7 @@ pub fn accepted(
     differs("id in its message", property(property::ID), &stored.id);
     // Who ends a run from outside has no message at hand.
     let first = first.filter(|first| !first.request.is_empty());
-    if let Some(told) = first.and_then(StepRecord::provenance)
+    if let Some(told) = first.and_then(|first| first.provenance().next())
         && (carried(&told.properties) != carried(&publication.properties)
             || publication.deliver_at.is_some())
     {
@@ -210,14 +210,21 @@ fn next_request(record: &StepRecord) -> Option<String> {
 
 /// What a record published of itself must be what it tells.
 fn told(key: &str, link: &Link) -> Option<Finding> {
-    let problem = match link.record.provenance() {
-        None => "publishes no triples",
-        Some(published) => {
-            let derived = crate::provenance::tell_as(&link.record, &link.identity);
-            let message = serde_json::from_str::<Triples>(&published.body);
-            if message.is_ok_and(|message| message.triples == derived.triples) {
-                return None;
-            }
+    let derived = crate::provenance::tell_as(&link.record, &link.identity);
+    let published = link.record.provenance();
+    let messages = published.map(|message| serde_json::from_str::<Triples>(&message.body));
+    let told: Result<Vec<Triples>, _> = messages.collect();
+    let problem = match told {
+        Ok(told) if told.is_empty() => "publishes no triples",
+        Ok(told)
+            if told
+                .iter()
+                .flat_map(|part| &part.triples)
+                .eq(&derived.triples) =>
+        {
+            return None;
+        }
+        Ok(_) | Err(_) => {
             "publishes other triples than it tells: one of the two was changed, or another version of \
              the program wrote it"
         }

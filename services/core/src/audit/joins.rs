@@ -185,7 +185,7 @@ fn released(link: &Link, stored: &Publication, next: Option<&StepRecord>) -> Vec
 
 /// The properties of the request for the step after a record's, as its other messages have them.
 fn properties_of_next(record: &StepRecord) -> BTreeMap<String, String> {
-    let told = record.provenance();
+    let told = record.provenance().next();
     let mut properties = told.map_or_else(BTreeMap::new, |told| carried(&told.properties));
     let mut put = |name: &str, value: String| properties.insert(name.to_owned(), value);
     put(property::SESSION, record.session.to_string());

@@ -192,7 +192,7 @@ pub(crate) async fn fan_in(dir: &Path) -> Result<()> {
     let (engine, settings) = engine(dir).await?;
     let fleet = Fleet::start(&engine, &settings, Roles::All)?;
     warm_up(&engine, WARM_UP).await?;
-    fan_in_of(&engine, &[2, 8, 64, 256, 512]).await?;
+    fan_in_of(&engine, &[2, 8, 64, 256, 1_000]).await?;
     fleet.drain().await;
     Ok(())
 }

@@ -107,7 +107,7 @@ pub(crate) async fn run(what: &str) -> Result<()> {
     if what == "everything" {
         supervisors(&engine, &mut crew).await?;
         println!("\nFan-in: a supervisor with N subagents of 1 step");
-        fan_in_of(&engine, &[2, 8, 64, 512]).await?;
+        fan_in_of(&engine, &[2, 8, 64, 1_000]).await?;
         late(&engine, &settings).await?;
         memory(&mut crew)?;
         drop(crew);

@@ -6,11 +6,14 @@ pub(crate) fn blanked(sparql: &str) -> Vec<char> {
     let mut at = 0;
     while let Some(&first) = chars.get(at) {
         let end = match first {
-            '#' => find(&chars, at, |c| c == '\n'),
+            '#' => find(&chars, at, |c| matches!(c, '\n' | '\r')),
             '"' | '\'' => string_end(&chars, at),
-            // An IRI has no spaces; what has them is a comparison.
+            // What has a character that no IRI has is a comparison.
             '<' => match find(&chars, at + 1, |c| {
-                c == '>' || c == '<' || c.is_whitespace()
+                matches!(
+                    c,
+                    '>' | '<' | '"' | '{' | '}' | '|' | '^' | '`' | '\u{0}'..='\u{20}'
+                )
             }) {
                 end if chars.get(end) == Some(&'>') => end + 1,
                 _ => at,
@@ -65,6 +68,8 @@ mod tests {
             ("a \"b\\\"c\" d", "a        d"),
             ("a '''b'c''' d", "a           d"),
             ("a <urn:b> < c # d\ne", "a         < c    \ne"),
+            ("a # d\re", "a    \re"),
+            ("1<(2||3>4)", "1<(2||3>4)"),
             ("<<( <a> b )>>", "<<(     b )>>"),
             ("\"open", "     "),
             ("", ""),

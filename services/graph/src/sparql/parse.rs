@@ -5,6 +5,7 @@ use crate::error::Error;
 use agentfleet_schema::Term;
 use agentfleet_schema::vocabulary::{prov, tg};
 use spargebra::{GraphUpdateOperation, Query, SparqlParser};
+use std::fmt::Display;
 
 /// Prefixes people need not declare; a declaration in the query wins.
 const PREFIXES: [(&str, &str); 5] = [
@@ -23,13 +24,21 @@ const MAX_DEPTH: usize = 50;
 const MAX_GROUPS: usize = 500;
 const MAX_OPERATORS: usize = 1000;
 const MAX_CLAUSES: usize = 500;
+/// Characters that may begin another level. So few nest on any stack.
+const FEW_MARKS: usize = 200;
+const MAX_MARKS: usize = 20_000;
+/// What one level takes of the stack at most, much more than was measured.
+const STACK_OF_MARK: usize = 16 * 1024;
+/// Levels of what was parsed, where every operator has brackets.
+const MAX_NESTED: usize = MAX_DEPTH + MAX_OPERATORS + MAX_CLAUSES;
 
 /// Parses a query, refuses what is not allowed, and puts the bindings in.
 pub(crate) fn parse(sparql: &str, bindings: &[(&str, Term)]) -> Result<Query, Error> {
     check_size(sparql)?;
-    let mut query = parser()
-        .parse_query(sparql)
-        .map_err(|error| refuse(sparql, &error))?;
+    let mut query = bounded(sparql, || {
+        let parsed = parser().parse_query(sparql);
+        parsed.map_err(|error| refuse(sparql, &error))
+    })?;
     walk::no_service(&mut query)?;
     bind::bind(&mut query, bindings)?;
     Ok(query)
@@ -38,9 +47,59 @@ pub(crate) fn parse(sparql: &str, bindings: &[(&str, Term)]) -> Result<Query, Er
 /// Parses an update; what it may hold is decided by whoever carries it out.
 pub(crate) fn parse_update(text: &str) -> Result<Vec<GraphUpdateOperation>, Error> {
     let known = PREFIXES.map(|(name, _)| name);
-    let parsed = parser().parse_update(text);
-    let update = parsed.map_err(|error| refusal::syntax(text, &error.to_string(), &known))?;
+    let update = bounded(text, || {
+        let parsed = parser().parse_update(text);
+        parsed.map_err(|error| refusal::syntax(text, &error.to_string(), &known))
+    })?;
     Ok(update.operations)
+}
+
+/// Parses where the stack holds whatever the text nests, and gives back only what nests as much as other
+/// code may meet. What nests in a text cannot be told without parsing: `<` begins an IRI or compares.
+fn bounded<T: Display + Send>(
+    text: &str,
+    parse: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let marks = text.bytes().filter(|byte| b"([{!^+-|&".contains(byte));
+    let marks = marks.count();
+    if marks <= FEW_MARKS {
+        return parse();
+    }
+    if marks > MAX_MARKS {
+        return Err(Error::QueryTooLarge {
+            what: "brackets and signs:",
+            found: marks,
+            most: MAX_MARKS,
+        });
+    }
+    let parse = || {
+        let parsed = parse()?;
+        // As it was understood: one way to write everything, and no comments.
+        let understood = parsed.to_string();
+        let signs = code::blanked(&understood).into_iter();
+        let signs = signs.filter(|c| matches!(c, '!' | '+' | '-')).count();
+        let table = [
+            ("levels of brackets:", depth(&understood), MAX_NESTED),
+            ("operators:", signs, MAX_OPERATORS),
+        ];
+        within(&table)?;
+        Ok(parsed)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(marks * STACK_OF_MARK);
+        let started = thread.spawn_scoped(scope, parse);
+        let thread = started.map_err(|error| Error::Evaluation(Box::new(error)))?;
+        let parsed = thread.join();
+        parsed.map_err(|_| Error::Evaluation("the parser gave up".into()))?
+    })
+}
+
+/// What of a text, how much there is of it, and how much there may be.
+fn within(table: &[(&'static str, usize, usize)]) -> Result<(), Error> {
+    match table.iter().find(|(_, found, most)| found > most) {
+        None => Ok(()),
+        Some(&(what, found, most)) => Err(Error::QueryTooLarge { what, found, most }),
+    }
 }
 
 /// How deep brackets nest.
@@ -101,18 +160,12 @@ fn check_size(sparql: &str) -> Result<(), Error> {
             .iter()
             .any(|one| word.eq_ignore_ascii_case(one))
     });
-    let table = [
+    within(&[
         ("levels of brackets:", deepest, MAX_DEPTH),
         ("groups:", groups, MAX_GROUPS),
         ("operators:", operators, MAX_OPERATORS),
         ("clauses:", clauses.count(), MAX_CLAUSES),
-    ];
-    for (what, found, most) in table {
-        if found > most {
-            return Err(Error::QueryTooLarge { what, found, most });
-        }
-    }
-    Ok(())
+    ])
 }
 
 fn refuse(sparql: &str, error: &spargebra::SparqlSyntaxError) -> Error {
@@ -125,7 +178,7 @@ fn refuse(sparql: &str, error: &spargebra::SparqlSyntaxError) -> Error {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
     fn refused(sparql: &str) -> Error {
@@ -211,6 +264,26 @@ pub(crate) mod tests {
                 "{sparql:.80}"
             );
         }
+        // Where a reader of the text takes for a comment, an IRI or a string what the parser does not. Brackets
+        // that mean nothing are gone when they are parsed.
+        for n in [3_000, 9_000] {
+            let (open, close, signs) = ("(".repeat(n), ")".repeat(n), "!".repeat(n));
+            for (sparql, deep) in [
+                (format!("SELECT*{{#\rFILTER({open}1{close})}}"), true),
+                (format!("SELECT*{{FILTER(1<{open}1{close}||2>1)}}"), true),
+                (format!("SELECT*{{FILTER(1<{open}1{close}&&2>1)}}"), false),
+                (format!("SELECT*{{FILTER(1<'>'&&{open}1{close})}}"), false),
+                (format!("SELECT*{{FILTER(1<'>'&&{signs}1)}}"), true),
+            ] {
+                match parse(&sparql, &[]) {
+                    Err(Error::QueryTooLarge { .. }) => {}
+                    Ok(query) if !deep => assert!(query.to_string().len() < 500),
+                    other => panic!("{sparql:.80}: {other:?}"),
+                }
+            }
+        }
+        let table = "(1 2) ".repeat(3_000);
+        parse(&format!("SELECT * {{ VALUES (?a ?b) {{ {table} }} }}"), &[]).unwrap();
         let huge = format!("SELECT * {{ }} #{}", "x".repeat(MAX_TEXT));
         assert!(matches!(refused(&huge), Error::QueryTooLarge { .. }));
     }

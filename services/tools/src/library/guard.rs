@@ -189,10 +189,12 @@ impl Turtle {
                 nesting.opens()?;
                 Self::Plain
             }
-            Self::Less if byte.is_ascii_whitespace() || byte == b'=' => Self::Plain,
+            Self::Less if byte == b'=' => Self::Plain,
+            // No IRI has blanks.
+            Self::Less | Self::Iri if byte.is_ascii_whitespace() => Self::Plain,
             Self::Less | Self::Iri if byte == b'>' => Self::Plain,
             Self::Less | Self::Iri => Self::Iri,
-            Self::Comment if byte == b'\n' => Self::Plain,
+            Self::Comment if matches!(byte, b'\n' | b'\r') => Self::Plain,
             Self::Comment => Self::Comment,
             Self::Escape => Self::Plain,
             Self::Greater if byte == b'>' => {
@@ -253,7 +255,7 @@ impl Turtle {
         }
         let met = if byte == quote { met + 1 } else { 0 };
         // A short literal ends with its line, because the parser refuses the rest of it.
-        if met == if long { 3 } else { 1 } || !long && byte == b'\n' {
+        if met == if long { 3 } else { 1 } || !long && matches!(byte, b'\n' | b'\r') {
             return Self::Plain;
         }
         Self::Text {
@@ -441,6 +443,9 @@ mod tests {
             (RdfFormat::Turtle, format!("'' {}", many("(")), deep),
             (RdfFormat::N3, many("{"), deep),
             (RdfFormat::NTriples, many("<< "), deep),
+            // A line may end with a carriage return.
+            (RdfFormat::Turtle, format!("#\r{}", many("<<( ")), deep),
+            (RdfFormat::Turtle, format!("'a\r{}", many("[ ")), deep),
             (
                 RdfFormat::Turtle,
                 format!("\"\"\"a\"\"b\\\"{}\"\"\"", many("(")),

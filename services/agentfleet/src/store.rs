@@ -9,7 +9,7 @@ use agentfleet_broker::{
     Broker, EmbeddedBroker, Options as BrokerOptions, PulsarBroker, PulsarOptions, Subscription,
     Token,
 };
-use agentfleet_config::{ConfigStore, DocumentsConfig, EmbeddedConfig, seed};
+use agentfleet_config::{ConfigStore, DocumentsConfig, seed};
 use agentfleet_core::ReplyTopics;
 use agentfleet_documents::{
     Documents, EmbeddedDocuments, PostgresDocuments, S3Documents, S3Options,
@@ -80,12 +80,11 @@ impl Store {
             match &settings.documents {
                 Place::Embedded => {
                     let documents = EmbeddedDocuments::open(&database)?;
-                    let config = EmbeddedConfig::open(&database)?;
-                    (
-                        Arc::new(documents.clone()),
-                        Arc::new(config),
-                        Some(documents),
-                    )
+                    let shared: Arc<dyn Documents> = Arc::new(documents.clone());
+                    let now = move || host.now();
+                    let config =
+                        DocumentsConfig::of_directory(&database, Arc::clone(&shared), now).await?;
+                    (shared, Arc::new(config), Some(documents))
                 }
                 Place::At(address) => {
                     let documents = documents_at(address, settings).await?;

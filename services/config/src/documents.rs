@@ -1,4 +1,4 @@
-//! The config of many machines, in the documents store that all of them reach.
+//! The config among the documents, of one data directory or of many machines.
 //!
 //! Version N is one object, created if absent: whoever creates it has made the change, and who comes
 //! second looks again. It holds the whole book, so that any version is one read. The newest is found
@@ -8,11 +8,12 @@
 use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
 use crate::seed::{SeedReport, Seeder};
-use crate::{ConfigStore, EmbeddedConfig, Item, ItemVersion, validate};
+use crate::{ConfigStore, Item, ItemVersion, earlier, validate};
 use agentfleet_documents::{Created, Documents};
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::keys;
+use agentfleet_storage::Database;
 use async_trait::async_trait;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,16 @@ pub trait Notices: Send + Sync + 'static {
 
     /// Changes with every notice of others.
     fn heard(&self) -> watch::Receiver<u64>;
+}
+
+/// Every commit on a data directory may be a change of the config.
+#[async_trait]
+impl Notices for Database {
+    async fn tell(&self, _: u64) {}
+
+    fn heard(&self) -> watch::Receiver<u64> {
+        self.changes()
+    }
 }
 
 /// The config in a documents store. Clones share it.
@@ -84,23 +95,14 @@ impl DocumentsConfig {
         }
     }
 
-    /// Puts every version of another store into documents, so that runs that are pinned to one find
-    /// it, and answers how many there were. Before anybody else uses them; it may be repeated.
-    pub async fn take_over(documents: &dyn Documents, from: &EmbeddedConfig) -> Result<u64, Error> {
-        let books = from.books().await?;
-        for book in &books {
-            let version = book.version;
-            let key = keys::config(version);
-            let body = serde_json::to_vec(book).unwrap_or_default();
-            if documents.create(&key, body).await? == Created::New {
-                continue;
-            }
-            let there = documents.get(&key).await?.unwrap_or_default();
-            if serde_json::from_slice::<Book>(&there).ok().as_ref() != Some(book) {
-                return Err(Error::Occupied { version });
-            }
-        }
-        Ok(books.len() as u64)
+    /// The config of one data directory.
+    pub async fn of_directory(
+        database: &Database,
+        documents: Arc<dyn Documents>,
+        now: impl Fn() -> Millis + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        earlier::take_over(database, &*documents).await?;
+        Ok(Self::new(documents, Arc::new(database.clone()), now))
     }
 
     /// What is known, if it may still be taken for the newest.
@@ -369,6 +371,33 @@ mod tests {
     }
 
     crate::config_contract!(TwoHandles::default());
+
+    /// Two processes on one data directory.
+    #[derive(Default)]
+    struct OneDirectory {
+        directories: Mutex<Vec<TempDir>>,
+    }
+
+    #[async_trait]
+    impl Fixture for OneDirectory {
+        async fn pair(&self) -> (Arc<dyn ConfigStore>, Arc<dyn ConfigStore>) {
+            let directory = TempDir::new().unwrap();
+            let open = async || {
+                let database = Database::open(directory.path()).unwrap();
+                let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
+                let opened = DocumentsConfig::of_directory(&database, documents, || 7).await;
+                Arc::new(opened.unwrap())
+            };
+            let (one, two) = (open().await, open().await);
+            self.directories.lock().unwrap().push(directory);
+            (one, two)
+        }
+    }
+
+    mod of_directory {
+        use super::*;
+        crate::config_contract!(OneDirectory::default());
+    }
 
     fn tool(key: &str) -> Item {
         Item {

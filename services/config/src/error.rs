@@ -11,11 +11,6 @@ pub enum Error {
     Invalid(Vec<Problem>),
     #[error("config version {version} does not exist: the newest is {newest}")]
     UnknownVersion { version: u64, newest: u64 },
-    /// Only of a take-over.
-    #[error(
-        "config version {version} is there already, and is another: take over into an empty place"
-    )]
-    Occupied { version: u64 },
     #[error("seed file `{path}`: {reason}")]
     SeedFile { path: String, reason: String },
     #[error(
@@ -58,7 +53,6 @@ impl Error {
             Self::Documents(error) => error.retry(),
             Self::Invalid(_)
             | Self::UnknownVersion { .. }
-            | Self::Occupied { .. }
             | Self::SeedFile { .. }
             | Self::MissingVariable { .. }
             | Self::Template { .. }

@@ -21,7 +21,7 @@ mod book;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod documents;
-mod embedded;
+mod earlier;
 mod error;
 pub mod prompts;
 pub mod queries;
@@ -30,7 +30,6 @@ mod sets;
 pub mod validate;
 
 pub use documents::{DocumentsConfig, Notices};
-pub use embedded::EmbeddedConfig;
 pub use error::{Error, Problem};
 pub use seed::{Release, SeedReport, Seeder};
 

@@ -187,6 +187,9 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
     problems
 }
 
+/// Beyond it a sum of costs could not be counted.
+const MOST_PRICE: f64 = 1_000_000.0;
+
 struct Check<'a> {
     item: &'a Item,
     problems: &'a mut Vec<Problem>,
@@ -464,8 +467,9 @@ impl Check<'_> {
             ("/input-price", profile.input_price),
             ("/output-price", profile.output_price),
         ] {
-            if price.is_some_and(|price| price < 0.0) {
-                self.problem(field, "a price must not be negative");
+            if price.is_some_and(|price| !(0.0..=MOST_PRICE).contains(&price)) {
+                let says = format!("a price of a million tokens must be from 0 to {MOST_PRICE}");
+                self.problem(field, says);
             }
         }
         if profile

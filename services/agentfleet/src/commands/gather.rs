@@ -12,7 +12,6 @@ use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
 use crate::store::{Store, embedded_broker, subscriptions};
 use agentfleet_broker::{Broker as _, EmbeddedBroker};
-use agentfleet_config::EmbeddedConfig;
 use agentfleet_documents::{Documents, EmbeddedDocuments, Entry};
 use agentfleet_graph::export;
 use agentfleet_runtime::{outgoing, staged};
@@ -95,22 +94,11 @@ async fn time_of(documents: &dyn Documents) -> Result<Millis, Failure> {
 
 async fn copy_objects(store: &Store, home: &Database) -> Result<(), Failure> {
     let documents = &*store.documents;
-    let (own, config) = (EmbeddedDocuments::open(home)?, EmbeddedConfig::open(home)?);
+    let own = EmbeddedDocuments::open(home)?;
     let cut = cut(documents).await?;
     let belongs = |entry: &Entry| entry.created_at < cut;
-    // Of the config there is more than its objects: its history is a table of its own.
-    let of_config = |entry: &Entry| entry.key.starts_with(keys::CONFIG);
-    let wanted = |entry: &Entry| belongs(entry) && !of_config(entry);
-    let count = copy_documents(documents, &own, wanted).await?;
-    let versions = documents.entries(keys::CONFIG, "", usize::MAX).await?;
-    let versions: Vec<String> = versions
-        .into_iter()
-        .filter(belongs)
-        .map(|entry| entry.key)
-        .collect();
-    let versions = config.take_over(documents, &versions).await?;
-    outln!("config     {versions} versions");
-    outln!("documents  {count} records and texts");
+    let count = copy_documents(documents, &own, belongs).await?;
+    outln!("documents  {count} records, texts and versions of the config");
     Ok(())
 }
 

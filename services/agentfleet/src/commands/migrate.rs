@@ -12,7 +12,7 @@ use crate::moved::{self, Moved};
 use crate::settings::{Place, Settings};
 use crate::store::Store;
 use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
-use agentfleet_config::{DocumentsConfig, EmbeddedConfig};
+use agentfleet_config::DocumentsConfig;
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments, Entry};
 use agentfleet_graph::Graph;
 use agentfleet_schema::redacted;
@@ -69,12 +69,11 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     let store = Store::connect(settings).await?;
     if target.documents.is_some() {
         moved::begin(&*store.documents).await?;
-        let config = EmbeddedConfig::open(&database)?;
-        let version = DocumentsConfig::take_over(&*store.documents, &config).await?;
-        outln!("config     {version} versions");
         let own = EmbeddedDocuments::open(&database)?;
+        // The config is among them, in the form of this version.
+        DocumentsConfig::of_directory(&database, Arc::new(own.clone()), || 0).await?;
         let objects = copy_documents(&own, &*store.documents, |_| true).await?;
-        outln!("documents  {objects} records and texts");
+        outln!("documents  {objects} records, texts and versions of the config");
         let loaded = take_over(&database, &store, settings).await?;
         outln!("library    {loaded} loaded documents");
         moved.documents.clone_from(&target.documents);

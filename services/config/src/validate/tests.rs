@@ -217,7 +217,7 @@ fn what_is_wrong_is_named_by_field_and_reason() {
             "p",
             json!({"input-price": -1}),
             "/input-price",
-            "negative",
+            "from 0 to 1000000",
         ),
         (
             "model-profile",

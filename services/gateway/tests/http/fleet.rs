@@ -14,7 +14,7 @@ use agentfleet_aggregator::{
 use agentfleet_broker::{
     Broker, Delivery, Durability, EmbeddedBroker, Options as BrokerOptions, Outgoing, Subscription,
 };
-use agentfleet_config::{ConfigStore, EmbeddedConfig, Item};
+use agentfleet_config::{ConfigStore, DocumentsConfig, Item};
 use agentfleet_core::approval::Verdict;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::{
@@ -104,7 +104,9 @@ impl Fleet {
         let graph = EmbeddedGraph::open(database.clone(), graph_options, &quiet)
             .await
             .unwrap();
-        let config = EmbeddedConfig::open(&database).unwrap();
+        let config =
+            DocumentsConfig::of_directory(&database, Arc::new(documents.clone()), || 0).await;
+        let config = config.unwrap();
         config.put(items(), "test").await.unwrap();
         let committer = EmbeddedCommitter::new(database.clone(), broker.clone(), documents.clone());
         let aggregator = agentfleet_aggregator::Parts {

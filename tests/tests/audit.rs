@@ -563,6 +563,20 @@ impl Copied<'_> {
         });
     }
 
+    /// Changes the items of every version of the config.
+    fn config(&self, change: impl Fn(&mut Vec<Value>)) {
+        let versions = (1..).map(keys::config);
+        let mut changed = false;
+        for (key, body) in versions.map_while(|key| Some((key.clone(), self.body(&key)?))) {
+            let mut book: Value = serde_json::from_slice(&body).unwrap();
+            let before = book.clone();
+            change(book["items"].as_array_mut().unwrap());
+            changed |= book != before;
+            self.put(&key, book.to_string().into_bytes());
+        }
+        assert!(changed, "the config is as it was");
+    }
+
     fn run(&self, statement: &str) {
         let changed = self.database().execute(statement, []).unwrap();
         assert!(changed > 0, "{statement}");
@@ -668,10 +682,6 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
         let report = said(&mut fleet.command(&["verify", session, "--json"]));
         assert_eq!(report["ok"], true, "{report:#}");
         assert_eq!(report["ended"], true);
-        assert!(
-            report["checked"]["shapes"].as_u64().unwrap() > 20,
-            "{report:#}"
-        );
     }
     let head = fleet.directory.path().join("head.json");
     let head = head.display().to_string();
@@ -691,10 +701,8 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
     assert_eq!(code, 0);
     let (last, _) = last_step(&untouched, root);
     let child = exported["subagents"][0]["session"].as_str().unwrap();
-    // A part of a run is not held against the shapes of whole ones.
     let report = said(&mut fleet.command(&["verify", child, "--json"]));
     assert_eq!(report["ok"], true, "{report:#}");
-    assert_eq!(report["checked"]["shapes"], 0);
     let step = |session: &str, n: u32| keys::outcome(&SessionId::from(session), n);
 
     // Records.
@@ -784,37 +792,13 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
         "tells \"three parts\"",
     );
 
-    // Shapes: what a rule of traces forbids is named by that rule, whatever the records tell.
-    let one = copied(&fleet);
-    one.graph(root, |triples| {
-        triples.push(Triple::new(
-            &node,
-            tg::TERMINATION_REASON,
-            Term::text("boredom"),
-        ));
-    });
-    one.is_found(
-        "shape",
-        &node,
-        "`boredom` of `tg:terminationReason` is none of",
-    );
-    one.is_found("shape", &node, "is there 2 times, and 1 is the most");
-    let one = copied(&fleet);
-    one.graph(root, |triples| {
-        triples.push(Triple::new(&node, tg::OBSERVATION, Term::iri(&strange)));
-    });
-    one.is_found(
-        "shape",
-        &node,
-        "a conclusion carries no https://trustgraph.ai/ns/observation (shape `Conclusion`)",
-    );
     let one = copied(&fleet);
     one.graph(root, |triples| {
         let of_answer =
             |triple: &Triple| triple.s.iri == node && triple.p.iri == prov::WAS_DERIVED_FROM;
         triples.retain(|triple| !of_answer(triple));
     });
-    one.is_found("shape", &node, "PV-1: no derivation leads from this node");
+    one.is_found("triple", "#wasDerivedFrom>", "is missing in the graph");
 
     // Texts, and what joins the sessions.
     let document = uris::answer_document(&SessionId::from(child));
@@ -906,24 +890,31 @@ fn whatever_is_changed_afterwards_is_found_and_named() {
 
     // The config as it was then.
     let one = copied(&fleet);
-    one.run("DELETE FROM config_items WHERE type = 'agent-task-type' AND key = 'research'");
+    one.config(|items| items.retain(|item| item["key"] != "research"));
     one.is_found(
         "choice",
         "decision `task-type`",
         "has the option `research`",
     );
     let one = copied(&fleet);
-    one.run(
-        "UPDATE config_items SET value = replace(value, '\"default\"', '\"other\"') \
-         WHERE type = 'tool' AND key = 'document-search'",
-    );
+    one.config(|items| {
+        for item in items
+            .iter_mut()
+            .filter(|item| item["key"] == "document-search")
+        {
+            let value = item["value"]
+                .to_string()
+                .replace("\"default\"", "\"other\"");
+            item["value"] = serde_json::from_str(&value).unwrap();
+        }
+    });
     one.is_found(
         "choice",
         "tool of iteration 1",
         "has the option `document-search`",
     );
     let one = copied(&fleet);
-    one.run("DELETE FROM config_items");
+    one.config(Vec::clear);
     one.is_found(
         "choice",
         "decision `pattern`",

@@ -21,8 +21,11 @@ trap 'rm -rf "$samples" "$random"' EXIT
     cargo build --quiet --workspace --example sample_trace
     "${CARGO_TARGET_DIR:-target}/debug/examples/sample_trace" "$samples" >/dev/null
 )
-# The committed traces were validated above: a sample that is the same needs no second look.
+# The committed traces were validated above: a sample that is the same needs no second look. Digests are of
+# records, which hold more than they tell.
+told() { grep -v '<https://trustgraph.ai/ns/digest>' "$1"; }
 for sample in "$samples"/*.nq; do
-    ! cmp -s "$sample" "$root/schema/fixtures/traces/${sample##*/}" || rm "$sample"
+    committed=$root/schema/fixtures/traces/${sample##*/}
+    ! test -e "$committed" || test "$(told "$sample")" != "$(told "$committed")" || rm "$sample"
 done
 find "$samples" "$random" -name '*.nq' -exec "$python" "$here/validate.py" "$@" {} +

@@ -111,49 +111,6 @@ def vocabulary(graph):
                 yield f"{short(subject)}: a blank node, which is another one every time it is read"
 
 
-Result = collections.namedtuple("Result", "focus path value constraint messages own")
-Result.__doc__ = """A violation of a shape. `path` is in the syntax of SPARQL, `constraint` the term of SHACL, and `own`
-says whether the messages are the shape's own."""
-
-
-def results(graph, **narrowed):
-    """What pySHACL finds, as values."""
-    conforms, report, _ = pyshacl.validate(
-        graph,
-        shacl_graph=graph_of(SHAPES),
-        ont_graph=graph_of(ONTOLOGY),
-        inference="none",
-        **narrowed,
-    )
-    if conforms:
-        return []
-    if isinstance(report, Exception):
-        raise report
-    found = []
-    for result in report.subjects(RDF.type, SH.ValidationResult):
-        if (None, SH.detail, result) in report:
-            continue
-        component = str(report.value(result, SH.sourceConstraintComponent))
-        name = component.removeprefix(str(SH)).removesuffix("ConstraintComponent")
-        sources = [report.value(result, p) for p in (SH.sourceShape, SH.sourceConstraint)]
-        found.append(
-            Result(
-                focus=report.value(result, SH.focusNode),
-                path=path_text(report, report.value(result, SH.resultPath)),
-                value=report.value(result, SH.value),
-                constraint=name.lower() if name.isupper() else name[:1].lower() + name[1:],
-                messages=sorted(str(m) for m in report.objects(result, SH.resultMessage)),
-                own=any(
-                    (source, SH.message, None) in known
-                    for source in sources
-                    for known in (report, graph_of(SHAPES))
-                    if source is not None
-                ),
-            )
-        )
-    return found
-
-
 def path_text(graph, path):
     """A path in the syntax of SPARQL."""
     if path is None or isinstance(path, rdflib.URIRef):
@@ -164,13 +121,29 @@ def path_text(graph, path):
     return "/".join(path_text(graph, part) for part in rdflib.collection.Collection(graph, path))
 
 
-def shacl(graph, found=None, **narrowed):
-    """Violations of the shapes, in words; `found` are those that are known already."""
-    for result in results(graph, **narrowed) if found is None else found:
-        focus, path, value = short(result.focus), result.path, result.value
+def shacl(graph, **narrowed):
+    """What pySHACL finds, in words."""
+    conforms, report, _ = pyshacl.validate(
+        graph,
+        shacl_graph=graph_of(SHAPES),
+        ont_graph=graph_of(ONTOLOGY),
+        inference="none",
+        **narrowed,
+    )
+    if conforms:
+        return
+    if isinstance(report, Exception):
+        raise report
+    for result in report.subjects(RDF.type, SH.ValidationResult):
+        if (None, SH.detail, result) in report:
+            continue
+        focus = short(report.value(result, SH.focusNode))
+        path = path_text(report, report.value(result, SH.resultPath))
+        value = report.value(result, SH.value)
+        messages = sorted(str(message) for message in report.objects(result, SH.resultMessage))
         where = f" {short(rdflib.URIRef(path))}" if path else ""
         told = f" (found: {short(value)})" if value is not None and short(value) != focus else ""
-        yield f"{focus}{where}: {'; '.join(result.messages)}{told}"
+        yield f"{focus}{where}: {'; '.join(messages)}{told}"
 
 
 def prov(graph):
@@ -212,12 +185,11 @@ def prov(graph):
     return counts, problems
 
 
-def check(graph, found=None):
-    """Everything that is wrong with a trace, and what a PROV library counts in it. `found` are the
-    violations of the shapes where they are known already."""
+def check(graph):
+    """Everything that is wrong with a trace, and what a PROV library counts in it."""
     if not len(graph):
         return collections.Counter(), [f"there is not one statement in the graph <{GRAPH}>"]
-    problems = sorted(set(vocabulary(graph))) + sorted(set(shacl(graph, found)))
+    problems = sorted(set(vocabulary(graph))) + sorted(set(shacl(graph)))
     counts, disagreements = prov(graph)
     return counts, problems + disagreements
 

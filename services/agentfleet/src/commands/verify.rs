@@ -12,9 +12,8 @@ use agentfleet_core::audit::{self, About, Finding};
 use agentfleet_core::provenance::{date_time, tell_as};
 use agentfleet_graph::{Graph, QueryOptions};
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
-use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
+use agentfleet_schema::vocabulary::tg;
 use agentfleet_schema::{Digest, SessionId, Term, Triple, keys, uris};
-use agentfleet_shapes::Shapes;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -50,9 +49,6 @@ struct Checked {
     documents: u64,
     triples: u64,
     choices: u64,
-    /// Nodes held against shapes, each pair counted; none where the run has not ended, or only a
-    /// part of it is looked at.
-    shapes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -126,17 +122,13 @@ fn kept(file: &Path) -> Result<Head, Failure> {
 fn show(report: &Report) {
     let checked = &report.checked;
     outln!(
-        "Session {}: {}, {}, {}, {} and {} checked; {}.",
+        "Session {}: {}, {}, {}, {} and {} checked.",
         report.session,
         text::counted(checked.sessions, "session"),
         text::counted(checked.records, "record"),
         text::counted(checked.documents, "document"),
         text::counted(checked.triples, "triple"),
         text::counted(checked.choices, "choice"),
-        match checked.shapes {
-            0 => "no shapes, which are of whole runs that have ended".to_owned(),
-            count => format!("shapes asked of {count} nodes"),
-        }
     );
     if let Some(head) = &report.head {
         outln!("Head: step {} of {}, {}", head.step, head.time, head.digest);
@@ -178,14 +170,13 @@ async fn report(
         .flat_map(|session| &session.links)
         .flat_map(|link| tell_as(&link.record, &link.identity).triples)
         .collect();
-    let held = statements(store, graph, settings, &sessions, &told, &mut findings).await?;
+    statements(store, graph, settings, &sessions, &told, &mut findings).await?;
     let checked = Checked {
         sessions: sessions.len() as u64,
         records: counts.records,
         documents: counts.documents,
         choices: counts.choices,
         triples: told.iter().collect::<HashSet<_>>().len() as u64,
-        shapes: shapes(&sessions, &told, held, &mut findings).await?,
     };
     if let Some(head) = against {
         for head in [head].into_iter().chain(&head.subagents) {
@@ -238,7 +229,7 @@ fn held_against(head: &Head, sessions: &[Session]) -> Option<Finding> {
     })
 }
 
-/// Every triple derived again, against those that the graph holds, which are returned.
+/// Every triple derived again, against those that the graph holds.
 async fn statements(
     store: &Store,
     graph: &dyn Graph,
@@ -246,7 +237,7 @@ async fn statements(
     sessions: &[Session],
     told: &[Triple],
     findings: &mut Vec<Finding>,
-) -> Result<Vec<Triple>, Failure> {
+) -> Result<(), Failure> {
     let ours: BTreeSet<&SessionId> = sessions.iter().map(|session| &session.id).collect();
     let own = |node: &str| uris::session_of(node).is_some_and(|id| ours.contains(&id));
     let late: BTreeSet<String> = sessions
@@ -284,75 +275,8 @@ async fn statements(
             continue;
         }
         findings.extend(found);
-        return Ok(held);
+        return Ok(());
     }
-}
-
-/// What the graph holds, against the shapes of traces. They speak of whole traces: a session that is
-/// still at work has no conclusion yet, and a subagent's links lead to a parent that is not looked at.
-/// So they are asked from the root only, when every session has ended.
-async fn shapes(
-    sessions: &[Session],
-    told: &[Triple],
-    held: Vec<Triple>,
-    findings: &mut Vec<Finding>,
-) -> Result<u64, Failure> {
-    let is_root = sessions
-        .first()
-        .and_then(|top| top.links.first())
-        .is_some_and(|first| first.record.parent.is_none());
-    if !is_root || sessions.iter().any(|session| session.end().is_none()) {
-        return Ok(0);
-    }
-    let trace = trace(sessions, told, held);
-    // A long run takes a core for a while.
-    let report = tokio::task::spawn_blocking(move || match Shapes::of_traces() {
-        Ok(shapes) => shapes.validate(&trace).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    });
-    let report = report
-        .await
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?
-        .map_err(|reason| {
-            Failure::new(
-                Exit::Failed,
-                format!("the shapes cannot be checked: {reason}"),
-            )
-        })?;
-    findings.extend(report.violations.into_iter().map(|violation| {
-        let problem = format!("{} (shape `{}`)", violation.message, violation.shape);
-        Finding::new(About::Shape, violation.node, problem)
-    }));
-    Ok(report.checked)
-}
-
-/// The trace that shapes are asked of: all that the graph holds of the run's own nodes, and of others
-/// what the run itself tells. What another run tells of a model or a source is that run's.
-///
-/// A run that went on from another one derives from nodes of it, which may be purged. That they are, or
-/// were, entities is taken as given: they are looked at where that run is verified.
-fn trace(sessions: &[Session], told: &[Triple], mut held: Vec<Triple>) -> Vec<Triple> {
-    let ours: BTreeSet<&SessionId> = sessions.iter().map(|session| &session.id).collect();
-    let own = |node: &str| uris::session_of(node).is_some_and(|id| ours.contains(&id));
-    let said = |triple: &Triple| {
-        let (s, p) = (triple.s.iri.clone(), triple.p.iri.clone());
-        (s, p, audit::canonical(&triple.o))
-    };
-    let told: HashSet<_> = told.iter().map(said).collect();
-    held.retain(|triple| own(&triple.s.iri) || told.contains(&said(triple)));
-    let elsewhere: BTreeSet<String> = held
-        .iter()
-        .filter(|triple| triple.p.iri == prov::WAS_DERIVED_FROM)
-        .map(|triple| &triple.o.iri)
-        .filter(|node| uris::session_of(node).is_some() && !own(node))
-        .cloned()
-        .collect();
-    held.extend(
-        elsewhere
-            .iter()
-            .map(|node| Triple::new(node, RDF_TYPE, Term::iri(prov::ENTITY))),
-    );
-    held
 }
 
 /// What the graph holds of the nodes of a tree, and of the others that its records tell of.

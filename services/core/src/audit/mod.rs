@@ -34,7 +34,6 @@ pub enum About {
     Triple,
     Choice,
     Config,
-    Shape,
 }
 
 impl About {
@@ -49,7 +48,6 @@ impl About {
             Self::Triple => "triple",
             Self::Choice => "choice",
             Self::Config => "config",
-            Self::Shape => "shape",
         }
     }
 }

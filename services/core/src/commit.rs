@@ -155,14 +155,6 @@ pub fn assemble(commit: &Commit) -> Assembled {
     let Commit {
         request, finish, ..
     } = commit;
-    let kind = match &finish.outcome {
-        Outcome::Continue(_) => OutcomeKind::Continue,
-        Outcome::FanOut(_) => OutcomeKind::FanOut,
-        Outcome::Pause(_) => OutcomeKind::Pause,
-        Outcome::Answer(_) => OutcomeKind::Answer,
-        Outcome::Cancelled(_) => OutcomeKind::Cancelled,
-        Outcome::Fail { .. } => OutcomeKind::Fail,
-    };
     let mut usage = Usage::default();
     for call in &commit.calls {
         match call {
@@ -170,40 +162,12 @@ pub fn assemble(commit: &Commit) -> Assembled {
             Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {}
         }
     }
-    let below = provenance::fan_in(&finish.activity)
-        .map(|fan_in| fan_in.spent)
-        .unwrap_or_default();
-    let parent = request
-        .control
-        .ancestors
-        .last()
-        .filter(|_| request.is_subagent())
-        .map(|above| ParentLink {
-            session: above.session.clone(),
-            step: above.step,
-            // A synthesis names the fan-out that it answers.
-            correlation: match request.control.fan_in_step {
-                Some(_) => CorrelationId::of_fan_out(&above.session, above.step),
-                None => request.correlation_id.clone(),
-            },
-            index: request.control.index,
-            goal: request.subagent_goal.clone(),
-        });
-    let spent_before = match &finish.outcome {
-        // A synthesis that goes on has already counted what its children spent, and what came before.
-        Outcome::FanOut(fan_out) => fan_out.synthesis.control.spent,
-        Outcome::Continue(_)
-        | Outcome::Pause(_)
-        | Outcome::Answer(_)
-        | Outcome::Cancelled(_)
-        | Outcome::Fail { .. } => request.control.spent + below,
-    };
     let started_at = commit.started_at.max(request.control.after);
     let mut record = StepRecord {
         session: request.session_id.clone(),
         step: request.step,
         root: request.root().clone(),
-        parent,
+        parent: parent(request),
         conversation: request.conversation_id.clone(),
         collection: request.collection.clone(),
         request: commit.request_digest.clone(),
@@ -213,14 +177,14 @@ pub fn assemble(commit: &Commit) -> Assembled {
         config_version: commit.config_version,
         started_at,
         committed_at: commit.now.max(started_at),
-        outcome: kind,
+        outcome: kind(&finish.outcome),
         routed: routed(commit),
         decisions: finish.decisions.clone(),
         activity: activity(commit),
         derives_from: request.control.derives_from.clone(),
         calls: commit.calls.clone(),
         usage,
-        total: spent_before + commit.calls.iter().map(Call::spent).sum(),
+        total: spent_before(request, finish) + commit.calls.iter().map(Call::spent).sum(),
         wasted: commit.wasted,
         publications: Vec::new(),
         documents: Vec::new(),
@@ -250,6 +214,51 @@ pub fn assemble(commit: &Commit) -> Assembled {
         documents,
         fan_out,
         pause,
+    }
+}
+
+fn kind(outcome: &Outcome) -> OutcomeKind {
+    match outcome {
+        Outcome::Continue(_) => OutcomeKind::Continue,
+        Outcome::FanOut(_) => OutcomeKind::FanOut,
+        Outcome::Pause(_) => OutcomeKind::Pause,
+        Outcome::Answer(_) => OutcomeKind::Answer,
+        Outcome::Cancelled(_) => OutcomeKind::Cancelled,
+        Outcome::Fail { .. } => OutcomeKind::Fail,
+    }
+}
+
+/// Where a subagent's completion belongs.
+fn parent(request: &AgentRequest) -> Option<ParentLink> {
+    let above = request.control.ancestors.last();
+    above
+        .filter(|_| request.is_subagent())
+        .map(|above| ParentLink {
+            session: above.session.clone(),
+            step: above.step,
+            // A synthesis names the fan-out that it answers.
+            correlation: match request.control.fan_in_step {
+                Some(_) => CorrelationId::of_fan_out(&above.session, above.step),
+                None => request.correlation_id.clone(),
+            },
+            index: request.control.index,
+            goal: request.subagent_goal.clone(),
+        })
+}
+
+/// What the tree had spent when the step's own calls began, those below it included.
+fn spent_before(request: &AgentRequest, finish: &Finish) -> Spent {
+    match &finish.outcome {
+        // A synthesis that goes on has already counted what its children spent, and what came before.
+        Outcome::FanOut(fan_out) => fan_out.synthesis.control.spent,
+        Outcome::Continue(_)
+        | Outcome::Pause(_)
+        | Outcome::Answer(_)
+        | Outcome::Cancelled(_)
+        | Outcome::Fail { .. } => {
+            let below = provenance::fan_in(&finish.activity).map(|fan_in| fan_in.spent);
+            request.control.spent + below.unwrap_or_default()
+        }
     }
 }
 

@@ -46,31 +46,8 @@ pub fn fork(
     history::settle(&mut message);
     let message = &message;
     let before = &message.control;
-    let is_planned = message.history.iter().any(|step| step.plan.is_some());
-    let of_plan = |step: &AgentStep| {
-        is_planned && matches!(step.step_type.as_str(), "plan" | "execute" | SUMMARY)
-    };
-    let mut history: Vec<AgentStep> = message
-        .history
-        .iter()
-        .filter(|step| !of_plan(step))
-        .cloned()
-        .collect();
-    let plan = patterns::current_plan(message).filter(|_| {
-        let pattern = otherwise.pattern.as_ref().unwrap_or(&message.pattern);
-        let same_task = otherwise.question.is_none() && otherwise.task_type.is_none();
-        same_task
-            && *pattern == message.pattern
-            && Implemented::by_name(pattern).is_some_and(Implemented::has_plan)
-    });
-    let goes_by_plan = plan.is_some();
-    history.extend(plan.map(|plan| AgentStep {
-        action: "plan".to_owned(),
-        user: message.user.clone(),
-        step_type: "plan".to_owned(),
-        plan: Some(plan.clone()),
-        ..AgentStep::default()
-    }));
+    let is_planned = is_planned(message);
+    let (history, goes_by_plan) = taken_along(message, &otherwise);
     // Whose iterations the history is of, so that what they observed is found.
     let mut lineage = before.lineage.clone();
     let iterations = patterns::iterations(message);
@@ -153,6 +130,36 @@ pub fn fork(
         },
         ..AgentRequest::default()
     })
+}
+
+fn is_planned(message: &AgentRequest) -> bool {
+    message.history.iter().any(|step| step.plan.is_some())
+}
+
+/// The history that the new session begins with, and whether it goes on by the plan in it.
+fn taken_along(message: &AgentRequest, otherwise: &Otherwise) -> (Vec<AgentStep>, bool) {
+    let is_planned = is_planned(message);
+    let of_plan = |step: &AgentStep| {
+        is_planned && matches!(step.step_type.as_str(), "plan" | "execute" | SUMMARY)
+    };
+    let others = message.history.iter().filter(|step| !of_plan(step));
+    let mut history: Vec<AgentStep> = others.cloned().collect();
+    let plan = patterns::current_plan(message).filter(|_| {
+        let pattern = otherwise.pattern.as_ref().unwrap_or(&message.pattern);
+        let same_task = otherwise.question.is_none() && otherwise.task_type.is_none();
+        same_task
+            && *pattern == message.pattern
+            && Implemented::by_name(pattern).is_some_and(Implemented::has_plan)
+    });
+    let goes_by_plan = plan.is_some();
+    history.extend(plan.map(|plan| AgentStep {
+        action: "plan".to_owned(),
+        user: message.user.clone(),
+        step_type: "plan".to_owned(),
+        plan: Some(plan.clone()),
+        ..AgentStep::default()
+    }));
+    (history, goes_by_plan)
 }
 
 fn either(wanted: RunLimits, given: &RunLimits) -> RunLimits {

@@ -33,126 +33,19 @@ pub fn tell(record: &StepRecord) -> Told {
 
 /// Tells a record whose identity is known.
 pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
+    let session = &record.session;
     let mut teller = Teller {
         record,
         triples: Vec::new(),
+        node: uris::session(session),
+        last: record.derives_from.clone(),
     };
-    let session = &record.session;
-    let mut node = uris::session(session);
-    let mut last = record.derives_from.clone();
-    if let Some(routed) = &record.routed {
-        teller.session(routed);
-        last = uris::question(session);
-        if !routed.decisions.is_empty() {
-            last = teller.routing(routed);
-            node.clone_from(&last);
-        }
-    }
-    // What was shown of the history was settled before anything was done.
-    let is_earlier = |decision: &&Decision| decision.subject == CONTEXT;
-    for decision in record.decisions.iter().filter(is_earlier) {
-        node = uris::decision(session, record.step, &decision.subject);
-        teller.decision(&node, decision, &last);
-        last.clone_from(&node);
-    }
-    let read = fan_in(&record.activity);
-    if let Some(fan_in) = read {
-        // Whatever it then decided, and whether it answered or went on, came of reading this.
-        last = teller.synthesis(fan_in, &last);
-    }
-    let compared = match &record.activity {
-        Activity::Concluded(end) => end.compared.as_ref(),
-        Activity::FannedOut(fan_out) => fan_out.compared.as_ref(),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::Planned(_)
-        | Activity::Executed(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
-    };
-    if let (Some(compared), Some(fan_in)) = (compared, read) {
-        last = teller.comparison(compared, fan_in, &last);
-    }
-    // What was decided about something done comes after it.
-    match &record.activity {
-        Activity::Iterated(iterated) => {
-            (node, last) = teller.iteration(iterated, &last);
-            if let Some(critique) = &iterated.critique {
-                last = teller.critique(critique, iterated.n, &last);
-            }
-        }
-        Activity::Executed(Executed {
-            call: Some(call), ..
-        }) => (node, last) = teller.iteration(call, &last),
-        Activity::Concluded(Concluded {
-            critique: Some(critique),
-            n,
-            ..
-        }) => last = teller.critique(critique, *n, &last),
-        Activity::None
-        | Activity::Executed(_)
-        | Activity::Concluded(_)
-        | Activity::FannedOut(_)
-        | Activity::Planned(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => {}
-    }
-    let did = matches!(record.activity, Activity::Iterated(_));
-    // Whether to revise a plan is decided when the step's result is there.
-    let executed = matches!(record.activity, Activity::Executed(_));
-    let is_later = |decision: &&Decision| executed && decision.subject == "replan";
-    for decision in record
-        .decisions
-        .iter()
-        .filter(|decision| !is_later(decision) && !is_earlier(decision))
-    {
-        let uri = uris::decision(session, record.step, &decision.subject);
-        teller.decision(&uri, decision, &last);
-        if !did {
-            node.clone_from(&uri);
-        }
-        last = uri;
-    }
-    match &record.activity {
-        // A step states its tokens once: where it did what they were spent on.
-        Activity::None if node != uris::session(session) => teller.spent(&node),
-        Activity::None => {}
-        Activity::Iterated(_) => {}
-        Activity::Planned(planned) => {
-            node = teller.plan(planned, &last);
-            teller.carried(planned, &node);
-            last.clone_from(&node);
-        }
-        Activity::Executed(executed) => {
-            let from = last.clone();
-            for result in &executed.steps {
-                node = teller.step_result(executed, result, &from);
-                last.clone_from(&node);
-            }
-            for decision in record.decisions.iter().filter(is_later) {
-                let uri = uris::decision(session, record.step, &decision.subject);
-                teller.decision(&uri, decision, &last);
-                last = uri;
-            }
-        }
-        Activity::Asked(asked) => {
-            node = teller.approval(asked, &last);
-            last.clone_from(&node);
-        }
-        // The decision tells it.
-        Activity::Decided(decided) => teller.answer(&node, decided),
-        Activity::FannedOut(fanned_out) => {
-            node = teller.fan_out(fanned_out, &last);
-            last.clone_from(&node);
-        }
-        Activity::Concluded(concluded) => {
-            for cut_off in &concluded.cut_off {
-                (_, last) = teller.cycle(cut_off, &last);
-            }
-            node = teller.conclusion(concluded, &last);
-            last.clone_from(&node);
-        }
-    }
+    teller.beginning();
+    teller.reading();
+    teller.doing();
+    teller.deciding();
+    teller.concluding();
+    let node = teller.node.clone();
     if node != uris::session(session) {
         teller.step(&node, identity);
     }
@@ -160,8 +53,155 @@ pub fn tell_as(record: &StepRecord, identity: &Digest) -> Told {
     Told {
         triples: teller.triples,
         node,
-        last,
+        last: teller.last,
     }
+}
+
+/// The parts of a step, in the order in which each derives from the one before.
+impl Teller<'_> {
+    /// The session where it begins, its routing, and what was shown of the history: that was settled before
+    /// anything was done.
+    fn beginning(&mut self) {
+        let record = self.record;
+        let session = &record.session;
+        if let Some(routed) = &record.routed {
+            self.session(routed);
+            self.last = uris::question(session);
+            if !routed.decisions.is_empty() {
+                self.last = self.routing(routed);
+                self.node.clone_from(&self.last);
+            }
+        }
+        for decision in record.decisions.iter().filter(|it| is_earlier(it)) {
+            self.node = self.decision_here(decision);
+        }
+    }
+
+    /// What was read of a fan-in: whatever the step then decided, and whether it answered or went on, came of
+    /// reading this.
+    fn reading(&mut self) {
+        let Some(fan_in) = fan_in(&self.record.activity) else {
+            return;
+        };
+        let last = self.last.clone();
+        self.last = self.synthesis(fan_in, &last);
+        let compared = match &self.record.activity {
+            Activity::Concluded(end) => end.compared.as_ref(),
+            Activity::FannedOut(fan_out) => fan_out.compared.as_ref(),
+            Activity::None
+            | Activity::Iterated(_)
+            | Activity::Planned(_)
+            | Activity::Executed(_)
+            | Activity::Asked(_)
+            | Activity::Decided(_) => None,
+        };
+        if let Some(compared) = compared {
+            let last = self.last.clone();
+            self.last = self.comparison(compared, fan_in, &last);
+        }
+    }
+
+    /// A call and its critique: what was decided about something done comes after it.
+    fn doing(&mut self) {
+        let last = self.last.clone();
+        match &self.record.activity {
+            Activity::Iterated(iterated) => {
+                (self.node, self.last) = self.iteration(iterated, &last);
+                if let Some(critique) = &iterated.critique {
+                    let last = self.last.clone();
+                    self.last = self.critique(critique, iterated.n, &last);
+                }
+            }
+            Activity::Executed(Executed {
+                call: Some(call), ..
+            }) => (self.node, self.last) = self.iteration(call, &last),
+            Activity::Concluded(Concluded {
+                critique: Some(critique),
+                n,
+                ..
+            }) => self.last = self.critique(critique, *n, &last),
+            Activity::None
+            | Activity::Executed(_)
+            | Activity::Concluded(_)
+            | Activity::FannedOut(_)
+            | Activity::Planned(_)
+            | Activity::Asked(_)
+            | Activity::Decided(_) => {}
+        }
+    }
+
+    fn deciding(&mut self) {
+        let record = self.record;
+        let did = matches!(record.activity, Activity::Iterated(_));
+        let here = |decision: &&Decision| !is_later(record, decision) && !is_earlier(decision);
+        for decision in record.decisions.iter().filter(here) {
+            let uri = self.decision_here(decision);
+            if !did {
+                self.node = uri;
+            }
+        }
+    }
+
+    /// The step's own node, where it is of what the step came to.
+    fn concluding(&mut self) {
+        let record = self.record;
+        let (node, last) = (self.node.clone(), self.last.clone());
+        match &record.activity {
+            // A step states its tokens once: where it did what they were spent on.
+            Activity::None if node != uris::session(&record.session) => self.spent(&node),
+            Activity::None | Activity::Iterated(_) => {}
+            Activity::Planned(planned) => {
+                self.node = self.plan(planned, &last);
+                self.last.clone_from(&self.node);
+                self.carried(planned, &self.node.clone());
+            }
+            Activity::Executed(executed) => {
+                for result in &executed.steps {
+                    self.node = self.step_result(executed, result, &last);
+                    self.last.clone_from(&self.node);
+                }
+                let later = |decision: &&Decision| is_later(record, decision);
+                for decision in record.decisions.iter().filter(later) {
+                    self.decision_here(decision);
+                }
+            }
+            Activity::Asked(asked) => {
+                self.node = self.approval(asked, &last);
+                self.last.clone_from(&self.node);
+            }
+            // The decision tells it.
+            Activity::Decided(decided) => self.answer(&node, decided),
+            Activity::FannedOut(fanned_out) => {
+                self.node = self.fan_out(fanned_out, &last);
+                self.last.clone_from(&self.node);
+            }
+            Activity::Concluded(concluded) => {
+                let mut last = last;
+                for cut_off in &concluded.cut_off {
+                    (_, last) = self.cycle(cut_off, &last);
+                }
+                self.node = self.conclusion(concluded, &last);
+                self.last.clone_from(&self.node);
+            }
+        }
+    }
+
+    /// A decision that what comes next derives from.
+    fn decision_here(&mut self, decision: &Decision) -> String {
+        let uri = uris::decision(&self.record.session, self.record.step, &decision.subject);
+        let last = std::mem::replace(&mut self.last, uri.clone());
+        self.decision(&uri, decision, &last);
+        uri
+    }
+}
+
+fn is_earlier(decision: &Decision) -> bool {
+    decision.subject == CONTEXT
+}
+
+/// Whether to revise a plan is decided when the step's result is there.
+fn is_later(record: &StepRecord, decision: &Decision) -> bool {
+    matches!(record.activity, Activity::Executed(_)) && decision.subject == "replan"
 }
 
 /// What a step read of a fan-in.
@@ -219,6 +259,10 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
 struct Teller<'a> {
     record: &'a StepRecord,
     triples: Vec<Triple>,
+    /// The step's main node.
+    node: String,
+    /// What comes next derives from this node.
+    last: String,
 }
 
 impl Teller<'_> {

@@ -16,8 +16,8 @@ use crate::turn::{Situation, Turn};
 use crate::{Rejection, error};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, Adopted, Call, Concluded, EndedBy, EndedFromOutside, FailedCall, FanInRecord,
-    FanOutRecord, OutcomeKind, PauseRecord, Publication, StepRecord, Usage, Worked,
+    Activity, Adopted, Call, EndedBy, EndedFromOutside, FailedCall, FanInRecord, FanOutRecord,
+    PauseRecord, Publication, StepRecord, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic};
 use agentfleet_schema::{AgentRequest, Digest, tolerant};
@@ -103,17 +103,6 @@ impl Replayed {
     }
 }
 
-impl Replayed {
-    /// What differs may do so because of what an old record does not hold.
-    fn suppose(&mut self) {
-        for divergence in std::mem::take(&mut self.divergences) {
-            self.unchecked(format!(
-                "under the limits of today it goes another way, at {divergence}"
-            ));
-        }
-    }
-}
-
 /// A text on one line, cut where it is long.
 pub fn short(text: &str) -> String {
     let line = say::in_one_line(text);
@@ -126,27 +115,20 @@ pub fn short(text: &str) -> String {
 /// Works a committed step again.
 pub fn replay(subject: &Subject<'_>) -> Replayed {
     let mut replayed = Replayed::default();
+    if let Some(assembled) = assembled(subject, &mut replayed) {
+        compared(subject, &assembled, &mut replayed);
+    }
+    replayed
+}
+
+/// What the step comes to again; `None` where something that was noted stands in the way.
+fn assembled(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<Assembled> {
     let record = subject.record;
-    let mut request: AgentRequest = match serde_json::from_str(subject.request) {
-        Ok(request) => request,
-        Err(error) => {
-            replayed.differs("request", "a message", &format!("no request: {error}"));
-            return replayed;
-        }
+    let Some(worked) = record.worked.as_deref() else {
+        replayed.unchecked("the record does not hold how its step was worked");
+        return None;
     };
-    let digest = Digest::of(subject.request.as_bytes());
-    if !record.request.is_empty() && record.request != digest {
-        replayed.differs("request", record.request.as_str(), digest.as_str());
-    }
-    let known = record.worked.as_deref();
-    let guessed = guess(record);
-    let worked = known.unwrap_or(&guessed);
-    if request.session_id.is_empty() {
-        request.session_id = record.session.clone();
-    }
-    if request.control.root.is_empty() {
-        request.control.root = request.session_id.clone();
-    }
+    let mut request = message(subject, replayed)?;
     // What the aggregator ends, no orchestrator has taken in.
     let by_aggregator = record.request.is_empty();
     let snapshot = if by_aggregator {
@@ -161,7 +143,7 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
     }
     let spent_before = request.control.spent;
     request.control.spent = spent_before + record.wasted;
-    let (finish, streamed) = match (&worked.ended, &record.activity) {
+    let finish = match (&worked.ended, &record.activity) {
         // What a person says is an input, as what a tool returns.
         (None, Activity::Decided(decided)) => {
             let asked = request.control.held.as_ref().map(|held| &held.approval);
@@ -169,15 +151,11 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
                 let waits = asked.map_or("no call waits", |id| id.as_str());
                 replayed.differs("activity.id", decided.id.as_str(), waits);
             }
-            (approval::answered(&request, decided), Streamed::default())
+            approval::answered(&request, decided)
         }
         (Some(ended), _) => {
-            refused_again(subject, &request, &snapshot, &fleet, ended, &mut replayed);
-            (say::ended(ended), Streamed::default())
-        }
-        (None, _) if known.is_none() && record.outcome == OutcomeKind::Cancelled => {
-            replayed.unchecked("the record does not hold what ended this step");
-            return replayed;
+            refused_again(subject, &request, &snapshot, &fleet, ended, replayed);
+            say::ended(ended)
         }
         (None, _) => {
             let situation = Situation {
@@ -186,33 +164,18 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
                 fleet: Arc::new(fleet),
                 native_tools: worked.native_tools,
                 telling: worked.telling,
-                nonce: subject.record.nonce_told(),
+                nonce: record.nonce_told(),
                 fan_in: subject.fan_in.clone(),
             };
             let mut tape = Tape {
                 subject,
                 worked,
-                exact: known.is_some(),
                 next: 0,
                 failed: 0,
-                replayed: &mut replayed,
+                replayed,
             };
-            let Some(finish) = tape.play(request.clone(), situation) else {
-                if known.is_none() {
-                    replayed.suppose();
-                }
-                return replayed;
-            };
-            (finish, Streamed::default())
+            tape.play(request.clone(), situation)?
         }
-    };
-    let streamed = match &worked.streamed {
-        parts if *parts == streamed.noted() => streamed,
-        parts => Streamed::from_noted(parts, &finish.said),
-    };
-    let responses = match worked.responses.as_str() {
-        "" => topics::AGENT_RESPONSE,
-        named => Topic::named(named.to_owned()),
     };
     let prepared = Prepared {
         request,
@@ -225,48 +188,43 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
         started_at: record.started_at,
         spent_before,
         wasted: record.wasted,
-        responses,
+        responses: match worked.responses.as_str() {
+            "" => topics::AGENT_RESPONSE,
+            named => Topic::named(named.to_owned()),
+        },
         worked: record.worked.clone(),
     };
     let ending = Ending {
         by: worked.ended.as_ref().map(|ended| ended.by),
+        streamed: Streamed::from_noted(&worked.streamed, &finish.said),
         finish,
         calls: record.calls.clone(),
-        streamed,
         parked: None,
     };
-    let assembled = prepared.end_as_told(ending, record.committed_at);
-    compared(subject, &assembled, known.is_some(), &mut replayed);
-    replayed
+    Some(prepared.end_as_told(ending, record.committed_at))
 }
 
-/// What an old record lets one suppose of how it was worked.
-fn guess(record: &StepRecord) -> Worked {
-    let native = record.calls.iter().any(|call| match call {
-        Call::Model { reply, .. } => native_reply(reply).is_some(),
-        Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => false,
-    });
-    let ended = match (&record.activity, record.outcome) {
-        (
-            Activity::Concluded(Concluded {
-                error: Some(error),
-                termination,
-                ..
-            }),
-            OutcomeKind::Fail,
-        ) => Some(EndedFromOutside {
-            by: EndedBy::Unsaid,
-            reason: String::new(),
-            termination: *termination,
-            error: Some(error.clone()),
-        }),
-        _ => None,
+/// The message that was worked.
+fn message(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<AgentRequest> {
+    let record = subject.record;
+    let mut request: AgentRequest = match serde_json::from_str(subject.request) {
+        Ok(request) => request,
+        Err(error) => {
+            replayed.differs("request", "a message", &format!("no request: {error}"));
+            return None;
+        }
     };
-    Worked {
-        native_tools: native,
-        ended,
-        ..Worked::default()
+    let digest = Digest::of(subject.request.as_bytes());
+    if !record.request.is_empty() && record.request != digest {
+        replayed.differs("request", record.request.as_str(), digest.as_str());
     }
+    if request.session_id.is_empty() {
+        request.session_id = record.session.clone();
+    }
+    if request.control.root.is_empty() {
+        request.control.root = request.session_id.clone();
+    }
+    Some(request)
 }
 
 /// The properties of the message that was worked: every publication carries them on.
@@ -328,8 +286,6 @@ fn refused_again(
 struct Tape<'a, 'b> {
     subject: &'a Subject<'b>,
     worked: &'a Worked,
-    /// Whether the record holds everything that the orders depend on.
-    exact: bool,
     next: usize,
     failed: usize,
     replayed: &'a mut Replayed,
@@ -441,11 +397,7 @@ impl Tape<'_, '_> {
         if operation != ordered {
             return self.mismatch(&format!("model `{ordered}`"));
         }
-        let native = if *calls_tools || (!self.exact && self.worked.native_tools) {
-            native_reply(reply)
-        } else {
-            None
-        };
+        let native = calls_tools.then(|| native_reply(reply)).flatten();
         let (text, tool_calls) = native.unwrap_or_else(|| (reply.clone(), Vec::new()));
         let reply = Reply {
             text,
@@ -469,9 +421,6 @@ impl Tape<'_, '_> {
     }
 
     fn prompt(&mut self, ask: &ModelAsk, recorded: &str) {
-        if !self.exact {
-            return;
-        }
         match (self.subject.prompt)(ask) {
             Ok(derived) if derived == recorded => {}
             Ok(derived) => {
@@ -583,11 +532,9 @@ impl Tape<'_, '_> {
         };
         if *rows != found.len() as u64 {
             let (rows, found) = (*rows, found.len());
-            if self.exact {
-                let at = format!("calls[{}].found", self.next);
-                self.replayed
-                    .differs(at, &format!("{rows} rows"), &format!("{found} of them"));
-            }
+            let at = format!("calls[{}].found", self.next);
+            self.replayed
+                .differs(at, &format!("{rows} rows"), &format!("{found} of them"));
         }
         let Some(Call::Facts { found, .. }) = self.call() else {
             return None;
@@ -613,8 +560,7 @@ impl Tape<'_, '_> {
             }
             let text = self.subject.texts.get(uri);
             let there = Digest::of(text.map(String::as_bytes).unwrap_or_default());
-            let empty = Digest::of(b"");
-            if *missing || (!self.exact && text.is_none() && *digest == empty) {
+            if *missing {
                 texts.push(None);
             } else if text.is_some() && there == *digest {
                 texts.push(text.cloned());
@@ -688,7 +634,7 @@ fn native_reply(reply: &str) -> Option<NativeReply> {
 }
 
 /// Compares what is there with what follows.
-fn compared(subject: &Subject<'_>, assembled: &Assembled, exact: bool, replayed: &mut Replayed) {
+fn compared(subject: &Subject<'_>, assembled: &Assembled, replayed: &mut Replayed) {
     let bare = |record: &StepRecord| {
         let bare = StepRecord {
             publications: Vec::new(),
@@ -696,18 +642,10 @@ fn compared(subject: &Subject<'_>, assembled: &Assembled, exact: bool, replayed:
         };
         serde_json::to_value(bare).unwrap_or_default()
     };
-    let (mut recorded, mut derived) = (bare(subject.record), bare(&assembled.record));
-    if !exact {
-        replayed.unchecked(
-            "the record holds no limits, streams and sources: what was asked of the model and what was published are not compared",
-        );
-        for value in [&mut recorded, &mut derived] {
-            compare::only_decisions(value);
-        }
-    }
+    let (recorded, derived) = (bare(subject.record), bare(&assembled.record));
     compare::values("", &recorded, &derived, &mut replayed.divergences);
     // What is published follows from the rest: where that differs already, it says nothing new.
-    if !exact || !replayed.divergences.is_empty() {
+    if !replayed.divergences.is_empty() {
         return;
     }
     published(subject, assembled, replayed);

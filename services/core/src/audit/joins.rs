@@ -4,8 +4,8 @@ use super::{About, Finding, Link};
 use crate::commit::carried;
 use crate::provenance::{self, completion_status, is_partial};
 use agentfleet_schema::records::{
-    Asked, FanInRecord, FanInSummary, FanOutRecord, FannedOut, Grounds, PauseRecord, Publication,
-    StepRecord,
+    Asked, FanInRecord, FanInSummary, FanOutRecord, FannedOut, Grounds, Member, PauseRecord,
+    Publication, StepRecord,
 };
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys, uris};
@@ -209,6 +209,42 @@ pub(super) fn child_request(
     serde_json::from_str(&published.body).ok()
 }
 
+/// What a verdict says otherwise of a subagent's end than its last record.
+fn ended_otherwise(member: &Member, end: &StepRecord) -> Vec<String> {
+    let session = &member.session;
+    let mut found = Vec::new();
+    if member.partial != is_partial(end) {
+        let how = |partial| if partial { "in part" } else { "whole" };
+        found.push(format!(
+            "says that the answer of `{session}` is {}, and its last record says {}",
+            how(member.partial),
+            how(is_partial(end))
+        ));
+    }
+    if let Some(sources) = &member.sources {
+        let iris = |grounds: &Grounds| grounds.all().filter_map(|s| uris::as_iri(&s.uri)).collect();
+        let told: Option<BTreeSet<String>> = end.grounds().map(iris);
+        if told != Some(sources.iter().map(|source| source.uri.clone()).collect()) {
+            found.push(format!(
+                "says otherwise what the answer of `{session}` rests on than its last record"
+            ));
+        }
+    }
+    let (status, document) = (completion_status(end), uris::answer_document(session));
+    if (member.status, &member.document, member.spent) != (status, &document, end.total) {
+        found.push(format!(
+            "says that `{session}` ended as `{}` with {} tokens and the text `{}`, and its last record says \
+             `{}` with {} and `{document}`",
+            member.status.as_str(),
+            member.spent.tokens,
+            member.document,
+            status.as_str(),
+            end.total.tokens,
+        ));
+    }
+    found
+}
+
 /// What is wrong with a verdict. `ends` are the terminal records of the subagents that have one;
 /// `next` is the step that the verdict released, if that was worked already.
 pub fn verdict(
@@ -249,50 +285,14 @@ pub fn verdict(
         if (member.index, &member.goal) != (child.index, &child.goal) {
             found(format!("says otherwise what `{}` was to do", child.session));
         }
-        let Some(end) = ends.get(&child.session) else {
-            found(format!(
+        match ends.get(&child.session) {
+            Some(end) => ended_otherwise(member, end)
+                .into_iter()
+                .for_each(&mut found),
+            None => found(format!(
                 "says that `{}` has ended, and no record ends it",
                 child.session
-            ));
-            continue;
-        };
-        if member.partial != is_partial(end) {
-            let how = |partial| if partial { "in part" } else { "whole" };
-            found(format!(
-                "says that the answer of `{}` is {}, and its last record says {}",
-                child.session,
-                how(member.partial),
-                how(is_partial(end))
-            ));
-        }
-        if let Some(sources) = &member.sources {
-            let iris =
-                |grounds: &Grounds| grounds.all().filter_map(|s| uris::as_iri(&s.uri)).collect();
-            let told: Option<BTreeSet<String>> = end.grounds().map(iris);
-            if told != Some(sources.iter().map(|source| source.uri.clone()).collect()) {
-                found(format!(
-                    "says otherwise what the answer of `{}` rests on than its last record",
-                    child.session
-                ));
-            }
-        }
-        let is = (
-            completion_status(end),
-            uris::answer_document(&child.session),
-            end.total,
-        );
-        if (member.status, &member.document, member.spent) != (is.0, &is.1, is.2) {
-            found(format!(
-                "says that `{}` ended as `{}` with {} tokens and the text `{}`, and its last record says \
-                 `{}` with {} and `{}`",
-                child.session,
-                member.status.as_str(),
-                member.spent.tokens,
-                member.document,
-                is.0.as_str(),
-                is.2.tokens,
-                is.1
-            ));
+            )),
         }
     }
     let known = |session: &SessionId| fanned_out.children.iter().any(|c| c.session == *session);

@@ -13,7 +13,8 @@ use agentfleet_schema::records::{
     FannedOut, Member,
 };
 use agentfleet_schema::{
-    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, SessionId, later, uris,
+    AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, RunLimits, SessionId,
+    later, uris,
 };
 use serde_json::{Value, json};
 
@@ -64,14 +65,10 @@ impl Round<'_> {
         let count = goals.len() as u32;
         let spent = request.control.spent + self.used.spent;
         let allotment = self.limits.allot(count, spent)?;
-        let Some(join_deadline) = self
-            .limits
-            // The wait begins when the fan-out is committed, not when the model began to think of it.
-            .join_deadline(
-                later(self.situation.now, self.used.ms),
-                request.control.hard_deadline,
-            )
-        else {
+        // The wait begins when the fan-out is committed, not when the model began to think of it.
+        let committed = later(self.situation.now, self.used.ms);
+        let hard_deadline = request.control.hard_deadline;
+        let Some(join_deadline) = self.limits.join_deadline(committed, hard_deadline) else {
             return Err("no time is left to wait for subagents".to_owned());
         };
         let correlation = CorrelationId::of_fan_out(&request.session_id, request.step);
@@ -79,119 +76,27 @@ impl Round<'_> {
         let of_type = task_types.get(&request.task_type).map(|task| task.join);
         let policy = request.join.or(of_type).unwrap_or_default();
         let offer = Offer::of(request, self.situation, self.limits);
-        let closed = goals.iter().filter(|goal| offer.is_closed(goal));
-        let closed = closed.map(|goal| {
-            let (text, pattern) = (say::in_one_line(&goal.text), &goal.pattern);
-            let narrowed_by = &offer.narrowed_by;
-            format!("{text}\t`{pattern}` was not open to it: {narrowed_by}")
-        });
-        let closed: Vec<String> = closed.collect();
-        let mut history = self.history;
-        if let Some(first) = history.first_mut().filter(|_| !closed.is_empty()) {
-            first.arguments.insert(CLOSED.to_owned(), closed.join("\n"));
-        }
+        let synthesis = self.synthesis(count, &correlation, closed(&offer, &goals));
         let (goals, assigned) = offer.assign(goals, request.group.as_ref());
-        let mut ancestors = request.control.ancestors.clone();
-        ancestors.push(Ancestor {
-            session: request.session_id.clone(),
-            step: request.step,
-        });
+        let siblings = Siblings {
+            request,
+            situation: self.situation,
+            count,
+            correlation: &correlation,
+            limits: RunLimits {
+                max_iterations: None,
+                subagent_timeout_ms: request.limits.subagent_timeout_ms,
+                ..allotment
+            },
+            join_deadline,
+        };
         let children: Vec<(Child, AgentRequest)> = goals
             .into_iter()
             .zip(0u32..)
-            .map(|(assigned, index)| {
-                let session = SessionId::child(
-                    &request.session_id,
-                    request.step,
-                    index,
-                    &self.situation.nonce,
-                );
-                let Assigned {
-                    goal,
-                    pattern,
-                    pattern_by,
-                    group,
-                } = assigned;
-                let child = Child {
-                    index,
-                    session: session.clone(),
-                    goal: goal.text.clone(),
-                    pattern: pattern.clone(),
-                    group: group.clone(),
-                };
-                let mut limits = allotment.clone();
-                limits.max_iterations = None;
-                limits.subagent_timeout_ms = request.limits.subagent_timeout_ms;
-                let question = if goal.question.is_empty() {
-                    goal.text.clone()
-                } else {
-                    goal.question
-                };
-                let mut child_request = AgentRequest {
-                    question,
-                    // In another state it might see tools that its parent does not.
-                    state: request.state.clone(),
-                    group,
-                    user: request.user.clone(),
-                    collection: request.collection.clone(),
-                    streaming: request.streaming,
-                    session_id: session,
-                    conversation_id: request.conversation_id.clone(),
-                    pattern,
-                    task_type: request.task_type.clone(),
-                    framing: request.framing.clone(),
-                    correlation_id: correlation.clone(),
-                    parent_session_id: request.session_id.clone(),
-                    subagent_goal: goal.text,
-                    expected_siblings: count,
-                    model: request.model.clone(),
-                    join: request.join,
-                    limits,
-                    ..AgentRequest::default()
-                };
-                let control = &mut child_request.control;
-                control.root = request.root().clone();
-                control.ancestors.clone_from(&ancestors);
-                control.context = goal.context;
-                control.index = index;
-                control.config_version = request.control.config_version;
-                // After the join nobody waits for it.
-                control.hard_deadline = join_deadline;
-                control.derives_from = uris::goal(&request.session_id, &correlation, index);
-                control.reasoner = goal.reasoner;
-                control.pattern_by = Some(pattern_by);
-                control.specialist.clone_from(&request.control.specialist);
-                control.profile = if goal.profile.is_empty() {
-                    request.control.profile.clone()
-                } else {
-                    goal.profile
-                };
-                if !goal.specialist.is_empty() {
-                    let snapshot = &self.situation.snapshot;
-                    specialists::engage(&mut child_request, &goal.specialist, snapshot);
-                }
-                (child, child_request)
-            })
+            .map(|(assigned, index)| siblings.one(assigned, index))
             .collect();
-
-        let round = request.control.rounds + 1;
-        let mut synthesis = request.clone();
-        synthesis.control.rounds = round;
-        synthesis.limits.max_sessions = Some(self.limits.sessions_kept(count));
-        synthesis.control.fan_in_step = Some(request.step);
-        synthesis.control.derives_from = uris::fan_out(&request.session_id, &correlation);
-        synthesis.history.extend(history);
-
         let uri = uris::document_of(&uris::fan_out(&request.session_id, &correlation));
-        let mut told = String::new();
-        for (child, _) in &children {
-            told.push_str(&format!("{}. {}\n", child.index + 1, child.goal));
-        }
-        let text = if self.thought.is_empty() {
-            told
-        } else {
-            format!("{}\n\n{told}", self.thought)
-        };
+        let text = text(&self.thought, &children);
         Ok(Step::Finish(Box::new(Finish {
             activity: Activity::FannedOut(FannedOut {
                 correlation: correlation.clone(),
@@ -199,7 +104,7 @@ impl Round<'_> {
                 children: children.iter().map(|(child, _)| child.clone()).collect(),
                 policy,
                 join_deadline,
-                round,
+                round: synthesis.control.rounds,
                 after: self.after,
                 compared: self.compared,
                 model_ms: self.used.ms,
@@ -218,6 +123,139 @@ impl Round<'_> {
                 say::status(format!("Fanned out to {}", say::subagents(count as usize))),
             ],
         })))
+    }
+
+    /// The request that the verdict releases.
+    fn synthesis(
+        &self,
+        count: u32,
+        correlation: &CorrelationId,
+        closed: Vec<String>,
+    ) -> AgentRequest {
+        let request = self.request;
+        let mut history = self.history.clone();
+        if let Some(first) = history.first_mut().filter(|_| !closed.is_empty()) {
+            first.arguments.insert(CLOSED.to_owned(), closed.join("\n"));
+        }
+        let mut synthesis = request.clone();
+        synthesis.control.rounds = request.control.rounds + 1;
+        synthesis.limits.max_sessions = Some(self.limits.sessions_kept(count));
+        synthesis.control.fan_in_step = Some(request.step);
+        synthesis.control.derives_from = uris::fan_out(&request.session_id, correlation);
+        synthesis.history.extend(history);
+        synthesis
+    }
+}
+
+/// The goals whose pattern was not open to them, and why, as the history says it.
+fn closed(offer: &Offer, goals: &[Goal]) -> Vec<String> {
+    let closed = goals.iter().filter(|goal| offer.is_closed(goal));
+    let said = closed.map(|goal| {
+        let (text, pattern) = (say::in_one_line(&goal.text), &goal.pattern);
+        let narrowed_by = &offer.narrowed_by;
+        format!("{text}\t`{pattern}` was not open to it: {narrowed_by}")
+    });
+    said.collect()
+}
+
+/// What a fan-out says of itself.
+fn text(thought: &str, children: &[(Child, AgentRequest)]) -> String {
+    let goals = children
+        .iter()
+        .map(|(child, _)| format!("{}. {}\n", child.index + 1, child.goal));
+    let goals: String = goals.collect();
+    if thought.is_empty() {
+        goals
+    } else {
+        format!("{thought}\n\n{goals}")
+    }
+}
+
+/// What the subagents of a fan-out have in common.
+struct Siblings<'a> {
+    request: &'a AgentRequest,
+    situation: &'a Situation,
+    count: u32,
+    correlation: &'a CorrelationId,
+    /// The share of each.
+    limits: RunLimits,
+    join_deadline: Millis,
+}
+
+impl Siblings<'_> {
+    /// A subagent, and what it is asked.
+    fn one(&self, assigned: Assigned, index: u32) -> (Child, AgentRequest) {
+        let request = self.request;
+        let Assigned {
+            goal,
+            pattern,
+            pattern_by,
+            group,
+        } = assigned;
+        let child = Child {
+            index,
+            session: SessionId::child(
+                &request.session_id,
+                request.step,
+                index,
+                &self.situation.nonce,
+            ),
+            goal: goal.text.clone(),
+            pattern: pattern.clone(),
+            group: group.clone(),
+        };
+        let question = if goal.question.is_empty() {
+            goal.text.clone()
+        } else {
+            goal.question
+        };
+        let mut asked = AgentRequest {
+            question,
+            // In another state it might see tools that its parent does not.
+            state: request.state.clone(),
+            group,
+            user: request.user.clone(),
+            collection: request.collection.clone(),
+            streaming: request.streaming,
+            session_id: child.session.clone(),
+            conversation_id: request.conversation_id.clone(),
+            pattern,
+            task_type: request.task_type.clone(),
+            framing: request.framing.clone(),
+            correlation_id: self.correlation.clone(),
+            parent_session_id: request.session_id.clone(),
+            subagent_goal: goal.text,
+            expected_siblings: self.count,
+            model: request.model.clone(),
+            join: request.join,
+            limits: self.limits.clone(),
+            ..AgentRequest::default()
+        };
+        let control = &mut asked.control;
+        control.root = request.root().clone();
+        control.ancestors.clone_from(&request.control.ancestors);
+        control.ancestors.push(Ancestor {
+            session: request.session_id.clone(),
+            step: request.step,
+        });
+        control.context = goal.context;
+        control.index = index;
+        control.config_version = request.control.config_version;
+        // After the join nobody waits for it.
+        control.hard_deadline = self.join_deadline;
+        control.derives_from = uris::goal(&request.session_id, self.correlation, index);
+        control.reasoner = goal.reasoner;
+        control.pattern_by = Some(pattern_by);
+        control.specialist.clone_from(&request.control.specialist);
+        control.profile = if goal.profile.is_empty() {
+            request.control.profile.clone()
+        } else {
+            goal.profile
+        };
+        if !goal.specialist.is_empty() {
+            specialists::engage(&mut asked, &goal.specialist, &self.situation.snapshot);
+        }
+        (child, asked)
     }
 }
 

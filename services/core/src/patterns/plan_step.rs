@@ -598,9 +598,52 @@ impl Execute {
         })
     }
 
+    /// What is said of the call that was made for the step.
+    fn said_of(&self, called: &Called) -> Vec<Said> {
+        let mut said = Vec::new();
+        if !self.thought.is_empty() {
+            let uri = uris::document_of(&uris::thought(&self.request.session_id, self.n()));
+            said.push(Said {
+                streamed: true,
+                ..say::message(MessageType::Thought, &*self.thought, uri)
+            });
+        }
+        said.push(Said {
+            message_type: MessageType::Action,
+            text: say::action(&called.name, &called.arguments),
+            streamed: true,
+            document: None,
+        });
+        let content = &*called.outcome.content;
+        said.push(say::message(
+            MessageType::Observation,
+            content,
+            self.observation(),
+        ));
+        said
+    }
+
+    /// The same call, as the record tells it.
+    fn iterated(&self, called: &Called) -> Iterated {
+        let most = self.limits.max_observation_bytes;
+        Iterated {
+            n: self.n(),
+            thought: self.thought.clone(),
+            action: called.name.clone(),
+            arguments: called.arguments.clone(),
+            observation: preview(&called.outcome.content, most, &self.observation()),
+            is_error: called.outcome.is_error,
+            candidates: self.tools.iter().map(|t| t.name.clone()).collect(),
+            sources: called.outcome.sources.clone(),
+            model_ms: self.model_ms,
+            tool_ms: called.outcome.ms,
+            critique: None,
+        }
+    }
+
     fn finish(&self, came: Came) -> Step {
         let session = &self.request.session_id;
-        let n = self.n();
+        let called = self.called.as_ref();
         let revision = revision(&self.request);
         let result_uri = uris::document_of(&uris::step_result(session, self.at as u32));
         let most = self.limits.max_observation_bytes;
@@ -612,7 +655,7 @@ impl Execute {
             step.partial = came.partial;
         }
         let mut next = self.request.clone();
-        if let Some(state) = self.called.as_ref().and_then(|called| called.state.clone()) {
+        if let Some(state) = called.and_then(|called| called.state.clone()) {
             next.state = state;
         }
         let replan = go_on(
@@ -627,16 +670,8 @@ impl Execute {
             plan,
             AgentStep {
                 thought: format!("Executing plan step {}: {}", self.at, step.goal),
-                action: self
-                    .called
-                    .as_ref()
-                    .map(|c| c.name.clone())
-                    .unwrap_or_default(),
-                arguments: self
-                    .called
-                    .as_ref()
-                    .map(|c| c.arguments.clone())
-                    .unwrap_or_default(),
+                action: called.map(|c| c.name.clone()).unwrap_or_default(),
+                arguments: called.map(|c| c.arguments.clone()).unwrap_or_default(),
                 observation: brief(&came.result),
                 step_type: "execute".into(),
                 ..AgentStep::default()
@@ -646,40 +681,7 @@ impl Execute {
         let mut said: Vec<Said> = alone
             .map(|alone| say::status(format!("No fan-out: {}", alone.signal)))
             .collect();
-        let call = self.called.as_ref().map(|called| {
-            if !self.thought.is_empty() {
-                let uri = uris::document_of(&uris::thought(session, n));
-                said.push(Said {
-                    streamed: true,
-                    ..say::message(MessageType::Thought, &*self.thought, uri)
-                });
-            }
-            said.push(Said {
-                message_type: MessageType::Action,
-                text: say::action(&called.name, &called.arguments),
-                streamed: true,
-                document: None,
-            });
-            let content = &called.outcome.content;
-            said.push(say::message(
-                MessageType::Observation,
-                &**content,
-                self.observation(),
-            ));
-            Iterated {
-                n,
-                thought: self.thought.clone(),
-                action: called.name.clone(),
-                arguments: called.arguments.clone(),
-                observation: preview(content, most, &self.observation()),
-                is_error: called.outcome.is_error,
-                candidates: self.tools.iter().map(|t| t.name.clone()).collect(),
-                sources: called.outcome.sources.clone(),
-                model_ms: self.model_ms,
-                tool_ms: called.outcome.ms,
-                critique: None,
-            }
-        });
+        said.extend(called.into_iter().flat_map(|called| self.said_of(called)));
         said.push(say::message(MessageType::Thought, came.result, result_uri));
         said.push(say::status(format!(
             "Step {}: {} ({})",
@@ -696,7 +698,7 @@ impl Execute {
                     depends_on: step.depends_on,
                     ..StepResult::default()
                 }],
-                call,
+                call: called.map(|called| self.iterated(called)),
                 after: None,
                 model_ms: self.model_ms,
             }),

@@ -6,30 +6,6 @@ use serde_json::Value;
 /// Most differences told of one step.
 const MOST: usize = 20;
 
-/// What an old record holds enough of to compare.
-const DECIDED: [&str; 6] = [
-    "session",
-    "step",
-    "outcome",
-    "routed",
-    "decisions",
-    "derives_from",
-];
-
-/// Leaves what was decided.
-pub(super) fn only_decisions(value: &mut Value) {
-    if let Value::Object(fields) = value {
-        fields.retain(|name, _| DECIDED.contains(&name.as_str()));
-        let decisions = fields.get_mut("decisions").and_then(Value::as_array_mut);
-        for decision in decisions.into_iter().flatten() {
-            if let Value::Object(decision) = decision {
-                // It tells of limits, which such a record does not hold.
-                decision.remove("narrowed_by");
-            }
-        }
-    }
-}
-
 /// Reads the texts that are messages, so that differences in them have a place.
 pub(super) fn with_bodies(value: Value) -> Value {
     match value {

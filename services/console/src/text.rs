@@ -166,9 +166,14 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(n))
 }
 
-/// What is known of a cost: `0.0213`, `at least 0.0213`, `unknown`.
+/// What is known of a cost: `0.0213`, `at least 0.00045`, `unknown`. Without zeros that say nothing.
 pub fn money(cost: Cost) -> String {
-    cost.told(|amount| format!("{amount:.4}"))
+    cost.told(|amount| {
+        let told = format!("{amount:.9}");
+        let kept = told.trim_end_matches('0');
+        let least = told.len() - 7;
+        told[..kept.len().max(least)].to_owned()
+    })
 }
 
 /// A length of time, as short as it can be read: `640 ms`, `2.4 s`, `3 min 05 s`, `2 h 10 min`.

@@ -7,7 +7,9 @@ use crate::problem::{Code, Problem};
 use agentfleet_core::patterns::Implemented;
 use agentfleet_core::{bounds, error};
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::{AgentRequest, CollectionName, RunControl, RunLimits};
+use agentfleet_schema::{
+    AgentRequest, AgentStep, CollectionName, RoutingContext, RunControl, RunLimits,
+};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -60,9 +62,21 @@ fn known_fields(fields: &Map<String, Value>) -> Result<(), Problem> {
     static REQUEST: LazyLock<Vec<String>> =
         LazyLock::new(|| fields_of::<AgentRequest>(&["framing_prompt"]));
     static LIMITS: LazyLock<Vec<String>> = LazyLock::new(|| fields_of::<RunLimits>(&[]));
+    static ROUTING: LazyLock<Vec<String>> = LazyLock::new(|| fields_of::<RoutingContext>(&[]));
+    static STEP: LazyLock<Vec<String>> = LazyLock::new(|| fields_of::<AgentStep>(&[]));
     refuse_unknown("$", fields, &REQUEST)?;
-    let limits = fields.get("limits").and_then(Value::as_object);
-    limits.map_or(Ok(()), |limits| refuse_unknown("$.limits", limits, &LIMITS))
+    for (name, known) in [("limits", &LIMITS), ("routing", &ROUTING)] {
+        if let Some(fields) = fields.get(name).and_then(Value::as_object) {
+            refuse_unknown(&format!("$.{name}"), fields, known)?;
+        }
+    }
+    let history = fields.get("history").and_then(Value::as_array);
+    for (at, step) in history.into_iter().flatten().enumerate() {
+        if let Some(fields) = step.as_object() {
+            refuse_unknown(&format!("$.history[{at}]"), fields, &STEP)?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a field that is not known, and says which may have been meant.

@@ -16,7 +16,7 @@ use agentfleet_core::provenance::date_time;
 use agentfleet_core::say;
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{ApprovalAnswer, Decided, PauseRecord, StepRecord};
+use agentfleet_schema::records::{Activity, ApprovalAnswer, Decided, PauseRecord, StepRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,11 +42,18 @@ struct Shown<'a> {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     became: Option<String>,
+    /// What the call was approved with, where a person changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approved_arguments: Option<&'a BTreeMap<String, String>>,
 }
 
 impl<'a> Shown<'a> {
-    fn of(pause: &'a PauseRecord, after: Option<&StepRecord>) -> Self {
+    fn of(pause: &'a PauseRecord, after: Option<&'a StepRecord>) -> Self {
         let asked = &pause.asked;
+        let decided = after.and_then(|after| match &after.activity {
+            Activity::Decided(decided) if decided.answer == ApprovalAnswer::Edit => Some(decided),
+            _ => None,
+        });
         Self {
             id: asked.id.as_str(),
             session: pause.session.as_str(),
@@ -62,6 +69,7 @@ impl<'a> Shown<'a> {
             default: asked.default.as_str(),
             state: if after.is_some() { "over" } else { "open" },
             became: after.map(became),
+            approved_arguments: decided.map(|decided| &decided.arguments),
         }
     }
 }
@@ -282,7 +290,12 @@ impl Door<'_> {
         outln!("  asked     {}", shown.asked_at);
         outln!("  expires   {}, then `{}`", shown.expires_at, shown.default);
         match &shown.became {
-            Some(became) => outln!("  became    {}", text::line(became)),
+            Some(became) => {
+                outln!("  became    {}", text::line(became));
+                for (name, value) in shown.approved_arguments.into_iter().flatten() {
+                    outln!("            {} = {}", text::line(name), text::quoted(value));
+                }
+            }
             None => {
                 let program = self.settings.program();
                 outln!(

@@ -13,6 +13,8 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
 use agentfleet_console::lanes::Hint;
+use agentfleet_console::text;
+use agentfleet_schema::topics;
 use agentfleet_schema::{AgentRequest, CollectionName, RoutingContext, SessionId};
 use agentfleet_tools::dossier;
 use agentfleet_tools::library::LoadOptions;
@@ -308,12 +310,28 @@ pub(crate) async fn can_be_had(
 
 /// A fleet for as long as somebody watches.
 async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<Keeper, Failure> {
+    // Before it works any of it.
+    let left = left(store).await?;
     let keeper = Keeper::start(store, settings, None).await?;
     if let (Worker::Own { model }, false) = (keeper.worker(), json) {
         ui.note(&model);
+        if left > 0 {
+            let left = text::counted(left, "message");
+            ui.note(&format!(
+                "Of other runs {left} wait here: this process works them, too."
+            ));
+        }
         errln!();
     }
     Ok(keeper)
+}
+
+/// Messages of runs that wait for a worker.
+async fn left(store: &Store) -> Result<u64, Failure> {
+    let queue = format!("{}/", topics::AGENT_REQUEST.as_str());
+    let waiting = store.broker.waiting().await?;
+    let requests = waiting.iter().filter(|one| one.queue.starts_with(&queue));
+    Ok(requests.map(|one| one.ready + one.delayed).sum())
 }
 
 /// Which model answers where another process works the run, and that a key set here is none of its.

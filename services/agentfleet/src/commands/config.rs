@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_config::{ConfigStore, Item, ItemVersion, Seeder, seed};
 use agentfleet_core::provenance::date_time;
-use agentfleet_schema::config::item_type;
+use agentfleet_schema::config::{Snapshot, item_type};
 use std::io::Read as _;
 use std::path::Path;
 
@@ -22,11 +22,8 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             if output.json {
                 return ui::json(&items);
             }
-            ui.table(
-                &["TYPE", "KEY", "VERSION", "BY", "SINCE"],
-                2,
-                items.iter().map(row).collect(),
-            );
+            let columns = ["TYPE", "KEY", "VERSION", "BY", "SINCE"];
+            ui.table(&columns, 2, items.iter().map(row).collect());
             Ok(())
         }
         Config::Get {
@@ -55,19 +52,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             if output.json {
                 return ui::json(&history);
             }
-            let rows = history.iter().map(|version| {
-                let what = if version.deleted { "deleted" } else { "put" };
-                vec![
-                    version.version.to_string(),
-                    what.to_owned(),
-                    version.author.clone(),
-                    date_time(version.at),
-                ]
-            });
-            ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows.collect());
-            let program = settings.program();
-            errln!("`{program} config get {item_type} {key} --version N` shows one of them,");
-            errln!("`{program} config restore {item_type} {key} N` brings it back.");
+            show_history(&history, &settings.program(), ui);
             Ok(())
         }
         Config::Put {
@@ -83,14 +68,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             put(config, item_type, key, value, &author).await
         }
         Config::Prices { key: None, .. } => {
-            let set = config.snapshot().await?;
-            let told = |price: Option<f64>| price.map_or("unknown".to_owned(), |n| n.to_string());
-            let rows = set.profiles.iter().map(|(key, profile)| {
-                let (input, output) = (told(profile.input_price), told(profile.output_price));
-                vec![key.clone(), profile.model.clone(), input, output]
-            });
-            ui.table(&["PROFILE", "MODEL", "INPUT", "OUTPUT"], 1, rows.collect());
-            errln!("Prices are of a million tokens. A profile without a MODEL serves the fleet's.");
+            show_prices(&*config.snapshot().await?, ui);
             Ok(())
         }
         Config::Prices {
@@ -120,39 +98,12 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             let value = at(config, &item_type, &key, version).await?.item.value;
             put(config, item_type, key, value, &author).await
         }
-        Config::Reset { item_type, key } => match shipped(&item_type, &key)? {
-            Some(item) => {
-                put(
-                    config,
-                    item_type,
-                    key,
-                    item.value,
-                    &seed::Release::this().author(),
-                )
-                .await
-            }
-            None => Err(Failure::not_found(format!(
-                "no `{item_type}` item `{key}` comes with the program"
-            ))
-            .hint(format!(
-                "{} config delete {item_type} {key}",
-                settings.program()
-            ))),
-        },
+        Config::Reset { item_type, key } => {
+            reset(config, item_type, key, &settings.program()).await
+        }
         Config::Delete { item_type, key, by } => {
             let author = person::name(by.as_deref())?;
-            let Some(version) = config.delete(&item_type, &key, &author).await? else {
-                return Err(missing(config, &item_type, &key).await?);
-            };
-            outln!("version {version}");
-            if shipped(&item_type, &key)?.is_some() {
-                if item_type == item_type::PROMPT {
-                    errln!("Workers use the prompt `{key}` that comes with the program instead.");
-                }
-                let program = settings.program();
-                errln!("`{program} config reset {item_type} {key}` brings the item back.");
-            }
-            Ok(())
+            delete(config, &item_type, &key, &author, &settings.program()).await
         }
         Config::Seed { directory, by } => {
             let report = match directory {
@@ -164,14 +115,78 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             };
             outln!("{report}");
             if report.newer > 0 {
+                let program = settings.program();
                 errln!(
-                    "`{} config reset TYPE KEY` puts one of them back to what comes with this version.",
-                    settings.program()
+                    "`{program} config reset TYPE KEY` puts one of them back to what comes with this version."
                 );
             }
             Ok(())
         }
     }
+}
+
+fn show_history(history: &[ItemVersion], program: &str, ui: Ui) {
+    let Some(Item { item_type, key, .. }) = history.first().map(|version| &version.item) else {
+        return;
+    };
+    let rows = history.iter().map(|version| {
+        let what = if version.deleted { "deleted" } else { "put" };
+        vec![
+            version.version.to_string(),
+            what.to_owned(),
+            version.author.clone(),
+            date_time(version.at),
+        ]
+    });
+    ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows.collect());
+    errln!("`{program} config get {item_type} {key} --version N` shows one of them,");
+    errln!("`{program} config restore {item_type} {key} N` brings it back.");
+}
+
+fn show_prices(set: &Snapshot, ui: Ui) {
+    let told = |price: Option<f64>| price.map_or("unknown".to_owned(), |n| n.to_string());
+    let rows = set.profiles.iter().map(|(key, profile)| {
+        let (input, output) = (told(profile.input_price), told(profile.output_price));
+        vec![key.clone(), profile.model.clone(), input, output]
+    });
+    ui.table(&["PROFILE", "MODEL", "INPUT", "OUTPUT"], 1, rows.collect());
+    errln!("Prices are of a million tokens. A profile without a MODEL serves the fleet's.");
+}
+
+/// Brings an item back to what comes with the program.
+async fn reset(
+    config: &dyn ConfigStore,
+    item_type: String,
+    key: String,
+    program: &str,
+) -> Result<(), Failure> {
+    let Some(item) = shipped(&item_type, &key)? else {
+        let says = format!("no `{item_type}` item `{key}` comes with the program");
+        let hint = format!("{program} config delete {item_type} {key}");
+        return Err(Failure::not_found(says).hint(hint));
+    };
+    let author = seed::Release::this().author();
+    put(config, item_type, key, item.value, &author).await
+}
+
+async fn delete(
+    config: &dyn ConfigStore,
+    item_type: &str,
+    key: &str,
+    author: &str,
+    program: &str,
+) -> Result<(), Failure> {
+    let Some(version) = config.delete(item_type, key, author).await? else {
+        return Err(missing(config, item_type, key).await?);
+    };
+    outln!("version {version}");
+    if shipped(item_type, key)?.is_some() {
+        if item_type == item_type::PROMPT {
+            errln!("Workers use the prompt `{key}` that comes with the program instead.");
+        }
+        errln!("`{program} config reset {item_type} {key}` brings the item back.");
+    }
+    Ok(())
 }
 
 /// The item that comes with the program.

@@ -71,11 +71,11 @@ impl Spent {
         self.tool_calls += other.tool_calls;
         self.model_ms += other.model_ms;
         self.tool_ms += other.tool_ms;
-        self.cost += other.cost;
+        self.cost = self.cost.saturating_add(other.cost);
         self.unpriced += other.unpriced;
         self.wasted += other.wasted;
         self.wasted_tokens += other.wasted_tokens;
-        self.wasted_cost += other.wasted_cost;
+        self.wasted_cost = self.wasted_cost.saturating_add(other.wasted_cost);
     }
 }
 
@@ -163,7 +163,9 @@ pub(crate) fn amount(text: &str) -> u64 {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let part: String = part.chars().chain(std::iter::repeat('0')).take(9).collect();
     let number = |text: &str| text.parse::<u64>().unwrap_or_default();
-    number(whole) * PARTS + number(&part)
+    number(whole)
+        .saturating_mul(PARTS)
+        .saturating_add(number(&part))
 }
 
 /// An amount for people, without zeros that say nothing.
@@ -175,7 +177,7 @@ pub(crate) fn money(amount: u64) -> String {
 
 /// An amount for programs: a number, to the nearest millionth.
 pub(crate) fn number(amount: u64) -> f64 {
-    Money::millionths((amount + 500) / 1_000).as_f64()
+    Money::millionths(amount.saturating_add(500) / 1_000).as_f64()
 }
 
 /// A row as JSON: the words of the key first.

@@ -49,6 +49,7 @@ impl Watch<'_> {
         );
         let mut follow = Follow::new(broker, documents, self.session.clone(), 0);
         let mut worker = keeper.receiver();
+        let mut known = worker.borrow().clone();
         let mut show = Show::new(self);
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -70,11 +71,11 @@ impl Watch<'_> {
                         }
                         _ = tick.tick() => show.tick()?,
                         Ok(()) = worker.changed() => {
-                            if let Worker::Failed(reason) = &*worker.borrow_and_update() {
+                            let now = worker.borrow_and_update().clone();
+                            if now != known {
                                 show.leave()?;
-                                let says = format!("nobody works the run: {reason}");
-                                return Err(Failure::new(Exit::Unavailable, says)
-                                    .hint(format!("{} attach {}", self.program, self.session)));
+                                self.took_over(&now)?;
+                                known = now;
                             }
                         }
                         () = tokio::time::sleep_until(quiet), if ended.is_some() => {
@@ -97,6 +98,23 @@ impl Watch<'_> {
                 }
             }
         }
+    }
+
+    /// The process that was to work has gone.
+    fn took_over(&self, worker: &Worker) -> Result<(), Failure> {
+        match worker {
+            Worker::Other => {}
+            Worker::Own { .. } if self.json => {}
+            Worker::Own { model } => self.ui.note(&format!(
+                "The other process has gone. This one works now, also what others asked and waits. {model}"
+            )),
+            Worker::Failed(reason) => {
+                let says = format!("nobody works the run: {reason}");
+                return Err(Failure::new(Exit::Unavailable, says)
+                    .hint(format!("{} attach {}", self.program, self.session)));
+            }
+        }
+        Ok(())
     }
 
     /// Where another process is to work, and nothing is heard of it.

@@ -93,7 +93,10 @@ class Runner:
 
     def run(self, name, folder, path):
         began = time.monotonic()
-        environment = dict(os.environ, CARGO_MANIFEST_DIR=folder)
+        environment = dict(os.environ)
+        if name not in SCRIPTS:
+            # As cargo does. A script may call cargo, which builds half of everything anew where it is set.
+            environment["CARGO_MANIFEST_DIR"] = folder
         process = subprocess.Popen([path], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         with self.lock:

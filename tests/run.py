@@ -129,6 +129,16 @@ class Runner:
             for line in closing:
                 self.tell(f"{name}  {took:.0f} s  {line}")
 
+    def examples(self):
+        """The examples in the documentation comments. Most crates have none, so only their sum is told."""
+        ran = subprocess.run(["cargo", "test", "--workspace", "--doc"], stdout=subprocess.PIPE, text=True)
+        counted = [tuple(map(int, sums.groups())) for sums in map(SUMS.match, ran.stdout.splitlines()) if sums]
+        self.sums = [sum(column) for column in zip(self.sums, *counted)]
+        self.tell(f"documentation examples  {sum(passed for passed, _, _ in counted)} passed")
+        if ran.returncode:
+            self.failed.append("documentation examples")
+            self.why["documentation examples"] = ran.stdout
+
     def watch(self):
         """Names what runs, so that a run that is cut off says what it was at."""
         while True:
@@ -147,12 +157,18 @@ class Runner:
             worker.start()
         for worker in workers:
             worker.join()
-        passed, failed, ignored = self.sums
-        self.tell(f"{passed} passed, {failed} failed, {ignored} ignored")
         # Once more at the end, where whoever reads a long log begins.
         for name in self.failed:
             print(self.why[name], flush=True)
             self.tell(f"FAILED {name}")
+
+    def close(self):
+        """The closing line of the whole run, in the words of every binary's own."""
+        passed, failed, ignored = self.sums
+        took = time.monotonic() - self.began
+        well = "FAILED" if self.failed else "ok"
+        print(f"test result: {well}. {passed} passed; {failed} failed; {ignored} ignored; "
+              f"finished in {took:.2f}s", flush=True)
         return 1 if self.failed else 0
 
 
@@ -163,10 +179,11 @@ def main():
         binaries = [one for one in binaries if any(part in one[0] for part in parts)]
     if not binaries:
         sys.exit(f"no test binary is named so: {' '.join(parts)}")
-    ended = Runner(binaries).all()
-    if not parts and not ended:
-        ended = subprocess.run(["cargo", "test", "--workspace", "--doc", "--quiet"]).returncode
-    sys.exit(ended)
+    runner = Runner(binaries)
+    if not parts:
+        runner.examples()
+    runner.all()
+    sys.exit(runner.close())
 
 
 if __name__ == "__main__":

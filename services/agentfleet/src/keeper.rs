@@ -23,6 +23,13 @@ pub(crate) enum Worker {
     Failed(String),
 }
 
+/// What is said when this process works in the place of another one.
+pub(crate) fn has_taken_over(model: &str) -> String {
+    format!(
+        "The other process has gone; this one works now, and with it all that waits here. {model}"
+    )
+}
+
 /// Keeps a fleet.
 pub(crate) struct Keeper {
     stop: CancellationToken,

@@ -66,6 +66,7 @@ struct Inner {
 struct Known {
     book: Arc<Book>,
     set: Arc<Snapshot>,
+    /// When the look began that found it.
     seen: Instant,
 }
 
@@ -116,8 +117,11 @@ impl DocumentsConfig {
         if let Some(known) = self.fresh() {
             return Ok(known);
         }
+        let asked = Instant::now();
         let _alone = self.inner.looking.lock().await;
-        match self.fresh() {
+        // A look that began after this was asked serves all who waited for it, whatever was told since.
+        let known = lock(&self.inner.newest).clone();
+        match known.filter(|known| known.seen >= asked) {
             Some(known) => Ok(known),
             None => self.look().await,
         }
@@ -126,6 +130,7 @@ impl DocumentsConfig {
     /// Finds the newest version, from the newest known on.
     async fn look(&self) -> Result<Known, Error> {
         // Before the look: what is told while it goes on is looked at again.
+        let seen = Instant::now();
         lock(&self.inner.heard).mark_unchanged();
         let known = lock(&self.inner.newest).clone();
         let mut book = match &known {
@@ -139,11 +144,7 @@ impl DocumentsConfig {
             Some(known) => known.set,
             None => Arc::new(book.set()),
         };
-        let newest = Known {
-            book,
-            set,
-            seen: Instant::now(),
-        };
+        let newest = Known { book, set, seen };
         self.keep(&newest);
         Ok(newest)
     }
@@ -202,6 +203,7 @@ impl DocumentsConfig {
             let next = known.book.after(&change, author, (self.inner.now)());
             let body = serde_json::to_vec(&next).unwrap_or_default();
             let key = keys::config(next.version);
+            let seen = Instant::now();
             let created = self.inner.documents.create(&key, body).await?;
             // A reply that was lost makes one's own object look like another's.
             if created == Created::Exists && self.read(next.version).await?.as_ref() != Some(&next)
@@ -212,7 +214,7 @@ impl DocumentsConfig {
             self.keep(&Known {
                 set: Arc::new(next.set()),
                 book: Arc::new(next),
-                seen: Instant::now(),
+                seen,
             });
             self.inner.notices.tell(version).await;
             return Ok((decided, Some(version), version));

@@ -166,14 +166,15 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(n))
 }
 
-/// What is known of a cost: `0.0213`, `at least 0.00045`, `unknown`. Without zeros that say nothing.
+/// What is known of a cost: `0.0213`, `at least 0.00045`, `unknown`.
 pub fn money(cost: Cost) -> String {
-    cost.told(|amount| {
-        let told = format!("{amount:.9}");
-        let kept = told.trim_end_matches('0');
-        let least = told.len() - 7;
-        told[..kept.len().max(least)].to_owned()
-    })
+    cost.told(|amount| amount_of(&format!("{amount:.9}")))
+}
+
+/// An amount that is written with nine decimals, without zeros that say nothing; at least two stay.
+pub fn amount_of(nine: &str) -> String {
+    let kept = nine.trim_end_matches('0').len();
+    nine[..kept.max(nine.len().saturating_sub(7))].to_owned()
 }
 
 /// A length of time, as short as it can be read: `640 ms`, `2.4 s`, `3 min 05 s`, `2 h 10 min`.

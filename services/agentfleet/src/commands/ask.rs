@@ -12,6 +12,7 @@ use crate::signals::Signals;
 use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::Ended;
+use agentfleet_broker::{Broker as _, EmbeddedBroker};
 use agentfleet_console::lanes::Hint;
 use agentfleet_console::text;
 use agentfleet_schema::topics;
@@ -311,7 +312,11 @@ pub(crate) async fn can_be_had(
 /// A fleet for as long as somebody watches.
 async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<Keeper, Failure> {
     // Before it works any of it.
-    let left = left(store).await?;
+    let left = match &store.embedded {
+        Some(queue) => left(queue).await?,
+        // On servers whoever asks works nothing.
+        None => 0,
+    };
     let keeper = Keeper::start(store, settings, None).await?;
     if let (Worker::Own { model }, false) = (keeper.worker(), json) {
         ui.note(&model);
@@ -327,9 +332,9 @@ async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<
 }
 
 /// Messages of runs that wait for a worker.
-async fn left(store: &Store) -> Result<u64, Failure> {
+async fn left(broker: &EmbeddedBroker) -> Result<u64, Failure> {
     let queue = format!("{}/", topics::AGENT_REQUEST.as_str());
-    let waiting = store.broker.waiting().await?;
+    let waiting = broker.waiting().await?;
     let requests = waiting.iter().filter(|one| one.queue.starts_with(&queue));
     Ok(requests.map(|one| one.ready + one.delayed).sum())
 }

@@ -2,6 +2,7 @@
 //! doubles anything.
 
 use crate::cli::CostBy;
+use agentfleet_console::text;
 use agentfleet_schema::{Cost, Money};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -170,9 +171,7 @@ pub(crate) fn amount(text: &str) -> u64 {
 
 /// An amount for people, without zeros that say nothing.
 pub(crate) fn money(amount: u64) -> String {
-    let part = format!("{:09}", amount % PARTS);
-    let kept = part.trim_end_matches('0').len().max(2);
-    format!("{}.{}", amount / PARTS, &part[..kept])
+    text::amount_of(&format!("{}.{:09}", amount / PARTS, amount % PARTS))
 }
 
 /// An amount for programs: a number, to the nearest millionth.

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::fleet::{Fleet, Roles};
-use crate::keeper::{Keeper, Worker};
+use crate::keeper::{self, Keeper, Worker};
 use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
 use crate::signals::Signals;
@@ -136,7 +136,7 @@ async fn told_to_stop(
             () = signals.next() => return Ok(()),
             Ok(()) = worker.changed() => match &*worker.borrow_and_update() {
                 Worker::Other => {}
-                Worker::Own { model } => errln!("The other process has gone; this one works now. {model}"),
+                Worker::Own { model } => errln!("{}", keeper::has_taken_over(model)),
                 Worker::Failed(reason) => {
                     let says = format!("the work of the other process cannot be taken over: {reason}");
                     return Err(Failure::new(Exit::Unavailable, says));

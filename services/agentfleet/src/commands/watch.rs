@@ -5,7 +5,7 @@
 use super::person;
 use super::records::{self, Run};
 use crate::error::{Exit, Failure};
-use crate::keeper::{Keeper, Worker};
+use crate::keeper::{self, Keeper, Worker};
 use crate::log::Held;
 use crate::signals::Signals;
 use crate::store::Store;
@@ -105,9 +105,7 @@ impl Watch<'_> {
         match worker {
             Worker::Other => {}
             Worker::Own { .. } if self.json => {}
-            Worker::Own { model } => self.ui.note(&format!(
-                "The other process has gone. This one works now, also what others asked and waits. {model}"
-            )),
+            Worker::Own { model } => self.ui.note(&keeper::has_taken_over(model)),
             Worker::Failed(reason) => {
                 let says = format!("nobody works the run: {reason}");
                 return Err(Failure::new(Exit::Unavailable, says)

@@ -71,6 +71,9 @@ pub struct FailedCall {
     pub message: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hint: String,
+    /// Whether the model replied, without a word: the next recorded call is this one, with what it cost.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replied: bool,
 }
 
 /// How a step was put off because its model could not answer.

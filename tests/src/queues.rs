@@ -230,6 +230,7 @@ impl Queues {
             properties: message.properties.clone(),
             deliveries: counts.then_some(found.count),
             published_at: message.published_at,
+            first_at: None,
             reopened_at: None,
             receipt: Receipt {
                 delivery: entry as i64,

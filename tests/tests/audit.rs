@@ -49,6 +49,8 @@ fn script(directory: &Path) -> PathBuf {
         says("supervisor-synthesise", "", "## All\nConfidence: 0.9\ndone"),
         {"operation": "agent-react", "contains": "valves", "fail": "no such model"},
         {"operation": "agent-react", "contains": "busy", "times": 1, "garbled": "<html>"},
+        {"operation": "agent-react", "contains": "mute at first", "times": 1, "usage": usage},
+        {"operation": "agent-react", "contains": "mute for ever", "cut": true, "usage": usage},
         first("pumps", "Thought: look it up\nAction: document-search\nArgs: {\"query\": \"circulation pump\"}"),
         first("pipes", "Thought: guess\nAction: divine\nArgs: {}"),
         says("agent-react", "", "Thought: done\nFinal Answer: so it is")
@@ -72,22 +74,29 @@ const QUESTIONS: [(&str, &str); 3] = [
 ];
 
 impl Fleet {
-    fn new() -> Self {
-        let mut fleet = Self {
+    /// Of which nobody has asked anything.
+    fn unasked() -> Self {
+        let fleet = Self {
             directory: tempfile::tempdir().unwrap(),
             asked: BTreeMap::new(),
         };
+        let path = fleet.directory.path();
+        script(path);
+        let prices = path.join("prices.json");
+        std::fs::write(&prices, r#"{"input-price": 2.0, "output-price": 10.0}"#).unwrap();
+        let prices = prices.display().to_string();
+        output(&mut fleet.command(&["config", "put", "model-profile", "default", &prices]));
+        fleet
+    }
+
+    fn new() -> Self {
+        let mut fleet = Self::unasked();
         let path = fleet.directory.path().to_owned();
-        script(&path);
         std::fs::create_dir(path.join("files")).unwrap();
         let text = "# Pumps\n\nThe circulation pump Orkan-7 delivers 340 litres per minute.\n";
         std::fs::write(path.join("files/pumps.md"), text).unwrap();
         let files = path.join("files").display().to_string();
         output(&mut fleet.command(&["load", &files, "--collection", "plant"]));
-        let prices = path.join("prices.json");
-        std::fs::write(&prices, r#"{"input-price": 2.0, "output-price": 10.0}"#).unwrap();
-        let prices = prices.display().to_string();
-        output(&mut fleet.command(&["config", "put", "model-profile", "default", &prices]));
         for (question, conversation) in QUESTIONS {
             let mut ask = fleet.command(&[
                 "ask",
@@ -174,6 +183,43 @@ fn has(rows: &[BTreeMap<String, String>], wanted: &[(&str, &str)]) -> bool {
             .iter()
             .all(|(name, value)| row.get(*name).is_some_and(|cell| cell == value))
     })
+}
+
+/// A model that sends nothing is paid for it, whether it is asked again or not.
+#[test]
+fn a_reply_without_a_word_is_on_the_account_and_the_run_began_before_it() {
+    let fleet = Fleet::unasked();
+    let of = |question: &str| {
+        let listed = said(&mut fleet.command(&["sessions", "list", "--json"]));
+        let mut runs = listed.as_array().unwrap().iter();
+        let run = runs.find(|run| run["question"] == question).unwrap();
+        let session = run["session"].as_str().unwrap();
+        for checks in ["verify", "replay"] {
+            output(&mut fleet.command(&[checks, session]));
+        }
+        let shown = said(&mut fleet.command(&["sessions", "show", session, "--json"]));
+        let traced = said(&mut fleet.command(&["trace", session, "--format", "json"]));
+        (shown, traced)
+    };
+    let question = "mute at first";
+    output(&mut fleet.command(&["ask", question, "--pattern", "react"]));
+    let (shown, traced) = of(question);
+    assert_eq!(shown["wasted_tokens"], 110, "{shown}");
+    let totals = &traced["totals"];
+    assert_eq!(totals["wasted_tokens"], 110, "{totals}");
+    assert_eq!(totals["input_tokens"], 100, "{totals}");
+    // 100 tokens at 2, 10 at 10, of a million, and as much for nothing.
+    assert_eq!(totals["cost"], 0.0006, "{totals}");
+    // The second try comes a second after the first.
+    let took = traced["sessions"][0]["duration_ms"].as_u64().unwrap();
+    assert!(took >= 1_000, "{took}");
+
+    let question = "mute for ever";
+    let (code, why) = fleet.fails(&["ask", question, "--pattern", "react"]);
+    assert_eq!(code, 1, "{why}");
+    let (shown, traced) = of(question);
+    assert_eq!(shown["tokens"], 110, "{shown}");
+    assert_eq!(traced["totals"]["output_tokens"], 10, "{traced}");
 }
 
 #[test]

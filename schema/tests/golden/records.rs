@@ -494,11 +494,12 @@ fn worked() -> StepRecord {
                 after: 1,
                 message: "the model cannot be reached".into(),
                 hint: "ask again".into(),
+                replied: false,
             }],
             unaffordable: Some(FailedCall {
                 after: 2,
                 message: "120 tokens are left of the budget".into(),
-                hint: String::new(),
+                ..FailedCall::default()
             }),
             waited: None,
             streamed: StreamedParts {

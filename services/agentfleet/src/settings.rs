@@ -282,7 +282,7 @@ settings! {
     documents_endpoint: Option<String> = None;
     /// Region of the bucket.
     documents_region: Option<String> = None;
-    /// Model: `auto`, `offline`, `scripted:FILE`, or `PROVIDER:NAME` (openai, anthropic, gemini, ollama).
+    /// Model: `auto`, `offline`, `scripted:FILE` (answers by rules), or `PROVIDER:NAME` (openai, anthropic, gemini, ollama).
     model: String = "auto".to_owned();
     /// Base URL of the model's API, for servers that speak a provider's protocol.
     base_url: Option<String> = None;
@@ -486,7 +486,18 @@ impl Settings {
             ("max_subagents", self.max_subagents == Some(0)),
             ("max_tokens", self.max_tokens == Some(0)),
             ("max_model_calls", self.max_model_calls == Some(0)),
+        ];
+        let no_time = [
             ("lease", self.lease.is_zero()),
+            ("run_timeout", self.run_timeout.is_zero()),
+            ("subagent_timeout", self.subagent_timeout.is_zero()),
+            ("tool_timeout", self.tool_timeout.is_zero()),
+            ("query_timeout", self.query_timeout.is_zero()),
+            // Each run would be deleted before its answer is read.
+            (
+                "keep_runs",
+                self.keep_runs.is_some_and(|time| time.is_zero()),
+            ),
         ];
         let given = |name: &str| self.given.get(name).map_or("0", String::as_str);
         if let Some((name, _)) = nothing.iter().find(|(_, zero)| *zero) {
@@ -496,6 +507,10 @@ impl Settings {
                 self.source(name),
                 "at least 1",
             ));
+        }
+        if let Some((name, _)) = no_time.iter().find(|(_, zero)| *zero) {
+            let expected = "a time that is longer than nothing";
+            return Err(bad_value(name, "0s", self.source(name), expected));
         }
         if self.context_window < 1_000 {
             let name = "context_window";

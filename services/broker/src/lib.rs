@@ -120,6 +120,8 @@ pub struct Delivery {
     /// reliably (then attempts are recorded before work).
     pub deliveries: Option<u32>,
     pub published_at: Millis,
+    /// When it was delivered first, if that was before and the broker can tell.
+    pub first_at: Option<Millis>,
     /// When the stream that brought it was opened again, if it was: the broker, the topic or the
     /// connection was away. What was in hands before that may be in living ones still.
     pub reopened_at: Option<Millis>,

@@ -166,6 +166,15 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(n))
 }
 
+/// Tokens in all, and how many of them came to nothing.
+pub fn tokens(all: u64, wasted: u64) -> String {
+    let all = counted(all, "token");
+    match wasted {
+        0 => all,
+        wasted => format!("{all}, {} of them wasted", count(wasted)),
+    }
+}
+
 /// What is known of a cost: `0.0213`, `at least 0.00045`, `unknown`.
 pub fn money(cost: Cost) -> String {
     cost.told(|amount| amount_of(&format!("{amount:.9}")))

@@ -5,6 +5,7 @@
 
 use crate::error::Code;
 use agentfleet_schema::AgentRequest;
+use agentfleet_schema::config::JoinPolicy;
 use std::borrow::Cow;
 
 /// Longest question, and longest goal of a subagent.
@@ -38,6 +39,10 @@ pub fn check(request: &AgentRequest) -> Result<(), Wrong> {
     if length > MAX_QUESTION {
         let what = format!("`$.subagent_goal` has {length} bytes, the limit is {MAX_QUESTION}");
         return Err((Code::InvalidRequest, what, LOAD_IT));
+    }
+    if request.join == Some(JoinPolicy::AtLeast(0)) {
+        let what = "`$.join.at-least`: must be 1 or more".to_owned();
+        return Err((Code::InvalidRequest, what, ""));
     }
     let names = [
         ("user", request.user.as_str()),
@@ -125,6 +130,18 @@ mod tests {
             check(&asked("question", 0)).unwrap_err().0,
             Code::EmptyQuestion
         );
+    }
+
+    #[test]
+    fn nobody_is_no_number_to_wait_for() {
+        let joins = |count| AgentRequest {
+            question: "q".into(),
+            join: Some(JoinPolicy::AtLeast(count)),
+            ..AgentRequest::default()
+        };
+        check(&joins(1)).unwrap();
+        let (_, what, _) = check(&joins(0)).unwrap_err();
+        assert_eq!(what, "`$.join.at-least`: must be 1 or more");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use agentfleet_schema::records::{
     PauseRecord, Publication, StepRecord, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic};
-use agentfleet_schema::{AgentRequest, Digest, tolerant};
+use agentfleet_schema::{AgentRequest, Digest, Spent, tolerant};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -443,15 +443,22 @@ impl Tape<'_, '_> {
             after,
             message,
             hint,
+            replied,
         } = self.worked.failures.get(self.failed)?;
         if *after as usize != self.next {
             return None;
         }
-        self.failed += 1;
-        Some(ModelFailure {
+        let mut failure = ModelFailure {
             message: message.clone(),
             hint: hint.clone(),
-        })
+            spent: Spent::default(),
+        };
+        if *replied {
+            failure.spent = self.call().map(Call::spent).unwrap_or_default();
+            self.next += 1;
+        }
+        self.failed += 1;
+        Some(failure)
     }
 
     fn tool(&mut self, name: &str, arguments: &BTreeMap<String, String>) -> Option<Input> {

@@ -142,6 +142,8 @@ impl Used {
 pub struct ModelFailure {
     pub message: String,
     pub hint: String,
+    /// What it cost all the same.
+    pub spent: Spent,
 }
 
 /// A tool's result.

@@ -238,9 +238,8 @@ fn spent_by(input: &Input) -> Spent {
             model_calls: u64::from(outcome.usage != Usage::default()),
             ..outcome.usage.spent()
         },
-        Input::Begin | Input::ModelFailed(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => {
-            Spent::default()
-        }
+        Input::ModelFailed(failure) => failure.spent,
+        Input::Begin | Input::FactsFound(_) | Input::DocumentsRead(_) => Spent::default(),
     }
 }
 

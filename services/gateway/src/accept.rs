@@ -9,7 +9,7 @@ use crate::problem::{Code, Problem};
 use crate::seams::Collections;
 use crate::state::App;
 use crate::{events, intake, negotiate, session};
-use agentfleet_broker::Broker;
+use agentfleet_broker::{Broker, MAX_PAYLOAD};
 use agentfleet_config::ConfigStore;
 use agentfleet_core::prices;
 use agentfleet_documents::Documents;
@@ -193,6 +193,7 @@ impl Intake {
     /// Says what is wrong with a request before it is taken in.
     pub async fn check(&self, request: &AgentRequest) -> Result<(), Problem> {
         intake::check(request)?;
+        check_size(request)?;
         self.check_config(request).await
     }
 
@@ -242,9 +243,10 @@ impl Intake {
             session: session.clone(),
             repeated,
         };
-        if self.look_up(&request, &digest).await? {
+        if self.look_up(&request, &id, &digest).await? {
             return Ok(taken(true));
         }
+        check_size(&request)?;
         self.check_config(&request).await?;
         if let Some(collections) = &self.collections {
             let loaded = collections.loaded().await;
@@ -259,7 +261,7 @@ impl Intake {
             nonce: self.host.nonce(),
             responses_after: self.broker.mark(&topics::AGENT_RESPONSE).await?,
             publication: publication(&request, &id, trace),
-            id,
+            id: id.clone(),
         };
         let commit = StepCommit {
             record: (
@@ -276,14 +278,19 @@ impl Intake {
             Committed::Won => Ok(taken(false)),
             // Another process was quicker: what it took in decides.
             Committed::Lost | Committed::Called => {
-                Ok(taken(self.look_up(&request, &digest).await?))
+                Ok(taken(self.look_up(&request, &id, &digest).await?))
             }
         }
     }
 
     /// Whether a session was taken in before, with this very request. Publishes what was taken in and
     /// not published.
-    async fn look_up(&self, request: &AgentRequest, digest: &Digest) -> Result<bool, Problem> {
+    async fn look_up(
+        &self,
+        request: &AgentRequest,
+        id: &str,
+        digest: &Digest,
+    ) -> Result<bool, Problem> {
         let session = &request.session_id;
         let wanted = [
             keys::tombstone(session),
@@ -304,7 +311,7 @@ impl Intake {
                 .map(|asked| self::digest(&asked))
                 .unwrap_or_default();
             if theirs != *digest {
-                return Err(conflict(&record.id, session, &theirs, digest));
+                return Err(conflict(id, session, &theirs, digest));
             }
             if found.get(2).is_none_or(Option::is_none) {
                 let adoption = Adoption {
@@ -327,7 +334,7 @@ impl Intake {
                 record.request == Digest::of(&encode(&asked))
             });
             if !same {
-                return Err(conflict(session.as_str(), session, &record.request, digest));
+                return Err(conflict(id, session, &record.request, digest));
             }
             return Ok(true);
         }
@@ -359,6 +366,20 @@ fn digest(request: &AgentRequest) -> Digest {
 /// Wire types are plain data: writing one as JSON cannot fail.
 fn encode(request: &AgentRequest) -> Vec<u8> {
     serde_json::to_vec(request).unwrap_or_default()
+}
+
+/// Refuses what is longer as a message than a message may be: what a body leaves out counts there.
+fn check_size(request: &AgentRequest) -> Result<(), Problem> {
+    let size = encode(request).len();
+    if size <= MAX_PAYLOAD {
+        return Ok(());
+    }
+    let steps = request.history.len();
+    Err(Problem::new(
+        Code::RequestTooLarge,
+        format!("the request has {size} bytes as a message, with {steps} steps of `$.history`; the limit is {MAX_PAYLOAD}"),
+    )
+    .hint("load long material as documents and ask about it"))
 }
 
 fn publication(request: &AgentRequest, id: &str, trace: Option<&str>) -> Publication {

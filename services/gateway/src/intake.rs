@@ -5,6 +5,7 @@
 
 use crate::problem::{Code, Problem};
 use agentfleet_core::patterns::Implemented;
+use agentfleet_core::tools::UNDEFINED_STATE;
 use agentfleet_core::{bounds, error};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::{
@@ -233,6 +234,20 @@ pub(crate) fn check_names(request: &AgentRequest, config: &Snapshot) -> Result<(
         )
         .hint("leave it out to offer the tools of group `default`, or give `*` for all"));
     }
+    let wanted = request.state.as_str();
+    let states = || {
+        let tools = config.tools.values();
+        let named = tools.flat_map(|tool| tool.applicable_states.iter().chain(&tool.state));
+        named.filter(|state| *state != "*")
+    };
+    if !wanted.is_empty() && wanted != UNDEFINED_STATE && states().all(|state| state != wanted) {
+        let known = listed(states(), UNDEFINED_STATE);
+        return Err(invalid(
+            "$.state",
+            format!("no tool knows state `{wanted}` (available: {known})"),
+        )
+        .hint("leave it out to begin without one"));
+    }
     Ok(())
 }
 
@@ -248,7 +263,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use agentfleet_core::bounds::MAX_QUESTION;
-    use agentfleet_schema::config::{AgentPattern, AgentTaskType};
+    use agentfleet_schema::config::{AgentPattern, AgentTaskType, ToolItem};
 
     #[test]
     fn a_tolerable_body_is_read() {
@@ -358,6 +373,23 @@ mod tests {
                 .message
                 .contains("(available: `react`, `supervisor`)")
         );
+        let begins = |state: &str| AgentRequest {
+            state: state.into(),
+            ..AgentRequest::default()
+        };
+        config.tools.insert(
+            "book".into(),
+            ToolItem {
+                applicable_states: vec!["found".into()],
+                ..ToolItem::default()
+            },
+        );
+        for state in ["", "undefined", "found"] {
+            check_names(&begins(state), &config).unwrap();
+        }
+        let problem = check_names(&begins("fund"), &config).unwrap_err();
+        let told = "`$.state`: no tool knows state `fund` (available: `found`, `undefined`)";
+        assert_eq!(problem.message, told);
         let problem = check_names(&ask("", "analysis"), &config).unwrap_err();
         assert_eq!(problem.code, Code::UnknownTaskType);
         assert!(

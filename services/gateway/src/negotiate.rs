@@ -32,7 +32,7 @@ pub(crate) fn choose<'a, T>(
     best.map(|(offer, _)| offer).ok_or_else(|| {
         let known: Vec<_> = offers
             .iter()
-            .filter_map(|o| o.media_types.first())
+            .flat_map(|offer| offer.media_types)
             .map(|m| format!("`{m}`"))
             .collect();
         Problem::new(

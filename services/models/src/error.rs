@@ -4,6 +4,7 @@
 //! beyond what a provider chose to repeat in its own error text (cut to [`DETAIL_LIMIT`]).
 
 use crate::providers::Bound;
+use agentfleet_schema::records::Usage;
 use std::time::Duration;
 
 /// Longest piece of a provider's own error text that is kept, in characters.
@@ -204,6 +205,7 @@ pub enum Error {
     Empty {
         provider: &'static str,
         model: String,
+        usage: Usage,
     },
     #[error(
         "{provider} model `{model}` came to its limit of tokens before it had written a word: raise \
@@ -212,6 +214,7 @@ pub enum Error {
     CutEmpty {
         provider: &'static str,
         model: String,
+        usage: Usage,
     },
     #[error("{provider} sent more than {bound}, which is more than is read")]
     Oversized {
@@ -223,6 +226,7 @@ pub enum Error {
         provider: &'static str,
         model: String,
         reason: String,
+        usage: Usage,
     },
     #[error("{provider}: this call cannot be made: {detail}")]
     Unsupported {
@@ -283,6 +287,16 @@ impl Error {
             | Self::Unsupported { .. }
             | Self::BadScript { .. }
             | Self::Unscripted { .. } => Retry::No,
+        }
+    }
+
+    /// What the call came to all the same: a reply without a word is paid for as any other.
+    pub fn usage(&self) -> Usage {
+        match self {
+            Self::Empty { usage, .. }
+            | Self::CutEmpty { usage, .. }
+            | Self::Declined { usage, .. } => *usage,
+            _ => Usage::default(),
         }
     }
 

@@ -324,6 +324,7 @@ fn finish(
     // What a filter breaks off is as little the whole reply as what comes to its limit.
     let cut = CUT.contains(&stop) || DECLINED.contains(&stop);
     if reply.is_empty() {
+        let usage = reply.usage;
         return Err(match stop {
             _ if reply.refused || DECLINED.contains(&stop) => Error::Declined {
                 provider,
@@ -332,9 +333,18 @@ fn finish(
                     "" | "stop" => "refusal".to_owned(),
                     reason => reason.to_owned(),
                 },
+                usage,
             },
-            _ if cut => Error::CutEmpty { provider, model },
-            _ => Error::Empty { provider, model },
+            _ if cut => Error::CutEmpty {
+                provider,
+                model,
+                usage,
+            },
+            _ => Error::Empty {
+                provider,
+                model,
+                usage,
+            },
         });
     }
     if cut {

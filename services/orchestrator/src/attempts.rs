@@ -57,6 +57,8 @@ pub(crate) struct Begun {
     nonce: String,
     message: String,
     since: Millis,
+    /// When the first one began, if that was another.
+    pub first_at: Option<Millis>,
     /// How many there were that count, this one included.
     pub counted: u32,
     kept: AtomicU32,
@@ -89,7 +91,12 @@ impl Attempts<'_> {
         let put_off = noted.values().filter(|noted| noted.put_off).count() as u32;
         let number = noted.last_key_value().map_or(0, |(number, _)| *number) + 1;
         let now = self.host.now();
+        let first_at = match number {
+            1 => None,
+            _ => self.read(&keys::attempt(session, step, 1)).await?,
+        };
         let begun = Begun {
+            first_at: first_at.map(|first| first.since).filter(|since| *since > 0),
             session: session.clone(),
             step,
             number,
@@ -300,6 +307,7 @@ mod tests {
             properties: waited.into_iter().collect(),
             deliveries: None,
             published_at: 0,
+            first_at: None,
             reopened_at,
             receipt: agentfleet_broker::Receipt::default(),
         }

@@ -119,7 +119,7 @@ impl<'w> Driver<'_, 'w> {
                 self.done.unaffordable = Some(FailedCall {
                     after: self.done.calls.len() as u32,
                     message: why,
-                    hint: String::new(),
+                    ..FailedCall::default()
                 });
             }
             let over = matches!(step, Step::Finish(_));
@@ -155,10 +155,12 @@ impl<'w> Driver<'_, 'w> {
     async fn ask(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
         let input = self.ask_model(ask, left).await?;
         if let Ok(Input::ModelFailed(failure)) = &input {
+            let replied = !failure.spent.is_nothing();
             self.done.failures.push(FailedCall {
-                after: self.done.calls.len() as u32,
+                after: self.done.calls.len() as u32 - u32::from(replied),
                 message: failure.message.clone(),
                 hint: failure.hint.clone(),
+                replied,
             });
         }
         Ok(input)
@@ -186,6 +188,7 @@ impl<'w> Driver<'_, 'w> {
                     return Ok(Ok(Input::ModelFailed(ModelFailure {
                         message: reason,
                         hint: "correct the prompt with `agentfleet config put`".into(),
+                        ..ModelFailure::default()
                     })));
                 }
             };
@@ -225,15 +228,17 @@ impl<'w> Driver<'_, 'w> {
             Err(stopped) => return Ok(Err(stopped)),
         };
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
-        // A call without a reply is taken to have cost nothing: it was refused, or cut off early.
         self.debits.open = None;
+        let priced = |usage: Usage| {
+            if metered {
+                prices::prices(snapshot, of, ask.operation).priced(usage)
+            } else {
+                usage
+            }
+        };
         match replied {
             Ok(reply) => {
-                let usage = if metered {
-                    prices::prices(snapshot, of, ask.operation).priced(reply.usage)
-                } else {
-                    reply.usage
-                };
+                let usage = priced(reply.usage);
                 let told = model::reply(&reply, usage, ms);
                 self.done.calls.push(Call::Model {
                     operation: ask.operation.as_str().to_owned(),
@@ -250,13 +255,33 @@ impl<'w> Driver<'_, 'w> {
             }
             Err(error) => {
                 metrics::model_failed(ask.operation.as_str(), error.kind().as_str());
-                self.model_failed(&error, ms).map(Ok)
+                // Where it told of no tokens, it is taken to have cost nothing: it was refused, or cut off early.
+                let spent = if error.usage() == Usage::default() {
+                    Spent::default()
+                } else {
+                    let wordless = Call::Model {
+                        operation: ask.operation.as_str().to_owned(),
+                        model: chat.describe(),
+                        prompt,
+                        reply: String::new(),
+                        usage: priced(error.usage()),
+                        ms,
+                        calls_tools: false,
+                        cut: false,
+                        ignored: Vec::new(),
+                    };
+                    let spent = wordless.spent();
+                    self.done.calls.push(wordless);
+                    spent
+                };
+                let failure = self.model_failed(&error, ms)?;
+                Ok(Ok(Input::ModelFailed(ModelFailure { spent, ..failure })))
             }
         }
     }
 
     /// What becomes of a call that failed: another try, or what the turn is told.
-    fn model_failed(&self, error: &ModelError, ms: u64) -> Result<Input, Stop> {
+    fn model_failed(&self, error: &ModelError, ms: u64) -> Result<ModelFailure, Stop> {
         if let Some(asked) = away::pause_asked(error, ms) {
             let time = Time {
                 now: self.parts.host.now(),
@@ -265,10 +290,11 @@ impl<'w> Driver<'_, 'w> {
             };
             return match Away::wait(Away::of(self.work.delivery), error, asked, time) {
                 Ok(wait) => Err(Stop::ModelAway(Box::new(wait))),
-                Err(message) => Ok(Input::ModelFailed(ModelFailure {
+                Err(message) => Ok(ModelFailure {
                     message,
                     hint: "`agentfleet retry` goes on when the model can be reached".into(),
-                })),
+                    ..ModelFailure::default()
+                }),
             };
         }
         match error.retry() {
@@ -276,14 +302,15 @@ impl<'w> Driver<'_, 'w> {
                 reason: error.to_string(),
                 after,
             }),
-            Retry::After(_) => Ok(Input::ModelFailed(ModelFailure {
+            Retry::After(_) => Ok(ModelFailure {
                 message: format!("gave up after {} tries: {error}", self.options.max_attempts),
                 hint: "ask again when the model can be reached".into(),
-            })),
-            Retry::No => Ok(Input::ModelFailed(ModelFailure {
+                ..ModelFailure::default()
+            }),
+            Retry::No => Ok(ModelFailure {
                 message: error.to_string(),
-                hint: String::new(),
-            })),
+                ..ModelFailure::default()
+            }),
         }
     }
 

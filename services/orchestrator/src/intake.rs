@@ -141,10 +141,13 @@ pub(crate) fn is_cancel(delivery: &Delivery) -> bool {
     kind.map(String::as_str) == Some(property::KIND_CANCEL)
 }
 
-/// When a message that was put back came first.
+/// When a message came first that was put back, or delivered before.
 pub(crate) fn came_at(delivery: &Delivery) -> Option<Millis> {
-    let since = delivery.properties.get(property::SINCE)?;
-    since.parse().ok().map(|at: Millis| at.clamp(0, FAR))
+    let since = delivery.properties.get(property::SINCE);
+    let since = since.and_then(|since| since.parse().ok());
+    since
+        .or(delivery.first_at)
+        .map(|at: Millis| at.clamp(0, FAR))
 }
 
 #[cfg(test)]
@@ -165,6 +168,7 @@ mod tests {
                 .collect::<Properties>(),
             deliveries: None,
             published_at: 0,
+            first_at: None,
             reopened_at: None,
             receipt: Receipt::default(),
         }

@@ -85,7 +85,10 @@ impl Orchestrator {
             .or_insert_with(|| delivery.message_id.clone());
         properties
             .entry(property::SINCE.to_owned())
-            .or_insert_with(|| self.parts.host.now().to_string());
+            .or_insert_with(|| {
+                let first = delivery.first_at;
+                first.unwrap_or_else(|| self.parts.host.now()).to_string()
+            });
         Outgoing {
             topic: delivery.topic.clone(),
             payload: delivery.payload.to_vec(),

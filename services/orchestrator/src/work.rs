@@ -114,10 +114,9 @@ impl Orchestrator {
             Some(version) => self.parts.config.snapshot_at(version).await?,
             None => self.parts.config.snapshot().await?,
         };
-        let came_at = intake::came_at(delivery).unwrap_or(now);
-        limits::accept(&mut request, &snapshot, &self.options.limits, came_at);
         let nonce = self.parts.host.nonce();
-        let step = (&request.session_id, request.step);
+        let session = request.session_id.clone();
+        let step = (&session, request.step);
         let (attempt, begun) = match delivery.deliveries {
             Some(count) => (count, None),
             None => {
@@ -126,6 +125,9 @@ impl Orchestrator {
                 (begun.counted, Some(Arc::new(begun)))
             }
         };
+        let first_at = begun.as_ref().and_then(|begun| begun.first_at);
+        let came_at = intake::came_at(delivery).or(first_at).unwrap_or(now);
+        limits::accept(&mut request, &snapshot, &self.options.limits, came_at);
         let watched = self.watch(delivery, begun, request.clone());
         let debited = if found.debited {
             account::debited(&*self.parts.documents, step.0, step.1).await?

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// How long the model may take to say a word.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long stores are opened of which a server did not answer as it should.
+const NO_USE: Duration = Duration::from_secs(2);
+
 /// One finding.
 #[derive(Debug, Serialize)]
 struct Finding {
@@ -52,7 +55,10 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     for (server, found) in servers.iter().zip(looks) {
         findings.add(server.name, found);
     }
-    match Store::open(settings).await {
+    // Opening tries again for a while, which is of no use where a server is known to be away.
+    let patience = if away { NO_USE } else { Duration::MAX };
+    let opened = tokio::time::timeout(patience, Store::open(settings)).await;
+    match opened.unwrap_or_else(|_| Err(not_looked_at())) {
         // It is told already, and by its name.
         Err(_) if away => findings.add("stores", Err(not_looked_at())),
         Err(failure) => findings.add("stores", Err(failure)),

@@ -2,7 +2,7 @@
 
 use crate::cli::{Document, Load};
 use crate::engine::open_graph;
-use crate::error::Failure;
+use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui;
@@ -45,10 +45,17 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
     let report = library.load(&load.paths, &options, &progress).await;
     bar.finish_and_clear();
     let report = report?;
+    let found = report.loaded + report.replaced + report.unchanged;
+    let nothing = || match (found, report.skipped.len()) {
+        (0, 1..) => Err(Failure::new(Exit::Failed, "every file was skipped")),
+        _ => Ok(()),
+    };
     if load.output.json {
-        return ui::json(&report);
+        ui::json(&report)?;
+        return nothing();
     }
     print(&report);
+    nothing()?;
     outln!(
         "\nAsk about it:\n  {} ask \"...\" --collection {}",
         settings.program(),
@@ -83,14 +90,18 @@ fn bar() -> ProgressBar {
 
 fn print(report: &LoadReport) {
     outln!(
-        "Collection `{}`: {} loaded, {} replaced, {} unchanged; {} passages, {} entities, {} statements.",
+        "Collection `{}`: {} loaded, {} replaced, {} unchanged; {}, {}, {}.",
         report.collection,
         report.loaded,
         report.replaced,
         report.unchanged,
-        report.passages,
-        report.entities,
-        report.triples
+        text::counted(report.passages, "passage"),
+        if report.entities == 1 {
+            "1 entity".to_owned()
+        } else {
+            format!("{} entities", text::count(report.entities))
+        },
+        text::counted(report.triples, "statement"),
     );
     if report.removed > 0 {
         let removed = text::counted(report.removed as u64, "document");

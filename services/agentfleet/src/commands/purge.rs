@@ -12,6 +12,7 @@ use crate::settings::{self, Settings};
 use crate::store::Store;
 use agentfleet_console::text;
 use agentfleet_documents::Entry;
+use agentfleet_gateway::check_collection;
 use agentfleet_graph::{EraseBy, Graph, QueryOptions};
 use agentfleet_schema::records::Tombstone;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
@@ -37,7 +38,13 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
         Some(name) if running.is_empty() => {
             let library = store.library(Arc::clone(&graph), settings).await?;
             let name = CollectionName::from(name.as_str());
-            let documents = text::counted(library.count(&name).await?, "document");
+            let count = library.count(&name).await?;
+            if count == 0 && ended.is_empty() {
+                let loaded = library.holdings().await?.into_iter();
+                let loaded: Vec<String> = loaded.map(|(name, _)| name).collect();
+                check_collection(&name, &loaded)?;
+            }
+            let documents = text::counted(count, "document");
             Some((library, name, documents))
         }
         _ => None,

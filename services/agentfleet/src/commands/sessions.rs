@@ -202,15 +202,11 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
             if output.json {
                 return ui::json(&shown);
             }
-            let wasted = match shown.wasted_tokens {
-                0 => String::new(),
-                n => format!(", {} of them wasted", text::count(n)),
-            };
             outln!(
-                "Session {}  {}  {}{wasted}",
+                "Session {}  {}  {}",
                 shown.session,
                 told(shown.state, shown.termination),
-                text::counted(shown.tokens, "token")
+                text::tokens(shown.tokens, shown.wasted_tokens)
             );
             outln!("{}\n", text::line(&shown.question));
             if shown.state == RunState::Queued {

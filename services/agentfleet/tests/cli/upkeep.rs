@@ -144,7 +144,7 @@ fn a_running_fleet_deletes_old_runs_and_in_time_their_tombstones() {
     let place = Place::new();
     place.run(&["ask", "What is X?"]).well();
     let session = place.sessions(&[])[0].clone();
-    let (up, _) = place.up(&["--keep-runs", "0s", "--log", "info"]);
+    let (up, _) = place.up(&["--keep-runs", "1ms", "--log", "info"]);
     // It looks at once, and the runs are deleted before their tombstones can be.
     while !place.sessions(&[]).is_empty() {}
     assert_eq!(place.run(&["sessions", "show", &session]).code, 3);
@@ -166,11 +166,11 @@ fn a_running_fleet_deletes_old_runs_and_in_time_their_tombstones() {
     assert!(erased(&["--keep-runs", "1d"]), "the tombstone is young");
     let short = [
         "--keep-runs",
-        "0s",
+        "1ms",
         "--retention",
-        "0s",
+        "1ms",
         "--run-timeout",
-        "0s",
+        "1ms",
     ];
     assert!(!erased(&short), "nobody knows of it any more");
 }

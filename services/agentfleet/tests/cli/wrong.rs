@@ -45,6 +45,12 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
             2,
             "expected at least 1",
         ),
+        (
+            &["ask", "q", "--run-timeout", "0s"],
+            2,
+            "flag `--run-timeout` is `0s`, expected a time that is longer than nothing",
+        ),
+        (&["up", "--keep-runs", "0s"], 2, "longer than nothing"),
         (&["up", "--listen", "x"], 2, "such as `127.0.0.1:8700`"),
         (&["attach", "x"], 3, "there is no session `x`"),
         (&["cancel", "x"], 3, "agentfleet sessions list"),

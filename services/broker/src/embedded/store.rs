@@ -112,7 +112,9 @@ pub(super) fn claim(
         let found = ready.len();
         let mut claimed = Vec::with_capacity(found);
         let mut update = unit.tx().prepare_cached(
-            "UPDATE deliveries SET ready_at = ?2, count = count + 1, owner = ?3 WHERE id = ?1",
+            "UPDATE deliveries SET ready_at = ?2, count = count + 1, owner = ?3,
+                    first_at = coalesce(first_at, ?4)
+             WHERE id = ?1",
         )?;
         for mut delivery in ready {
             // The dead-letter topic is the end: from there nothing goes further.
@@ -127,6 +129,7 @@ pub(super) fn claim(
                 delivery.receipt.delivery,
                 unit.now() + terms.lease,
                 state.own(),
+                unit.now(),
             ))?;
             delivery.deliveries = Some(before + 1);
             delivery.receipt.lease += 1;
@@ -141,7 +144,7 @@ pub(super) fn claim(
 /// The messages ready now, as they lie: with their counts so far.
 fn ready(unit: &Unit<'_>, terms: &Terms) -> Result<Vec<Delivery>, storage::Error> {
     let mut statement = unit.tx().prepare_cached(
-        "SELECT deliveries.id, count, published_at, properties, payload
+        "SELECT deliveries.id, count, published_at, properties, payload, first_at
          FROM deliveries CROSS JOIN messages ON messages.id = deliveries.id >> 16
          WHERE subscription = ?1 AND ready_at <= ?2
          ORDER BY ready_at, deliveries.id LIMIT ?3",
@@ -168,6 +171,7 @@ fn delivery(row: &Row<'_>, topic: &Topic) -> Result<Delivery, storage::Error> {
         payload: Arc::from(row.get_ref(4)?.as_blob().map_err(rusqlite::Error::from)?),
         deliveries: Some(count),
         published_at: row.get(2)?,
+        first_at: row.get(5)?,
         reopened_at: None,
         receipt: Receipt {
             delivery: id,

@@ -5,12 +5,14 @@
 //! - `key` is set on retained messages only: their `root` property, or empty.
 //! - `ready_at` is when a delivery may be handed out: at publication, after a delay, or when the
 //!   lease of its holder ends. `owner` is the instance that holds it, 0 if nobody does.
+//! - `first_at` is when it was first handed out.
 //! - `count` is how often it was handed out, and so also names the lease: a receipt with another
 //!   count, or for a row that nobody holds, is stale.
 
 pub(super) const PART: &str = "broker";
 
-pub(super) const TABLES: &[&str] = &["CREATE TABLE topology(version INTEGER NOT NULL);
+pub(super) const TABLES: &[&str] = &[
+    "CREATE TABLE topology(version INTEGER NOT NULL);
      INSERT INTO topology VALUES (0);
 
      CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -43,7 +45,9 @@ pub(super) const TABLES: &[&str] = &["CREATE TABLE topology(version INTEGER NOT 
 
      -- Dead letters must not be lost because nobody has asked for them yet.
      INSERT INTO topics VALUES (1, 'dead-letter');
-     INSERT INTO subscriptions VALUES (1, 1, 'undertaker', NULL, NULL);"];
+     INSERT INTO subscriptions VALUES (1, 1, 'undertaker', NULL, NULL);",
+    "ALTER TABLE deliveries ADD COLUMN first_at INTEGER;",
+];
 
 /// Bits of a delivery's id that hold its subscription; the others hold its message. So the
 /// deliveries of a message lie side by side and need no index.

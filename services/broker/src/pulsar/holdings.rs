@@ -66,6 +66,7 @@ impl Holdings {
             // message was lost with its holder: no count is better than one that is too low.
             deliveries: None,
             published_at: arrived.published_at,
+            first_at: None,
             reopened_at: arrived.reopened_at,
             receipt: Receipt {
                 delivery: serial,

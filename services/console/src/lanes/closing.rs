@@ -213,7 +213,7 @@ fn spent(trace: &Trace, root: &Session) -> String {
         text::counted(trace.sessions.len() as u64, "session"),
         text::counted(spent.steps, "step"),
         text::counted(spent.tool_calls, "tool call"),
-        text::counted(spent.tokens(), "token"),
+        spent.tokens_told(),
     ];
     if !spent.cost.is_nothing() {
         parts.push(format!("cost {}", text::money(spent.cost)));

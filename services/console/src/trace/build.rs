@@ -12,7 +12,7 @@ use super::model::{
 };
 use super::order::in_order;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{CorrelationId, SessionId, Triple, uris};
+use agentfleet_schema::{CorrelationId, Cost, SessionId, Triple, uris};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Levels of sessions below a root; what lies deeper becomes a root of its own. Runs have a handful,
@@ -216,6 +216,8 @@ impl Builder<'_> {
             ignored_calls: facts.texts(uri, tg::IGNORED_CALL),
             model_wait_ms: facts.number(uri, tg::MODEL_WAIT_MS),
             model_wait_reason: facts.text(uri, tg::MODEL_WAIT_REASON),
+            wasted_tokens: facts.number(uri, tg::WASTED_TOKENS),
+            wasted_cost: facts.decimal(uri, tg::WASTED_COST),
             tool_calls: facts.number(uri, tg::TOOL_CALLS),
             record: facts.text(uri, tg::STEP_RECORD),
         }
@@ -588,6 +590,9 @@ fn spent(session: &Session) -> Spent {
         total.output_tokens = total.output_tokens.saturating_add(output.unwrap_or(0));
         total.cost = total.cost + work.known_cost();
         total.model_ms = total.model_ms.saturating_add(work.model_ms.unwrap_or(0));
+        let wasted = work.wasted_tokens.unwrap_or(0);
+        total.wasted_tokens = total.wasted_tokens.saturating_add(wasted);
+        total.cost = total.cost + Cost::of(work.wasted_cost.unwrap_or(0.0), true);
     }
     let mut called = 0;
     for iteration in session.iterations() {

@@ -3,6 +3,7 @@
 //! These types are also the shape of `trace --format json` (see [`super::json`]): a field added here
 //! is added there; none is renamed or removed without a new format version.
 
+use crate::text;
 use agentfleet_schema::{CorrelationId, Cost, Millis, SessionId};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -86,7 +87,9 @@ pub struct Session {
 pub struct Spent {
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// In the currency of the model profile's prices.
+    /// Of attempts that came to nothing, beside the others.
+    pub wasted_tokens: u64,
+    /// In the currency of the model profile's prices, that of wasted attempts with it.
     #[serde(flatten)]
     pub cost: Cost,
     /// Time in models; of parallel sessions it adds up to more than passed.
@@ -100,12 +103,20 @@ pub struct Spent {
 
 impl Spent {
     pub fn tokens(&self) -> u64 {
-        self.input_tokens.saturating_add(self.output_tokens)
+        self.input_tokens
+            .saturating_add(self.output_tokens)
+            .saturating_add(self.wasted_tokens)
+    }
+
+    /// The tokens in words, with how many of them came to nothing.
+    pub fn tokens_told(&self) -> String {
+        text::tokens(self.tokens(), self.wasted_tokens)
     }
 
     pub fn add(&mut self, other: &Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.wasted_tokens = self.wasted_tokens.saturating_add(other.wasted_tokens);
         self.cost = self.cost + other.cost;
         self.model_ms = self.model_ms.saturating_add(other.model_ms);
         self.tool_ms = self.tool_ms.saturating_add(other.tool_ms);
@@ -140,6 +151,11 @@ pub struct Work {
     pub model_wait_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_wait_reason: Option<String>,
+    /// Tokens of other attempts at the step, on its main node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wasted_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wasted_cost: Option<f64>,
     /// Tools that the step called, on its main node.
     #[serde(skip)]
     pub tool_calls: Option<u64>,

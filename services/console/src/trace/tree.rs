@@ -192,10 +192,7 @@ impl<'a> View<'a> {
             &format!(" · {}", text::counted(spent.tool_calls, "tool call")),
             PLAIN,
         );
-        second.push(
-            &format!(" · {}", text::counted(spent.tokens(), "token")),
-            PLAIN,
-        );
+        second.push(&format!(" · {}", spent.tokens_told()), PLAIN);
         if !spent.cost.is_nothing() {
             second.push(&format!(" · cost {}", text::money(spent.cost)), PLAIN);
         }
@@ -592,9 +589,8 @@ fn remarks(session: &Session, above_waiting: bool) -> Line {
     }
     let Spent { steps, .. } = session.spent;
     push_part(&mut remarks, &text::counted(steps, "step"));
-    let tokens = session.spent_in_tree.tokens();
-    if tokens > 0 {
-        push_part(&mut remarks, &text::counted(tokens, "token"));
+    if session.spent_in_tree.tokens() > 0 {
+        push_part(&mut remarks, &session.spent_in_tree.tokens_told());
     }
     if let Some(ms) = session.duration_ms {
         push_part(&mut remarks, &text::duration(ms));

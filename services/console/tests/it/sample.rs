@@ -439,6 +439,7 @@ impl Fleet {
                     Input::ModelFailed(agentfleet_core::ModelFailure {
                         message: "the key was refused".into(),
                         hint: "set another key".into(),
+                        ..agentfleet_core::ModelFailure::default()
                     })
                 }
                 Step::AskModel(ask) => {

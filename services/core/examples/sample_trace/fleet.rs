@@ -238,6 +238,7 @@ impl Fleet {
             return Input::ModelFailed(ModelFailure {
                 message: "the provider refused the key".into(),
                 hint: "set another key".into(),
+                ..ModelFailure::default()
             });
         };
         // Some calls have no price, so that every kind of step tells such a one.

@@ -1018,6 +1018,7 @@ mod tests {
         let finish = finished(turn.resume(Input::ModelFailed(ModelFailure {
             message: "the key was refused".into(),
             hint: "set it".into(),
+            ..ModelFailure::default()
         })));
         assert!(matches!(finish.outcome, Outcome::Fail { .. }));
     }

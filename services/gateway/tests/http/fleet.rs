@@ -508,6 +508,7 @@ impl Worker {
                     return Input::ModelFailed(ModelFailure {
                         message: "the model refuses".to_owned(),
                         hint: "ask another one".to_owned(),
+                        ..ModelFailure::default()
                     });
                 }
                 let answer = format!("You asked: {question}\nThat is all.");

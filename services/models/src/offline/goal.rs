@@ -21,8 +21,12 @@ impl<'g> Goal<'g> {
     /// other words of the question are common to all sides and would find the same for each.
     pub(super) fn of(text: &'g str) -> Self {
         let text = text.trim();
+        // As `decompose` writes them. What a person writes before a colon is part of the question.
         let part = text.split_once(": ").filter(|(title, question)| {
-            title.split_whitespace().count() <= TITLE_WORDS && !question.trim().is_empty()
+            title.split_whitespace().count() <= TITLE_WORDS
+                && !question.trim().is_empty()
+                && (title.ends_with(SIDE)
+                    || question.to_lowercase().contains(&title.to_lowercase()))
         });
         let Some((title, question)) = part else {
             return Self {

@@ -197,6 +197,12 @@ fn each_tool_that_searches_is_asked_once_and_the_first_passages_are_quoted() {
         "{answer}"
     );
     // A question in words of its own is searched for as it is, and the last step searches no more.
+    let colon = react(
+        "A question for you: when does the ferry sail?",
+        &json!([step("document-search", "No passages.")]),
+    );
+    let whole = "\"A question for you: when does the ferry sail?\"";
+    assert!(colon.contains(whole), "{colon}");
     let plain = react("When does the ferry sail?", &json!([]));
     assert!(
         plain.contains("{\"query\":\"When does the ferry sail?\"}"),

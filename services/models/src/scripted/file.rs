@@ -23,7 +23,7 @@
 //! }
 //! ```
 //! Every field of a rule may be left out; a rule without conditions answers everything. An unknown
-//! field is an error: a misspelt condition would match too much. `tool-calls` are all made in the one
+//! field is an error: a misspelt condition would match too much. A reply without a word is none. `tool-calls` are all made in the one
 //! reply, in order; `cut` ends the reply as the limit of tokens ends one. A model that fails with
 //! `retry-after-ms` is away and waited for; one that sends what is no reply (`garbled`) is tried again.
 

@@ -266,6 +266,24 @@ impl Rule {
                     detail: sent.clone(),
                 })
             }
+            // As providers are read: a reply without a word is none.
+            Says::Reply { text, tool_calls } if text.trim().is_empty() && tool_calls.is_empty() => {
+                self.hold(0).await;
+                let (provider, model, usage) = ("the script", "scripted".to_owned(), self.usage);
+                Err(if self.cut {
+                    Error::CutEmpty {
+                        provider,
+                        model,
+                        usage,
+                    }
+                } else {
+                    Error::Empty {
+                        provider,
+                        model,
+                        usage,
+                    }
+                })
+            }
             Says::Reply { text, tool_calls } => {
                 self.say(text, sink).await;
                 Ok(ModelReply {

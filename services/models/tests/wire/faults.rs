@@ -198,6 +198,12 @@ async fn an_empty_reply_is_an_error_and_missing_usage_is_not() {
         .1
         .unwrap_err();
     assert!(matches!(error, Error::Empty { .. }), "{error}");
+    // It is paid for all the same.
+    let usage = error.usage();
+    assert!(
+        usage.input_tokens > 0 && usage.unpriced_calls == 0,
+        "{usage:?}"
+    );
 
     let no_usage = "data: {\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"ok\"},\
                     \"finish_reason\":\"stop\"}],\"usage\":null}\n\ndata: [DONE]\n\n";

@@ -192,7 +192,12 @@ fn is_binary(head: &[u8]) -> bool {
 fn ontology(head: &[u8]) -> RdfFormat {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
-    if text.starts_with("<?xml") || text.starts_with("<!") || text.starts_with("<rdf:RDF") {
+    // An IRI has no space in it, the first element nearly always: it declares its prefixes.
+    let element = text.strip_prefix('<').and_then(|inner| {
+        let ends = inner.find(|c: char| c.is_whitespace() || c == '>')?;
+        Some(inner[ends..].starts_with(char::is_whitespace))
+    });
+    if element == Some(true) || text.starts_with("<?xml") || text.starts_with("<!") {
         RdfFormat::RdfXml
     } else {
         RdfFormat::Turtle
@@ -226,6 +231,16 @@ mod tests {
                 "a.owl",
                 "<?xml version='1.0'?>",
                 Ok(Format::Rdf(RdfFormat::RdfXml)),
+            ),
+            (
+                "a.rdf",
+                "<RDF xmlns='http://www.w3.org/1999/02/22-rdf-syntax-ns#'>",
+                Ok(Format::Rdf(RdfFormat::RdfXml)),
+            ),
+            (
+                "a.rdf",
+                "<http://a> a <http://b> .",
+                Ok(Format::Rdf(RdfFormat::Turtle)),
             ),
             (
                 "a.owl",

@@ -329,7 +329,9 @@ fn sentences(text: &str) -> impl Iterator<Item = &str> {
 fn bounded(sentence: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = sentence;
-    while !fits(words(rest), rest.chars().count()) {
+    // Looks no further than it cuts: a line of megabytes without a space is cut a thousand times.
+    let is_long = |rest: &str| rest.chars().nth(MAX_CHARS).is_some() || words(rest) > MAX_WORDS;
+    while is_long(rest) {
         let (mut seen, mut in_word) = (0, false);
         let mut cut = rest.len();
         for (count, (at, c)) in rest.char_indices().enumerate() {

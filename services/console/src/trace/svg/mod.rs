@@ -56,7 +56,7 @@ pub(super) fn render(trace: &Trace, texts: Texts<'_>) -> String {
         text::counted(trace.sessions.len() as u64, "session"),
         text::counted(totals.steps, "step"),
         text::counted(totals.tool_calls, "tool call"),
-        text::counted(totals.tokens(), "token"),
+        totals.tokens_told(),
     ];
     if let Some(ms) = roots.first().and_then(|root| root.duration_ms) {
         about.push(text::duration(ms));
@@ -577,9 +577,8 @@ fn question(session: &Session, specialist: Option<&str>) -> Leaf {
     let mut leaf = Leaf::new(Class::Question, session.title());
     leaf.shape = Shape::Round;
     let mut spent = vec![text::counted(session.spent.steps, "step")];
-    let tokens = session.spent_in_tree.tokens();
-    if tokens > 0 {
-        spent.push(text::counted(tokens, "token"));
+    if session.spent_in_tree.tokens() > 0 {
+        spent.push(session.spent_in_tree.tokens_told());
     }
     spent.extend(session.duration_ms.map(text::duration));
     leaf.say(spent.join(" · "), 2);

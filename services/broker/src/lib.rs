@@ -1,6 +1,6 @@
 //! The queue seam: publish, subscribe, acknowledge, delay, give up.
 //!
-//! # Contract (the suite in `contract.rs` checks every implementation)
+//! # Contract (the suite in `tests/it/contract.rs` checks every implementation)
 //! - `publish` returns after the messages are durable. What can be refused beforehand, for its size,
 //!   is refused before anything is visible. The embedded broker makes all of one call visible or
 //!   none. Pulsar cannot (its transactions are a thousand times slower): there those of one topic
@@ -28,8 +28,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(any(test, feature = "contract"))]
-pub mod contract;
 mod embedded;
 mod error;
 mod listeners;

@@ -317,7 +317,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::contract::Fixture;
+    use crate::contract_tests::Fixture;
     use crate::seed;
     use agentfleet_documents::EmbeddedDocuments;
     use agentfleet_storage::Database;
@@ -372,7 +372,7 @@ mod tests {
         }
     }
 
-    crate::config_contract!(TwoHandles::default());
+    config_contract!(TwoHandles::default());
 
     /// Two processes on one data directory.
     #[derive(Default)]
@@ -398,7 +398,7 @@ mod tests {
 
     mod of_directory {
         use super::*;
-        crate::config_contract!(OneDirectory::default());
+        config_contract!(OneDirectory::default());
     }
 
     fn tool(key: &str) -> Item {

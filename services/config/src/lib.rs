@@ -18,8 +18,9 @@ use serde_json::Value;
 use std::sync::Arc;
 
 mod book;
-#[cfg(any(test, feature = "contract"))]
-pub mod contract;
+#[cfg(test)]
+#[macro_use]
+mod contract_tests;
 mod documents;
 mod earlier;
 mod error;

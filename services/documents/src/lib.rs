@@ -14,8 +14,6 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use std::sync::Arc;
 
-#[cfg(any(test, feature = "contract"))]
-pub mod contract;
 mod embedded;
 mod error;
 mod postgres;

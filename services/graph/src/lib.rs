@@ -19,8 +19,12 @@ use agentfleet_schema::{Term, Triple, uris};
 use async_trait::async_trait;
 use std::time::Duration;
 
-#[cfg(any(test, feature = "contract"))]
-pub mod contract;
+#[cfg(test)]
+extern crate self as agentfleet_graph;
+#[cfg(test)]
+#[macro_use]
+#[path = "../tests/contract/mod.rs"]
+mod contract;
 mod embedded;
 mod error;
 mod remote;

@@ -3,8 +3,8 @@
 //! Its time cannot be moved by hand. So a second of the checks lasts a fifth of one: leases, delays
 //! and times of delivery are shortened on their way to the broker, and letting time pass is waiting.
 
+use crate::contract::Fixture;
 use crate::server::{Server, http};
-use agentfleet_broker::contract::Fixture;
 use agentfleet_broker::{
     Broker, Consumer, Delivery, Error, Outgoing, PulsarBroker, Retained, Subscription, Waiting,
 };

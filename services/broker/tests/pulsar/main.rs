@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[macro_use]
+#[path = "../it/contract.rs"]
+mod contract;
 mod fixture;
 mod own;
 #[path = "../server/mod.rs"]
 mod server;
 
-agentfleet_broker::broker_contract!(fixture::pulsar());
+broker_contract!(fixture::pulsar());

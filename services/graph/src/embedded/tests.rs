@@ -29,7 +29,7 @@ impl Fixture for TwoHandles {
     }
 }
 
-crate::graph_contract!(TwoHandles::default());
+graph_contract!(TwoHandles::default());
 
 async fn open(directory: &Path, options: GraphOptions) -> EmbeddedGraph {
     let database = Database::open(directory).unwrap();

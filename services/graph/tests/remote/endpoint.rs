@@ -1,7 +1,7 @@
 //! Small SPARQL servers in the test itself: one of ours over an embedded graph, and a plain one over
 //! the bare engine, which knows nothing but the standard.
 
-use agentfleet_graph::contract::Fixture;
+use crate::contract::Fixture;
 use agentfleet_graph::{
     EmbeddedGraph, Graph, GraphOptions, QueryOptions, RemoteGraph, RemoteOptions, Solutions, serve,
 };
@@ -230,13 +230,13 @@ async fn plain_update(State(store): State<Store>, body: String) -> Response {
 
 mod on_our_own {
     use super::*;
-    agentfleet_graph::graph_contract!(Own::default());
+    graph_contract!(Own::default());
 }
 
 mod on_a_plain_server {
     use super::*;
     // But for the timeout: the bare engine cannot be stopped.
-    agentfleet_graph::graph_contract!(@each Plain,
+    graph_contract!(@each Plain,
         inserting_twice_is_the_same_as_once
         the_other_handle_sees_an_insert_at_once
         inserts_at_the_same_time_all_stand

@@ -1,7 +1,7 @@
 //! What only a server can do wrong: stale answers, refusals, silence, answers without end.
 
 use super::endpoint::{connect, plain, serve};
-use agentfleet_graph::contract::batch;
+use crate::contract::batch;
 use agentfleet_graph::{Error, QueryOptions, RemoteFault, RemoteGraph, RemoteOptions};
 use agentfleet_schema::{Term, Triple};
 use axum::Router;

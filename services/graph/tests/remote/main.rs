@@ -4,6 +4,9 @@
 // Handlers of a server are async, whether they wait or not.
 #![allow(clippy::unused_async)]
 
+#[macro_use]
+#[path = "../contract/mod.rs"]
+mod contract;
 mod endpoint;
 mod faults;
 mod servers;

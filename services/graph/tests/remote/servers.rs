@@ -1,7 +1,7 @@
 //! Real servers: the contract on Fuseki, on disk and in memory, and a crash.
 
 use super::endpoint;
-use agentfleet_graph::contract::{Fixture, batch};
+use crate::contract::{Fixture, batch};
 use agentfleet_graph::{
     Answer, Batch, Credentials, EraseBy, Erased, Error, Graph, QueryOptions, RemoteFault,
     RemoteGraph, RemoteOptions, Statistics,
@@ -109,18 +109,18 @@ impl Graph for Turn {
 
 mod on_fuseki_on_disk {
     use super::*;
-    agentfleet_graph::graph_contract!(Fuseki(&ON_DISK, By::Data));
+    graph_contract!(Fuseki(&ON_DISK, By::Data));
 }
 
 mod on_fuseki_in_memory {
     use super::*;
-    agentfleet_graph::graph_contract!(Fuseki(&IN_MEMORY, By::Data));
+    graph_contract!(Fuseki(&IN_MEMORY, By::Data));
 }
 
 /// Where its graph store cannot be written.
 mod on_fuseki_by_updates {
     use super::*;
-    agentfleet_graph::graph_contract!(@each Fuseki(&IN_MEMORY, By::Update),
+    graph_contract!(@each Fuseki(&IN_MEMORY, By::Update),
         inserting_twice_is_the_same_as_once
         a_binding_cannot_change_the_query
         every_kind_of_term_comes_back

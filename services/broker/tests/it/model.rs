@@ -1,10 +1,7 @@
 //! Random operations against a model small enough to be believed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
-use agentfleet_broker::contract::Fixture;
+use crate::contract::Fixture;
+use crate::support::{Embedded, START, embedded};
 use agentfleet_broker::{
     Broker, Consumer, Delivery, Durability, EmbeddedBroker, Outgoing, Subscription,
 };
@@ -14,7 +11,6 @@ use proptest::prelude::{Strategy, any};
 use proptest::{prop_oneof, proptest, test_runner::Config};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use support::{Embedded, START, embedded};
 
 const LEASE: i64 = 10;
 const TOPIC: Topic = Topic::fixed("modelled");

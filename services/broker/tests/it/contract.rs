@@ -4,9 +4,9 @@
 //! `fixture` is an async function that returns a [`Fixture`]. The broker behind it may be shared:
 //! every check works on topics of its own. A check panics where the contract is broken.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use crate::{Broker, Consumer, Delivery, Durability, Error, MAX_PAYLOAD, Outgoing, Subscription};
+use agentfleet_broker::{
+    Broker, Consumer, Delivery, Durability, Error, MAX_PAYLOAD, Outgoing, Subscription,
+};
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, DEAD_LETTER, Topic, property};
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A broker under test, and its surroundings.
 #[async_trait]
-pub trait Fixture: Send + Sync + 'static {
+pub(crate) trait Fixture: Send + Sync + 'static {
     /// A broker on the same queues, perhaps each time another one, as other processes have.
     /// [`AGENT_RESPONSE`] is retained.
     fn broker(&self) -> Arc<dyn Broker>;
@@ -35,10 +35,9 @@ pub trait Fixture: Send + Sync + 'static {
 }
 
 /// Runs every check of the contract as a test of its own.
-#[macro_export]
 macro_rules! broker_contract {
     ($fixture:expr) => {
-        $crate::broker_contract!(@each $fixture,
+        broker_contract!(@each $fixture,
             a_message_arrives_as_it_was_published,
             nothing_of_a_publish_is_visible_if_a_part_is_refused,
             messages_of_one_publish_become_visible_together_if_the_broker_can,
@@ -72,7 +71,7 @@ macro_rules! broker_contract {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $check() {
                 let fixture = $fixture.await;
-                $crate::contract::$check(&fixture).await;
+                crate::contract::$check(&fixture).await;
             }
         )+
     };
@@ -172,7 +171,7 @@ async fn mourner(fixture: &dyn Fixture, letter: &str) -> Worker {
     subscribe(fixture, own).await
 }
 
-pub async fn a_message_arrives_as_it_was_published(fixture: &dyn Fixture) {
+pub(crate) async fn a_message_arrives_as_it_was_published(fixture: &dyn Fixture) {
     let topic = topic(fixture, "plain");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     let mut outgoing = message(&topic, "");
@@ -200,7 +199,7 @@ pub async fn a_message_arrives_as_it_was_published(fixture: &dyn Fixture) {
     assert!(!delivery.message_id.is_empty());
 }
 
-pub async fn nothing_of_a_publish_is_visible_if_a_part_is_refused(fixture: &dyn Fixture) {
+pub(crate) async fn nothing_of_a_publish_is_visible_if_a_part_is_refused(fixture: &dyn Fixture) {
     let (one_topic, other_topic) = (topic(fixture, "one"), topic(fixture, "other"));
     let mut consumer = subscribe(fixture, subscription(&one_topic)).await;
     let mut other = subscribe(fixture, subscription(&other_topic)).await;
@@ -220,7 +219,7 @@ pub async fn nothing_of_a_publish_is_visible_if_a_part_is_refused(fixture: &dyn 
     fixture.broker().publish(Vec::new()).await.unwrap();
 }
 
-pub async fn messages_of_one_publish_become_visible_together_if_the_broker_can(
+pub(crate) async fn messages_of_one_publish_become_visible_together_if_the_broker_can(
     fixture: &dyn Fixture,
 ) {
     let topics = ["first", "second", "third"].map(|name| topic(fixture, name));
@@ -259,7 +258,7 @@ pub async fn messages_of_one_publish_become_visible_together_if_the_broker_can(
     }
 }
 
-pub async fn a_payload_over_the_limit_is_refused_by_name_and_size(fixture: &dyn Fixture) {
+pub(crate) async fn a_payload_over_the_limit_is_refused_by_name_and_size(fixture: &dyn Fixture) {
     let topic = topic(fixture, "large");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     let mut largest = message(&topic, "");
@@ -283,7 +282,9 @@ pub async fn a_payload_over_the_limit_is_refused_by_name_and_size(fixture: &dyn 
     assert!(error.retry().is_none());
 }
 
-pub async fn a_subscription_receives_although_no_consumer_is_connected(fixture: &dyn Fixture) {
+pub(crate) async fn a_subscription_receives_although_no_consumer_is_connected(
+    fixture: &dyn Fixture,
+) {
     let topic = topic(fixture, "absent");
     drop(subscribe(fixture, subscription(&topic)).await);
     publish(fixture, &topic, &["a", "b"]).await;
@@ -291,7 +292,7 @@ pub async fn a_subscription_receives_although_no_consumer_is_connected(fixture: 
     assert_eq!(bodies(&receive(&mut consumer, 2).await), ["a", "b"]);
 }
 
-pub async fn every_subscription_gets_every_message(fixture: &dyn Fixture) {
+pub(crate) async fn every_subscription_gets_every_message(fixture: &dyn Fixture) {
     let topic = topic(fixture, "shared");
     let mut consumers = Vec::new();
     for name in ["one", "two", "three"] {
@@ -312,7 +313,7 @@ pub async fn every_subscription_gets_every_message(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn consumers_of_one_subscription_compete(fixture: &dyn Fixture) {
+pub(crate) async fn consumers_of_one_subscription_compete(fixture: &dyn Fixture) {
     let topic = topic(fixture, "contested");
     let names: Vec<String> = (0..200).map(|number| format!("{number:03}")).collect();
     let mut tasks = Vec::new();
@@ -347,7 +348,7 @@ pub async fn consumers_of_one_subscription_compete(fixture: &dyn Fixture) {
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-pub async fn receiving_waits_until_something_is_published(fixture: &dyn Fixture) {
+pub(crate) async fn receiving_waits_until_something_is_published(fixture: &dyn Fixture) {
     let topic = topic(fixture, "later");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     nothing_arrives(fixture, &mut consumer).await;
@@ -357,7 +358,7 @@ pub async fn receiving_waits_until_something_is_published(fixture: &dyn Fixture)
     assert_eq!(body(&waiting.await.unwrap()), "a");
 }
 
-pub async fn a_batch_has_at_most_as_many_messages_as_were_asked_for(fixture: &dyn Fixture) {
+pub(crate) async fn a_batch_has_at_most_as_many_messages_as_were_asked_for(fixture: &dyn Fixture) {
     let topic = topic(fixture, "many");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     publish(fixture, &topic, &["a", "b", "c", "d", "e"]).await;
@@ -373,7 +374,7 @@ pub async fn a_batch_has_at_most_as_many_messages_as_were_asked_for(fixture: &dy
     assert_eq!(ids.len(), 5, "ids are unique");
 }
 
-pub async fn receiving_may_be_cancelled_without_losing_anything(fixture: &dyn Fixture) {
+pub(crate) async fn receiving_may_be_cancelled_without_losing_anything(fixture: &dyn Fixture) {
     let topic = topic(fixture, "cancelled");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     let mut seen = BTreeSet::new();
@@ -429,7 +430,7 @@ pub async fn receiving_may_be_cancelled_without_losing_anything(fixture: &dyn Fi
     }
 }
 
-pub async fn what_a_dropped_consumer_did_not_settle_goes_to_another(fixture: &dyn Fixture) {
+pub(crate) async fn what_a_dropped_consumer_did_not_settle_goes_to_another(fixture: &dyn Fixture) {
     let topic = topic(fixture, "dropped");
     let mut first = subscribe(fixture, subscription(&topic)).await;
     publish(fixture, &topic, &["a", "b", "c"]).await;
@@ -452,7 +453,7 @@ pub async fn what_a_dropped_consumer_did_not_settle_goes_to_another(fixture: &dy
     nothing_arrives(fixture, &mut second).await;
 }
 
-pub async fn what_was_acknowledged_does_not_come_again(fixture: &dyn Fixture) {
+pub(crate) async fn what_was_acknowledged_does_not_come_again(fixture: &dyn Fixture) {
     let topic = topic(fixture, "acknowledged");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     publish(fixture, &topic, &["a"]).await;
@@ -465,7 +466,7 @@ pub async fn what_was_acknowledged_does_not_come_again(fixture: &dyn Fixture) {
     nothing_arrives(fixture, &mut consumer).await;
 }
 
-pub async fn what_was_handed_back_comes_again_after_the_delay_with_its_count(
+pub(crate) async fn what_was_handed_back_comes_again_after_the_delay_with_its_count(
     fixture: &dyn Fixture,
 ) {
     let topic = topic(fixture, "handed-back");
@@ -491,7 +492,7 @@ pub async fn what_was_handed_back_comes_again_after_the_delay_with_its_count(
     assert!(third.deliveries.is_none_or(|count| count == 3));
 }
 
-pub async fn what_is_held_beyond_its_lease_goes_to_another(fixture: &dyn Fixture) {
+pub(crate) async fn what_is_held_beyond_its_lease_goes_to_another(fixture: &dyn Fixture) {
     let topic = topic(fixture, "expired");
     let mut slow = subscribe(fixture, subscription(&topic)).await;
     let mut other = subscribe(fixture, subscription(&topic)).await;
@@ -504,7 +505,7 @@ pub async fn what_is_held_beyond_its_lease_goes_to_another(fixture: &dyn Fixture
     assert_eq!(again.message_id, held.message_id);
 }
 
-pub async fn a_held_message_may_be_held_for_longer(fixture: &dyn Fixture) {
+pub(crate) async fn a_held_message_may_be_held_for_longer(fixture: &dyn Fixture) {
     let topic = topic(fixture, "extended");
     let mut slow = subscribe(fixture, subscription(&topic)).await;
     let mut other = subscribe(fixture, subscription(&topic)).await;
@@ -521,7 +522,7 @@ pub async fn a_held_message_may_be_held_for_longer(fixture: &dyn Fixture) {
     slow.broker.extend(&held).await.unwrap();
 }
 
-pub async fn settling_twice_or_too_late_is_harmless(fixture: &dyn Fixture) {
+pub(crate) async fn settling_twice_or_too_late_is_harmless(fixture: &dyn Fixture) {
     let topic = topic(fixture, "stale");
     let mut slow = subscribe(fixture, subscription(&topic)).await;
     publish(fixture, &topic, &["a"]).await;
@@ -546,7 +547,7 @@ pub async fn settling_twice_or_too_late_is_harmless(fixture: &dyn Fixture) {
     nothing_arrives(fixture, &mut other).await;
 }
 
-pub async fn after_the_last_delivery_a_message_moves_to_the_dead_letter_topic(
+pub(crate) async fn after_the_last_delivery_a_message_moves_to_the_dead_letter_topic(
     fixture: &dyn Fixture,
 ) {
     let topic = topic(fixture, "hopeless");
@@ -589,7 +590,7 @@ pub async fn after_the_last_delivery_a_message_moves_to_the_dead_letter_topic(
     nothing_arrives(fixture, &mut consumer).await;
 }
 
-pub async fn a_message_may_be_given_up_at_once(fixture: &dyn Fixture) {
+pub(crate) async fn a_message_may_be_given_up_at_once(fixture: &dyn Fixture) {
     let topic = topic(fixture, "given-up");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     let letter = fixture.unique("letter");
@@ -614,7 +615,7 @@ pub async fn a_message_may_be_given_up_at_once(fixture: &dyn Fixture) {
     nothing_arrives(fixture, &mut consumer).await;
 }
 
-pub async fn a_subscription_without_a_limit_never_gives_up(fixture: &dyn Fixture) {
+pub(crate) async fn a_subscription_without_a_limit_never_gives_up(fixture: &dyn Fixture) {
     let topic = topic(fixture, "stubborn");
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     publish(fixture, &topic, &["a"]).await;
@@ -625,7 +626,7 @@ pub async fn a_subscription_without_a_limit_never_gives_up(fixture: &dyn Fixture
     }
 }
 
-pub async fn a_delayed_message_is_not_delivered_early(fixture: &dyn Fixture) {
+pub(crate) async fn a_delayed_message_is_not_delivered_early(fixture: &dyn Fixture) {
     let topic = topic(fixture, "delayed");
     // What was received is held for as long as this takes, on the slowest machine: whatever arrives was
     // delayed.
@@ -668,7 +669,9 @@ pub async fn a_delayed_message_is_not_delivered_early(fixture: &dyn Fixture) {
     assert_eq!(bodies(&ready(fixture, &mut consumer).await), ["late"]);
 }
 
-pub async fn a_filter_lets_through_what_has_the_value_or_not_the_property(fixture: &dyn Fixture) {
+pub(crate) async fn a_filter_lets_through_what_has_the_value_or_not_the_property(
+    fixture: &dyn Fixture,
+) {
     let topic = topic(fixture, "filtered");
     let only = |value: &str| Subscription {
         name: format!("only {value}"),
@@ -699,7 +702,9 @@ fn response(key: &str, body: &str) -> Outgoing {
     outgoing
 }
 
-pub async fn a_retained_topic_can_be_read_by_key_without_consuming_it(fixture: &dyn Fixture) {
+pub(crate) async fn a_retained_topic_can_be_read_by_key_without_consuming_it(
+    fixture: &dyn Fixture,
+) {
     let broker = fixture.broker();
     let (key, other) = (fixture.unique("session"), fixture.unique("other"));
     let named = Subscription {
@@ -743,7 +748,7 @@ pub async fn a_retained_topic_can_be_read_by_key_without_consuming_it(fixture: &
     );
 }
 
-pub async fn reading_waits_until_something_is_retained(fixture: &dyn Fixture) {
+pub(crate) async fn reading_waits_until_something_is_retained(fixture: &dyn Fixture) {
     let (key, other) = (fixture.unique("session"), fixture.unique("other"));
     fixture
         .broker()
@@ -783,7 +788,7 @@ pub async fn reading_waits_until_something_is_retained(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn from_a_mark_everything_later_can_be_read(fixture: &dyn Fixture) {
+pub(crate) async fn from_a_mark_everything_later_can_be_read(fixture: &dyn Fixture) {
     let broker = fixture.broker();
     let other = fixture.unique("other");
     let mut last = 0;
@@ -823,7 +828,7 @@ pub async fn from_a_mark_everything_later_can_be_read(fixture: &dyn Fixture) {
     ));
 }
 
-pub async fn the_backlog_counts_what_waits_and_what_is_delayed(fixture: &dyn Fixture) {
+pub(crate) async fn the_backlog_counts_what_waits_and_what_is_delayed(fixture: &dyn Fixture) {
     let topic = topic(fixture, "counted");
     let broker = fixture.broker();
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
@@ -849,7 +854,7 @@ pub async fn the_backlog_counts_what_waits_and_what_is_delayed(fixture: &dyn Fix
     assert_eq!(waiting().await, (0, 1));
 }
 
-pub async fn a_subscription_that_is_established_receives_although_nobody_ever_consumed_it(
+pub(crate) async fn a_subscription_that_is_established_receives_although_nobody_ever_consumed_it(
     fixture: &dyn Fixture,
 ) {
     let topic = topic(fixture, "established");

@@ -1,8 +1,6 @@
 //! Embedded brokers on a directory of their own, with a clock that is moved by hand.
 
-#![allow(dead_code, clippy::unwrap_used)]
-
-use agentfleet_broker::contract::Fixture;
+use crate::contract::Fixture;
 use agentfleet_broker::{Broker, EmbeddedBroker, Options};
 use agentfleet_storage::{Database, Durability, ManualClock};
 use async_trait::async_trait;
@@ -47,12 +45,6 @@ pub(crate) async fn one() -> Embedded {
 #[allow(clippy::unused_async)]
 pub(crate) async fn several() -> Embedded {
     embedded(3)
-}
-
-impl Embedded {
-    pub(crate) fn database(&self) -> &Database {
-        self.brokers[0].database()
-    }
 }
 
 #[async_trait]

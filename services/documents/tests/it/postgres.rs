@@ -1,9 +1,6 @@
 //! Documents in a real PostgreSQL server: the contract, crashes, lost replies, and servers that will not do.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod crash;
-
+use crate::crash;
 use agentfleet_documents::{Created, Documents, Error, PostgresDocuments};
 use agentfleet_servers::Server;
 use futures::future::{join_all, try_join_all};
@@ -42,7 +39,7 @@ mod contract {
         (Arc::new(connect(&address("contract")).await.unwrap()), ())
     }
 
-    agentfleet_documents::documents_contract!(documents());
+    documents_contract!(documents());
 }
 
 #[tokio::test]

@@ -1,10 +1,7 @@
 //! What only the embedded broker promises: units, hand-over inside a transaction, retention, counts.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
-use agentfleet_broker::contract::Fixture;
+use crate::contract::Fixture;
+use crate::support::{Embedded, START, embedded, open};
 use agentfleet_broker::{
     Broker, Consumer, Delivery, Durability, EmbeddedBroker, Error, Options, Outgoing, Parcel,
     SubscriptionStats,
@@ -14,7 +11,6 @@ use agentfleet_storage::{self as storage, Database};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Embedded, START, embedded, open};
 
 const LEASE: Duration = Duration::from_secs(30);
 const DAY: Duration = Duration::from_hours(24);

@@ -1,7 +1,5 @@
 //! The embedded documents: the contract, and what only they promise.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments, Error};
 use agentfleet_storage::{self as storage, Database, Durability, ManualClock};
 use proptest::collection::btree_map;
@@ -43,7 +41,7 @@ mod contract {
         (Arc::new(fixture.documents.clone()), fixture)
     }
 
-    agentfleet_documents::documents_contract!(documents());
+    documents_contract!(documents());
 }
 
 #[tokio::test]

@@ -1,9 +1,6 @@
 //! Several instances on one data directory: competing, waking each other, outliving each other.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
-
+use crate::support::embedded;
 use agentfleet_broker::{
     Broker, Consumer, Durability, EmbeddedBroker, Options, Outgoing, Subscription,
 };
@@ -16,7 +13,6 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use support::embedded;
 
 fn message(body: &str) -> Outgoing {
     Outgoing {
@@ -121,7 +117,7 @@ async fn who_waits_is_woken_when_the_delay_or_lease_of_another_instance_ends() {
     one.publish(vec![message("leased")]).await.unwrap();
     slow.receive(1).await.unwrap();
     let delayed = Outgoing {
-        deliver_at: Some(support::START + 60_000),
+        deliver_at: Some(crate::support::START + 60_000),
         ..message("delayed")
     };
     one.publish(vec![delayed]).await.unwrap();
@@ -153,7 +149,7 @@ fn holder(directory: &Path) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "child_that_holds_a_message",
+            "processes::child_that_holds_a_message",
             "--ignored",
             "--nocapture",
         ])

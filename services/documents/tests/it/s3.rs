@@ -1,9 +1,6 @@
 //! Documents in a real S3 server: the contract, crashes, and servers that will not do.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod crash;
-
+use crate::crash;
 use agentfleet_documents::{Created, Documents, Error, S3Documents, S3Options};
 use agentfleet_servers::{S3_CREDENTIALS, Server};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -37,7 +34,7 @@ mod contract {
         (Arc::new(connect(&options).await.unwrap()), ())
     }
 
-    agentfleet_documents::documents_contract!(documents());
+    documents_contract!(documents());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::{
+use agentfleet_graph::{
     Answer, Batch, BindingFault, EraseBy, Erased, Error, Graph, QueryOptions, Solutions, TermFault,
 };
 use agentfleet_schema::{Term, TermType, Triple};
@@ -14,16 +14,15 @@ use std::time::Duration;
 
 /// Opens stores for the suite.
 #[async_trait]
-pub trait Fixture: Send + Sync {
+pub(crate) trait Fixture: Send + Sync {
     /// Two handles on one new, empty store, as two processes would have them.
     async fn pair(&self) -> (Arc<dyn Graph>, Arc<dyn Graph>);
 }
 
 /// Makes a test of each sentence of the contract, for one fixture.
-#[macro_export]
 macro_rules! graph_contract {
     ($fixture:expr) => {
-        $crate::graph_contract!(@each $fixture,
+        graph_contract!(@each $fixture,
             inserting_twice_is_the_same_as_once
             the_other_handle_sees_an_insert_at_once
             inserts_at_the_same_time_all_stand
@@ -54,7 +53,7 @@ macro_rules! graph_contract {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                $crate::contract::$name(&$fixture).await;
+                crate::contract::$name(&$fixture).await;
             }
         )+
     };
@@ -73,7 +72,7 @@ fn triple(subject: &str, object: Term, graph: Option<&str>) -> Triple {
 }
 
 /// A batch as the fleet writes them.
-pub fn batch(key: &str, triples: Vec<Triple>) -> Batch {
+pub(crate) fn batch(key: &str, triples: Vec<Triple>) -> Batch {
     Batch {
         key: key.to_owned(),
         root: "root".to_owned(),
@@ -110,7 +109,7 @@ async fn refused(graph: &dyn Graph, sparql: &str, bindings: &[(&str, Term)]) -> 
 }
 
 /// How many different objects the test predicate has.
-pub async fn count(graph: &dyn Graph) -> usize {
+pub(crate) async fn count(graph: &dyn Graph) -> usize {
     let found = select(
         graph,
         "SELECT (COUNT(DISTINCT ?o) AS ?n) { ?s ?p ?o }",
@@ -120,7 +119,7 @@ pub async fn count(graph: &dyn Graph) -> usize {
     found.text(0, "n").unwrap().parse().unwrap()
 }
 
-pub async fn inserting_twice_is_the_same_as_once(fixture: &dyn Fixture) {
+pub(crate) async fn inserting_twice_is_the_same_as_once(fixture: &dyn Fixture) {
     let (graph, other) = fixture.pair().await;
     let one = batch("k", vec![triple(SUBJECT, Term::text("a"), Some("urn:g"))]);
     graph.insert(vec![one.clone(), one.clone()]).await.unwrap();
@@ -137,7 +136,7 @@ pub async fn inserting_twice_is_the_same_as_once(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn the_other_handle_sees_an_insert_at_once(fixture: &dyn Fixture) {
+pub(crate) async fn the_other_handle_sees_an_insert_at_once(fixture: &dyn Fixture) {
     let (one, two) = fixture.pair().await;
     for round in 0..40 {
         let (writer, reader) = if round % 2 == 0 {
@@ -156,7 +155,7 @@ pub async fn the_other_handle_sees_an_insert_at_once(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn inserts_at_the_same_time_all_stand(fixture: &dyn Fixture) {
+pub(crate) async fn inserts_at_the_same_time_all_stand(fixture: &dyn Fixture) {
     let (one, two) = fixture.pair().await;
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..32 {
@@ -184,7 +183,7 @@ pub async fn inserts_at_the_same_time_all_stand(fixture: &dyn Fixture) {
     assert_eq!(count(&*two).await, 32);
 }
 
-pub async fn the_default_graph_is_the_union_of_all_graphs(fixture: &dyn Fixture) {
+pub(crate) async fn the_default_graph_is_the_union_of_all_graphs(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let triples = vec![
         triple(SUBJECT, Term::text("none"), None),
@@ -208,7 +207,7 @@ pub async fn the_default_graph_is_the_union_of_all_graphs(fixture: &dyn Fixture)
     assert_eq!(from.rows, [[Some(Term::text("two"))]]);
 }
 
-pub async fn a_bound_variable_need_not_be_selected(fixture: &dyn Fixture) {
+pub(crate) async fn a_bound_variable_need_not_be_selected(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let number = |n: i32| Term::typed(n.to_string(), "http://www.w3.org/2001/XMLSchema#integer");
     let triples = (1..=3)
@@ -279,7 +278,7 @@ pub async fn a_bound_variable_need_not_be_selected(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn a_binding_cannot_change_the_query(fixture: &dyn Fixture) {
+pub(crate) async fn a_binding_cannot_change_the_query(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let secret = batch(
         "secret",
@@ -321,7 +320,7 @@ pub async fn a_binding_cannot_change_the_query(fixture: &dyn Fixture) {
     ));
 }
 
-pub async fn a_binding_that_does_not_fit_is_refused(fixture: &dyn Fixture) {
+pub(crate) async fn a_binding_that_does_not_fit_is_refused(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let iri = Term::iri("urn:x");
     let blank = Term {
@@ -355,7 +354,7 @@ pub async fn a_binding_that_does_not_fit_is_refused(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn ask_construct_and_describe_answer(fixture: &dyn Fixture) {
+pub(crate) async fn ask_construct_and_describe_answer(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let stored = triple(SUBJECT, Term::text("a"), Some("urn:g"));
     graph
@@ -374,7 +373,7 @@ pub async fn ask_construct_and_describe_answer(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn known_prefixes_need_no_declaration(fixture: &dyn Fixture) {
+pub(crate) async fn known_prefixes_need_no_declaration(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let used = Triple {
         p: Term::iri("http://www.w3.org/ns/prov#used"),
@@ -393,7 +392,7 @@ pub async fn known_prefixes_need_no_declaration(fixture: &dyn Fixture) {
 }
 
 /// One term of every kind, as it comes back.
-pub fn every_kind() -> Vec<Term> {
+pub(crate) fn every_kind() -> Vec<Term> {
     let tagged = |language: &str| Term {
         value: "text".to_owned(),
         language: language.to_owned(),
@@ -430,7 +429,7 @@ pub fn every_kind() -> Vec<Term> {
     ]
 }
 
-pub async fn every_kind_of_term_comes_back(fixture: &dyn Fixture) {
+pub(crate) async fn every_kind_of_term_comes_back(fixture: &dyn Fixture) {
     let (graph, other) = fixture.pair().await;
     let terms = every_kind();
     for (index, term) in terms.iter().enumerate() {
@@ -449,7 +448,7 @@ pub async fn every_kind_of_term_comes_back(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn one_bad_triple_refuses_the_whole_call(fixture: &dyn Fixture) {
+pub(crate) async fn one_bad_triple_refuses_the_whole_call(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let good = || triple(SUBJECT, Term::text("good"), None);
     let bad = [
@@ -487,8 +486,8 @@ pub async fn one_bad_triple_refuses_the_whole_call(fixture: &dyn Fixture) {
             batch("fine", vec![good()]),
             batch("bad", vec![good(), bad.clone()]),
         ];
-        assert!(crate::validate(&calls[0]).is_ok());
-        assert!(crate::validate(&calls[1]).is_err());
+        assert!(agentfleet_graph::validate(&calls[0]).is_ok());
+        assert!(agentfleet_graph::validate(&calls[1]).is_err());
         match graph.insert(calls).await.unwrap_err() {
             Error::Invalid { batch, index, .. } => assert_eq!((batch.as_str(), index), ("bad", 1)),
             other => panic!("{bad:?}: {other}"),
@@ -497,14 +496,14 @@ pub async fn one_bad_triple_refuses_the_whole_call(fixture: &dyn Fixture) {
     assert!(!ask(&*graph, "ASK { ?s ?p ?o }").await);
 }
 
-pub async fn a_bad_query_says_where(fixture: &dyn Fixture) {
+pub(crate) async fn a_bad_query_says_where(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let error = refused(&*graph, "SELECT ?s {\n  ?s tg:x }", &[]).await;
     assert!(matches!(error, Error::Syntax { line: 2, .. }), "{error}");
     assert!(error.to_string().contains("line 2"), "{error}");
 }
 
-pub async fn an_update_is_refused_and_changes_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn an_update_is_refused_and_changes_nothing(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     graph
         .insert(vec![batch(
@@ -519,7 +518,7 @@ pub async fn an_update_is_refused_and_changes_nothing(fixture: &dyn Fixture) {
     assert_eq!(count(&*graph).await, 1);
 }
 
-pub async fn a_service_is_refused(fixture: &dyn Fixture) {
+pub(crate) async fn a_service_is_refused(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let sparql = "SELECT * { SERVICE SILENT <http://127.0.0.1:9/> { ?s ?p ?o } }";
     assert!(matches!(
@@ -528,7 +527,7 @@ pub async fn a_service_is_refused(fixture: &dyn Fixture) {
     ));
 }
 
-pub async fn more_rows_than_allowed_is_an_error(fixture: &dyn Fixture) {
+pub(crate) async fn more_rows_than_allowed_is_an_error(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let triples = (0..10)
         .map(|n| triple(SUBJECT, Term::text(n.to_string()), None))
@@ -546,11 +545,11 @@ pub async fn more_rows_than_allowed_is_an_error(fixture: &dyn Fixture) {
 }
 
 /// Takes days over a few thousand quads.
-pub const ENDLESS: &str = "SELECT (COUNT(*) AS ?n) {
+pub(crate) const ENDLESS: &str = "SELECT (COUNT(*) AS ?n) {
     ?a ?p ?b . ?c ?p ?d . ?e ?p ?f . ?g ?p ?h FILTER(?b < ?d && ?d < ?f && ?f < ?h && ?h < ?b) }";
 
 /// Enough quads to make [`ENDLESS`] true to its name.
-pub fn many_quads() -> Batch {
+pub(crate) fn many_quads() -> Batch {
     let object = |n: i32| Term::typed(n.to_string(), "http://www.w3.org/2001/XMLSchema#integer");
     batch(
         "many",
@@ -560,7 +559,7 @@ pub fn many_quads() -> Batch {
     )
 }
 
-pub async fn a_query_ends_at_its_timeout(fixture: &dyn Fixture) {
+pub(crate) async fn a_query_ends_at_its_timeout(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     graph.insert(vec![many_quads()]).await.unwrap();
     let timeout = Duration::from_millis(200);
@@ -577,7 +576,7 @@ pub async fn a_query_ends_at_its_timeout(fixture: &dyn Fixture) {
     assert_eq!(count(&*graph).await, 3000);
 }
 
-pub async fn only_what_was_inserted_is_seen(fixture: &dyn Fixture) {
+pub(crate) async fn only_what_was_inserted_is_seen(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     assert!(!ask(&*graph, "ASK { ?s ?p ?o }").await);
     assert!(!ask(&*graph, "ASK { GRAPH ?g { ?s ?p ?o } }").await);
@@ -617,7 +616,7 @@ pub async fn only_what_was_inserted_is_seen(fixture: &dyn Fixture) {
     assert_eq!(found.text(0, "n"), Some("3"));
 }
 
-pub async fn paths_lead_from_graph_to_graph(fixture: &dyn Fixture) {
+pub(crate) async fn paths_lead_from_graph_to_graph(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let step = |from: &str, to: &str, graph| triple(from, Term::iri(to), graph);
     let triples = vec![
@@ -640,7 +639,7 @@ pub async fn paths_lead_from_graph_to_graph(fixture: &dyn Fixture) {
 }
 
 /// What goes wrong when a query is written down with too few brackets.
-pub async fn nested_parts_of_a_query_keep_their_meaning(fixture: &dyn Fixture) {
+pub(crate) async fn nested_parts_of_a_query_keep_their_meaning(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let number = |n: i32| Term::typed(n.to_string(), "http://www.w3.org/2001/XMLSchema#integer");
     let triples = (1..=4)
@@ -701,7 +700,7 @@ pub async fn nested_parts_of_a_query_keep_their_meaning(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn select_gives_rows_and_nothing_else(fixture: &dyn Fixture) {
+pub(crate) async fn select_gives_rows_and_nothing_else(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let one = triple(SUBJECT, Term::text("a"), None);
     graph.insert(vec![batch("k", vec![one])]).await.unwrap();
@@ -747,7 +746,7 @@ async fn said(graph: &dyn Graph) -> Vec<String> {
     texts
 }
 
-pub async fn erasure_takes_what_no_other_batch_states(fixture: &dyn Fixture) {
+pub(crate) async fn erasure_takes_what_no_other_batch_states(fixture: &dyn Fixture) {
     let (graph, other) = fixture.pair().await;
     let text = |text: &str| Term::text(text);
     let batches = vec![
@@ -823,7 +822,7 @@ pub async fn erasure_takes_what_no_other_batch_states(fixture: &dyn Fixture) {
     assert_eq!(said(&*graph).await, ["own 1"]);
 }
 
-pub async fn erasure_by_age_spares_loaded_knowledge(fixture: &dyn Fixture) {
+pub(crate) async fn erasure_by_age_spares_loaded_knowledge(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let batches = vec![
         owned(
@@ -855,7 +854,7 @@ pub async fn erasure_by_age_spares_loaded_knowledge(fixture: &dyn Fixture) {
     assert_eq!(said(&*graph).await, ["both", "loaded"]);
 }
 
-pub async fn an_empty_name_erases_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn an_empty_name_erases_nothing(fixture: &dyn Fixture) {
     let (graph, _) = fixture.pair().await;
     let one = owned("1", ["", "", ""], vec![Term::text("loaded")]);
     graph.insert(vec![one]).await.unwrap();
@@ -866,7 +865,7 @@ pub async fn an_empty_name_erases_nothing(fixture: &dyn Fixture) {
     assert_eq!(said(&*graph).await, ["loaded"]);
 }
 
-pub async fn statistics_count_what_is_stored(fixture: &dyn Fixture) {
+pub(crate) async fn statistics_count_what_is_stored(fixture: &dyn Fixture) {
     let (graph, other) = fixture.pair().await;
     let empty = graph.statistics().await.unwrap();
     assert_eq!((empty.batches, empty.quads, empty.oldest), (0, 0, None));

@@ -5,16 +5,13 @@
 //! whatever must live as long. The store may be shared: every check works below a prefix of its own.
 //! A check panics where the contract is broken.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use crate::{Created, Documents};
+use agentfleet_documents::{Created, Documents};
 use std::sync::Arc;
 
 /// Runs every check of the contract as a test of its own.
-#[macro_export]
 macro_rules! documents_contract {
     ($fixture:expr) => {
-        $crate::documents_contract!(@each $fixture,
+        documents_contract!(@each $fixture,
             what_was_created_can_be_read,
             what_was_never_created_is_absent,
             an_object_is_never_replaced,
@@ -34,7 +31,7 @@ macro_rules! documents_contract {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $check() {
                 let (documents, _kept) = $fixture.await;
-                $crate::contract::$check(documents, concat!("contract/", stringify!($check), "/")).await;
+                crate::contract::$check(documents, concat!("contract/", stringify!($check), "/")).await;
             }
         )+
     };
@@ -44,7 +41,7 @@ fn bytes(body: Option<Arc<[u8]>>) -> Option<Vec<u8>> {
     body.map(|body| body.to_vec())
 }
 
-pub async fn what_was_created_can_be_read(documents: Arc<dyn Documents>, prefix: &str) {
+pub(crate) async fn what_was_created_can_be_read(documents: Arc<dyn Documents>, prefix: &str) {
     let key = format!("{prefix}a");
     assert_eq!(
         documents.create(&key, b"one".to_vec()).await.unwrap(),
@@ -56,7 +53,7 @@ pub async fn what_was_created_can_be_read(documents: Arc<dyn Documents>, prefix:
     );
 }
 
-pub async fn what_was_never_created_is_absent(documents: Arc<dyn Documents>, prefix: &str) {
+pub(crate) async fn what_was_never_created_is_absent(documents: Arc<dyn Documents>, prefix: &str) {
     documents
         .create(&format!("{prefix}ab"), Vec::new())
         .await
@@ -67,7 +64,7 @@ pub async fn what_was_never_created_is_absent(documents: Arc<dyn Documents>, pre
     }
 }
 
-pub async fn an_object_is_never_replaced(documents: Arc<dyn Documents>, prefix: &str) {
+pub(crate) async fn an_object_is_never_replaced(documents: Arc<dyn Documents>, prefix: &str) {
     let key = format!("{prefix}a");
     documents.create(&key, b"first".to_vec()).await.unwrap();
     // Equal or not, the second is told that it was not the first.
@@ -84,7 +81,7 @@ pub async fn an_object_is_never_replaced(documents: Arc<dyn Documents>, prefix: 
     }
 }
 
-pub async fn others_come_with_the_first_of_a_key_alone(
+pub(crate) async fn others_come_with_the_first_of_a_key_alone(
     documents: Arc<dyn Documents>,
     prefix: &str,
 ) {
@@ -126,7 +123,10 @@ pub async fn others_come_with_the_first_of_a_key_alone(
     }
 }
 
-pub async fn exactly_one_of_concurrent_creates_is_new(documents: Arc<dyn Documents>, prefix: &str) {
+pub(crate) async fn exactly_one_of_concurrent_creates_is_new(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
     for round in 0..8 {
         let key = format!("{prefix}{round}");
         let tasks: Vec<_> = (0..16_u8)
@@ -149,7 +149,10 @@ pub async fn exactly_one_of_concurrent_creates_is_new(documents: Arc<dyn Documen
     }
 }
 
-pub async fn bodies_are_any_bytes_of_any_length(documents: Arc<dyn Documents>, prefix: &str) {
+pub(crate) async fn bodies_are_any_bytes_of_any_length(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
     let long: Vec<u8> = (0..3_000_000_u32)
         .map(|number| (number % 251) as u8)
         .collect();
@@ -167,7 +170,10 @@ pub async fn bodies_are_any_bytes_of_any_length(documents: Arc<dyn Documents>, p
     }
 }
 
-pub async fn many_keys_come_in_the_order_asked_for(documents: Arc<dyn Documents>, prefix: &str) {
+pub(crate) async fn many_keys_come_in_the_order_asked_for(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
     let key = |name: &str| format!("{prefix}{name}");
     for name in ["a", "b", "c"] {
         documents.create(&key(name), name.into()).await.unwrap();
@@ -187,7 +193,7 @@ pub async fn many_keys_come_in_the_order_asked_for(documents: Arc<dyn Documents>
     assert_eq!(documents.get_many(&[]).await.unwrap().len(), 0);
 }
 
-pub async fn a_list_has_the_keys_below_a_prefix_in_order(
+pub(crate) async fn a_list_has_the_keys_below_a_prefix_in_order(
     documents: Arc<dyn Documents>,
     prefix: &str,
 ) {
@@ -220,7 +226,7 @@ pub async fn a_list_has_the_keys_below_a_prefix_in_order(
     }
 }
 
-pub async fn paging_finds_each_object_below_a_prefix_once(
+pub(crate) async fn paging_finds_each_object_below_a_prefix_once(
     documents: Arc<dyn Documents>,
     prefix: &str,
 ) {
@@ -249,7 +255,7 @@ pub async fn paging_finds_each_object_below_a_prefix_once(
     }
 }
 
-pub async fn deleting_below_a_prefix_leaves_the_others(
+pub(crate) async fn deleting_below_a_prefix_leaves_the_others(
     documents: Arc<dyn Documents>,
     prefix: &str,
 ) {
@@ -265,7 +271,7 @@ pub async fn deleting_below_a_prefix_leaves_the_others(
     assert!(all.retry().is_none(), "{all}");
 }
 
-pub async fn what_was_deleted_is_absent_and_may_be_created_again(
+pub(crate) async fn what_was_deleted_is_absent_and_may_be_created_again(
     documents: Arc<dyn Documents>,
     prefix: &str,
 ) {
@@ -290,7 +296,7 @@ pub async fn what_was_deleted_is_absent_and_may_be_created_again(
     );
 }
 
-pub async fn an_empty_key_is_refused(documents: Arc<dyn Documents>, _prefix: &str) {
+pub(crate) async fn an_empty_key_is_refused(documents: Arc<dyn Documents>, _prefix: &str) {
     let error = documents.create("", b"x".to_vec()).await.unwrap_err();
     assert!(error.retry().is_none(), "{error}");
     assert!(

@@ -11,16 +11,15 @@ use std::sync::Arc;
 
 /// Opens stores for the suite.
 #[async_trait]
-pub trait Fixture: Send + Sync {
+pub(crate) trait Fixture: Send + Sync {
     /// Two handles on one new, empty store, as two processes would have them.
     async fn pair(&self) -> (Arc<dyn ConfigStore>, Arc<dyn ConfigStore>);
 }
 
 /// Makes a test of each sentence of the contract, for one fixture.
-#[macro_export]
 macro_rules! config_contract {
     ($fixture:expr) => {
-        $crate::config_contract!(@each $fixture,
+        config_contract!(@each $fixture,
             an_empty_store_has_version_zero_and_nothing_in_it
             a_put_stores_all_its_items_as_one_version
             one_bad_item_refuses_the_whole_put
@@ -44,7 +43,7 @@ macro_rules! config_contract {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                $crate::contract::$name(&$fixture).await;
+                crate::contract_tests::$name(&$fixture).await;
             }
         )+
     };
@@ -92,7 +91,7 @@ async fn heard(store: &dyn ConfigStore, version: u64) {
     }
 }
 
-pub async fn an_empty_store_has_version_zero_and_nothing_in_it(fixture: &dyn Fixture) {
+pub(crate) async fn an_empty_store_has_version_zero_and_nothing_in_it(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let set = store.snapshot().await.unwrap();
     assert_eq!(*set, agentfleet_schema::config::Snapshot::default());
@@ -120,7 +119,7 @@ pub async fn an_empty_store_has_version_zero_and_nothing_in_it(fixture: &dyn Fix
     );
 }
 
-pub async fn a_put_stores_all_its_items_as_one_version(fixture: &dyn Fixture) {
+pub(crate) async fn a_put_stores_all_its_items_as_one_version(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let items = vec![
         pattern("a", "A"),
@@ -150,7 +149,7 @@ pub async fn a_put_stores_all_its_items_as_one_version(fixture: &dyn Fixture) {
     );
 }
 
-pub async fn one_bad_item_refuses_the_whole_put(fixture: &dyn Fixture) {
+pub(crate) async fn one_bad_item_refuses_the_whole_put(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let bad = item("tool", "search", json!({"name": "search", "type": "serch"}));
     let error = store
@@ -174,7 +173,7 @@ pub async fn one_bad_item_refuses_the_whole_put(fixture: &dyn Fixture) {
     assert!(store.list(None).await.unwrap().is_empty());
 }
 
-pub async fn a_reference_must_find_its_end(fixture: &dyn Fixture) {
+pub(crate) async fn a_reference_must_find_its_end(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let error = store
         .put(vec![task_type("t", &["a"])], "someone")
@@ -207,7 +206,7 @@ pub async fn a_reference_must_find_its_end(fixture: &dyn Fixture) {
     );
 }
 
-pub async fn every_version_of_an_item_is_kept(fixture: &dyn Fixture) {
+pub(crate) async fn every_version_of_an_item_is_kept(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     store.put(vec![pattern("a", "first")], "one").await.unwrap();
     store.put(vec![pattern("b", "else")], "one").await.unwrap();
@@ -237,7 +236,7 @@ pub async fn every_version_of_an_item_is_kept(fixture: &dyn Fixture) {
     );
 }
 
-pub async fn what_is_there_already_is_not_stored_again(fixture: &dyn Fixture) {
+pub(crate) async fn what_is_there_already_is_not_stored_again(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     store.put(vec![pattern("a", "A")], "one").await.unwrap();
     let both = vec![pattern("a", "A"), pattern("b", "B")];
@@ -259,7 +258,7 @@ pub async fn what_is_there_already_is_not_stored_again(fixture: &dyn Fixture) {
     assert_eq!(store.put(vec![pattern("b", "B")], "two").await.unwrap(), 5);
 }
 
-pub async fn a_pinned_set_does_not_change(fixture: &dyn Fixture) {
+pub(crate) async fn a_pinned_set_does_not_change(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     for n in 1..=12_u64 {
         let version = store
@@ -283,7 +282,7 @@ pub async fn a_pinned_set_does_not_change(fixture: &dyn Fixture) {
     assert!(store.snapshot_at(14).await.is_err());
 }
 
-pub async fn the_other_handle_sees_a_change(fixture: &dyn Fixture) {
+pub(crate) async fn the_other_handle_sees_a_change(fixture: &dyn Fixture) {
     let (one, two) = fixture.pair().await;
     for n in 1..=10_u64 {
         let (writer, reader) = if n % 2 == 0 {
@@ -302,7 +301,7 @@ pub async fn the_other_handle_sees_a_change(fixture: &dyn Fixture) {
     }
 }
 
-pub async fn puts_at_the_same_time_get_a_version_each(fixture: &dyn Fixture) {
+pub(crate) async fn puts_at_the_same_time_get_a_version_each(fixture: &dyn Fixture) {
     let (one, two) = fixture.pair().await;
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..20 {
@@ -324,7 +323,7 @@ pub async fn puts_at_the_same_time_get_a_version_each(fixture: &dyn Fixture) {
     assert_eq!(one.snapshot().await.unwrap().patterns.len(), 20);
 }
 
-pub async fn seeding_twice_changes_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn seeding_twice_changes_nothing(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     let items = seed::embedded().unwrap();
     let report = seed::seed(&*store, items.clone()).await.unwrap();
@@ -347,7 +346,7 @@ pub async fn seeding_twice_changes_nothing(fixture: &dyn Fixture) {
     );
 }
 
-pub async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
+pub(crate) async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let old = vec![
         pattern("mine", "old"),
@@ -392,7 +391,7 @@ pub async fn seeding_updates_only_what_nobody_edited(fixture: &dyn Fixture) {
     assert_eq!(description(&*store, "fine").await, None);
 }
 
-pub async fn an_older_release_leaves_what_a_newer_one_wrote(fixture: &dyn Fixture) {
+pub(crate) async fn an_older_release_leaves_what_a_newer_one_wrote(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     let (old, new) = (release("1.9.0"), release("1.10.0"));
     let of_old = vec![
@@ -447,7 +446,7 @@ pub async fn an_older_release_leaves_what_a_newer_one_wrote(fixture: &dyn Fixtur
     assert_eq!(store.seed(more, &old).await.unwrap().added, 1);
 }
 
-pub async fn a_release_that_starts_after_a_newer_one_changes_nothing(fixture: &dyn Fixture) {
+pub(crate) async fn a_release_that_starts_after_a_newer_one_changes_nothing(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let (old, new) = (release("0.1.0"), release("0.2.0"));
     store.seed(vec![pattern("a", "new")], &new).await.unwrap();
@@ -460,7 +459,7 @@ pub async fn a_release_that_starts_after_a_newer_one_changes_nothing(fixture: &d
     assert_eq!(store.seed(taken, &old).await.unwrap().unchanged, 1);
 }
 
-pub async fn what_a_person_seeded_stays(fixture: &dyn Fixture) {
+pub(crate) async fn what_a_person_seeded_stays(fixture: &dyn Fixture) {
     let (store, other) = fixture.pair().await;
     let product = |text| vec![pattern("a", text), pattern("b", text), pattern("same", "x")];
     let shipped = release("1.0.0");
@@ -501,7 +500,7 @@ pub async fn what_a_person_seeded_stays(fixture: &dyn Fixture) {
     assert_eq!(description(&*store, "b").await.as_deref(), Some("edited"));
 }
 
-pub async fn what_a_person_deleted_stays_deleted(fixture: &dyn Fixture) {
+pub(crate) async fn what_a_person_deleted_stays_deleted(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     seed::seed(&*store, vec![pattern("a", "x"), pattern("b", "x")])
         .await
@@ -526,7 +525,7 @@ pub async fn what_a_person_deleted_stays_deleted(fixture: &dyn Fixture) {
     assert_eq!(description(&*store, "a").await.as_deref(), Some("back"));
 }
 
-pub async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
+pub(crate) async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     seed::seed(&*store, vec![pattern("gone", "x"), pattern("here", "x")])
         .await
@@ -550,7 +549,7 @@ pub async fn seeding_leaves_out_what_lost_its_reference(fixture: &dyn Fixture) {
     assert_eq!(set.task_types.keys().collect::<Vec<_>>(), ["does-not"]);
 }
 
-pub async fn items_of_a_type_that_nothing_reads_are_refused(fixture: &dyn Fixture) {
+pub(crate) async fn items_of_a_type_that_nothing_reads_are_refused(fixture: &dyn Fixture) {
     let (store, _) = fixture.pair().await;
     let other = item("agent-patern", "a", json!({"name": "a"}));
     let error = store.put(vec![other], "someone").await.unwrap_err();

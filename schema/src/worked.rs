@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 /// subagents come from the attempt's nonce, the step of a plan is told of calls that were not made, and a
 /// record names those. From 4 on a step tells what it cost wherever that is known, nothing included, and how
 /// many calls had no price; and a tool group that no tool is in is told. From 5 on what is too much for one message
-/// is told in several, and the message of a deadline repeats nothing of it. Older records are told and worked
+/// is told in several, and the message of a deadline repeats nothing of it. From 6 on
+/// further actions in the text of a reply are told as native calls are that were not made. Older records are told and worked
 /// again as they were.
-pub const TELLING: u32 = 5;
+pub const TELLING: u32 = 6;
 
 /// The first [`TELLING`] under which a cost of nothing is known to be one.
 pub const PRICED: u32 = 4;

@@ -150,6 +150,19 @@ fn runs_in_progress_move_and_end_once() {
     let text = output(elsewhere.env("AGENTFLEET_DATA", place.path("elsewhere")));
     assert!(String::from_utf8_lossy(&text).contains("by rail"));
 
+    // Another fleet is not moved onto this one, nor this one elsewhere; both go on as they are.
+    let servers = place.servers.take();
+    let mut other = place.command(&["config", "list", "--json"]);
+    said(other.env("AGENTFLEET_DATA", place.path("other")));
+    place.servers = servers;
+    let mut onto = place.command(&["migrate"]);
+    let told = refused(onto.env("AGENTFLEET_DATA", place.path("other")));
+    assert!(told.contains("holds a fleet already"), "{told}");
+    let mut on = place.command(&["migrate"]);
+    let told = refused(on.env("AGENTFLEET_DOCUMENTS", "s3://fleet/third"));
+    assert!(told.contains("was moved to s3://fleet/moved"), "{told}");
+    assert_eq!(place.cli(&["config", "list", "--json"]), version);
+
     // The old place is not worked any more.
     place.servers = None;
     let told = refused(&mut place.command(&["ask", "What now?"]));

@@ -11,6 +11,7 @@ use agentfleet_schema::records::{OutcomeKind, ParkedRecord, StepRecord};
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{AgentResponse, SessionId, keys};
 use agentfleet_tools::Toolbox;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,22 +83,27 @@ struct Listener {
 }
 
 impl Listener {
+    /// The next response to what `id` asked.
+    async fn next(&mut self, id: &str) -> (Properties, AgentResponse) {
+        loop {
+            let delivery = self.consumer.receive(1).await.unwrap().remove(0);
+            self.broker.ack(&delivery).await.unwrap();
+            if delivery.properties.get(property::ID).map(String::as_str) == Some(id) {
+                let response = serde_json::from_slice(&delivery.payload).unwrap();
+                return (delivery.properties, response);
+            }
+        }
+    }
+
     /// Responses up to the end of the run that `id` asked for, with their properties.
     async fn until_end(&mut self, id: &str) -> Vec<(Properties, AgentResponse)> {
         let mut seen = Vec::new();
         loop {
-            for delivery in self.consumer.receive(1).await.unwrap() {
-                self.broker.ack(&delivery).await.unwrap();
-                let response: AgentResponse = serde_json::from_slice(&delivery.payload).unwrap();
-                let properties = delivery.properties;
-                if properties.get(property::ID).map(String::as_str) != Some(id) {
-                    continue;
-                }
-                let last = response.end_of_dialog;
-                seen.push((properties, response));
-                if last {
-                    return seen;
-                }
+            let (properties, response) = self.next(id).await;
+            let last = response.end_of_dialog;
+            seen.push((properties, response));
+            if last {
+                return seen;
             }
         }
     }
@@ -408,4 +414,23 @@ async fn the_same_id_asks_once_however_often_it_is_published() {
     let after = default.consumer.receive(1).await.unwrap().remove(0);
     assert_eq!(after.properties["id"], "two", "no repeat of the first");
     running.fleet.drain().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_names_the_session_of_another_request_is_told_and_changes_nothing() {
+    let running = running("").await;
+    let mut listener = running.listen("agent-response").await;
+    let session = "5d1c0000-0000-4000-8000-000000000001";
+    let ask = |question: &str| {
+        let asked = json!({"question": question, "session_id": session, "pattern": "react"});
+        asked.to_string().into_bytes()
+    };
+    running.publish(&ask("first"), &[("id", "a")]).await;
+    let answered = listener.until_end("a").await;
+    assert_eq!(answered.last().unwrap().1.error, None);
+    running.publish(&ask("second"), &[("id", "b")]).await;
+    let (properties, refused) = listener.next("b").await;
+    let error = refused.error.unwrap();
+    assert_eq!(error.code, "session-taken");
+    assert!(!refused.end_of_dialog && !properties.contains_key(property::ROOT));
 }

@@ -28,6 +28,26 @@ pub(crate) struct Moved {
 /// there: whoever starts on it meanwhile, on whatever machine, would work a part of the fleet.
 const MARK: &str = "fleet/moving";
 
+/// Refuses to move a fleet to where another one is, or is moved: nothing may be noted there. `begun` says that
+/// this very move was cut off before.
+pub(crate) async fn check_empty(documents: &dyn Documents, begun: bool) -> Result<(), Failure> {
+    let Some(first) = documents.entries("", "", 1).await?.into_iter().next() else {
+        return Ok(());
+    };
+    let says = match documents.get(MARK).await? {
+        Some(_) if begun => return Ok(()),
+        Some(_) => "another fleet is being moved to the documents store".to_owned(),
+        None => format!(
+            "the documents store holds a fleet already (`{}`)",
+            first.key
+        ),
+    };
+    Err(
+        Failure::new(Exit::Unavailable, format!("{says}: nothing was moved"))
+            .hint("move to an empty schema, bucket or prefix"),
+    )
+}
+
 /// Says to all machines that a move to this store has begun.
 pub(crate) async fn begin(documents: &dyn Documents) -> Result<(), Failure> {
     documents.create(MARK, b"{}".to_vec()).await?;
@@ -103,6 +123,23 @@ impl Moved {
             ("documents", &settings.documents, &self.documents),
             ("graph", &settings.graph, &self.graph),
         ]
+    }
+
+    /// Refuses to move on what was moved elsewhere: it is not here any more.
+    pub(crate) fn check_target(&self, settings: &Settings) -> Result<(), Failure> {
+        for (name, place, moved) in self.parts(settings) {
+            if let (Place::At(address), Some(moved)) = (place, moved)
+                && redacted(address) != redacted(moved)
+            {
+                let (moved, data) = (redacted(moved), settings.data.display());
+                let says = format!(
+                    "the {name} of `{data}` was moved to {moved}, and is not here any more"
+                );
+                return Err(Failure::new(Exit::Usage, says)
+                    .hint("`agentfleet backup` of that fleet can be restored elsewhere"));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses settings that would work a part here which was moved.
@@ -184,7 +221,18 @@ mod tests {
         begin(&documents).await.unwrap();
         let says = check_filled(&documents).await.unwrap_err();
         assert!(says.message.contains("a part of a fleet"), "{says}");
+        // Only the move that was cut off goes on there.
+        check_empty(&documents, true).await.unwrap();
+        let says = check_empty(&documents, false).await.unwrap_err();
+        assert!(says.message.contains("is being moved"), "{says}");
         end(&documents).await.unwrap();
+        assert!(check_filled(&documents).await.is_ok());
+        check_empty(&documents, false).await.unwrap();
+        documents.create("config/1", b"{}".to_vec()).await.unwrap();
+        for begun in [true, false] {
+            let says = check_empty(&documents, begun).await.unwrap_err();
+            assert!(says.message.contains("holds a fleet already"), "{says}");
+        }
         assert!(check_filled(&documents).await.is_ok());
     }
 }

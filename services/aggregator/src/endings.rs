@@ -361,7 +361,14 @@ impl Endings {
             })),
             request,
         };
-        prepared.waste(account::debited(documents, session, step).await?.spent);
+        let debited = account::debited(documents, session, step).await?.spent;
+        if let Some(worked) = &mut prepared.worked
+            && !debited.is_nothing()
+        {
+            // An attempt was at work since it could be, which is when the step before was committed.
+            worked.came_at = Some(prepared.request.control.after).filter(|after| *after > 0);
+        }
+        prepared.waste(debited);
         let pattern = prepared.request.pattern.clone();
         let ending = Ending {
             calls,

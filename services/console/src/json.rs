@@ -9,14 +9,15 @@
 //! | `message` | `message_id`, `kind`, `text` (the whole of it), `document`, `step`, `parent` |
 //! | `status` | `text`, `goal`, `step`, `parent`: progress in words |
 //! | `explain` | `node`, `graph`, `step`, `parent`: a provenance node that was just committed |
-//! | `end` | `text` (the whole answer), `error` (`code`, `message`, `hint`), `document`, `model`, `in_token`, `out_token`, `sources` (what was read for it, as `uri`, `title` and `cited`, those that it names first), `unsourced` (true where it rests on nothing that was read): the last line of a run |
+//! | `end` | `text` (the whole answer), `error` (`code`, `message`, `hint`), `document`, `model`, `in_token`, `out_token`, `sources` (what was read for it, as `uri`, `title` and `cited`, those that it names first), `unsourced` (true where it rests on nothing that was read), `state` and `termination` (as over HTTP: `partial` and `budget-exhausted`): the last line of a run |
 //!
 //! `kind` is `thought`, `action`, `observation`, `answer` or `error`. A field without a value is left
 //! out, except `error` and `text` of `end`.
 
-use crate::trace::model::Instant;
+use crate::trace::model::{Conclusion, Instant};
 use crate::trace::{Listed, Trace, divided};
 use agentfleet_runtime::client::Event;
+use agentfleet_schema::records::RunState;
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId};
 use serde::Serialize;
 
@@ -56,6 +57,10 @@ struct Row<'a> {
     sources: Option<Vec<Listed<'a>>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unsourced: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<RunState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    termination: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -63,6 +68,10 @@ struct Fault<'a> {
     code: &'a str,
     message: &'a str,
     hint: Option<&'a str>,
+}
+
+fn concluded<'t>(trace: Option<&'t Trace>, response: &AgentResponse) -> Option<&'t Conclusion> {
+    trace?.session(&response.session_id)?.conclusion.as_ref()
 }
 
 /// An event as one line, without its line feed. `trace` is that of a run which has ended.
@@ -109,9 +118,9 @@ pub fn line(event: &Event, at: Millis, trace: Option<&Trace>) -> String {
             sources: trace
                 .filter(|_| error.is_none())
                 .map(|trace| divided(trace, text)),
-            unsourced: trace
-                .and_then(|trace| trace.session(&response.session_id)?.conclusion.as_ref())
-                .is_some_and(|end| end.unsourced),
+            unsourced: concluded(trace, response).is_some_and(|end| end.unsourced),
+            state: concluded(trace, response).map(Conclusion::state),
+            termination: concluded(trace, response).and_then(|end| end.termination.as_deref()),
             error: Some(error.as_ref().map(Fault::of)),
             document: response.document.as_deref(),
             model: response.model.as_deref(),
@@ -145,6 +154,8 @@ impl<'a> Row<'a> {
             out_token: None,
             sources: None,
             unsourced: false,
+            state: None,
+            termination: None,
         }
     }
 

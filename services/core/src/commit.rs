@@ -9,6 +9,7 @@ use crate::patterns;
 use crate::provenance::{self, completion_status};
 use crate::routing;
 use crate::say;
+use crate::so_far;
 use crate::step::{Finish, Outcome, Said};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
@@ -325,10 +326,18 @@ fn telling(commit: &Commit) -> u32 {
 /// What the step did. An end that came over the head of another attempt did what that had begun.
 fn activity(commit: &Commit) -> Activity {
     let mut activity = commit.finish.activity.clone();
-    if let (Activity::Concluded(end), Outcome::Answer(answer)) =
-        (&mut activity, &commit.finish.outcome)
-    {
-        end.grounds = sources(commit).map(|sources| cited::grounds(&answer.text, &sources));
+    let answer = match &commit.finish.outcome {
+        Outcome::Answer(answer) => Some(answer.text.as_str()),
+        // What was found until then is an answer in part.
+        Outcome::Cancelled(end) if telling(commit) >= 6 => so_far::of(&end.text),
+        Outcome::Cancelled(_)
+        | Outcome::Fail { .. }
+        | Outcome::Continue(_)
+        | Outcome::FanOut(_)
+        | Outcome::Pause(_) => None,
+    };
+    if let (Activity::Concluded(end), Some(answer)) = (&mut activity, answer) {
+        end.grounds = sources(commit).map(|sources| cited::grounds(answer, &sources));
     }
     let ended = match &commit.finish.outcome {
         Outcome::Cancelled(_) | Outcome::Fail { .. } => true,

@@ -43,6 +43,8 @@ pub struct Parsed {
     pub said: Said,
     /// Whether an action is there to its end, even where the reply was cut behind what was read.
     pub is_whole: bool,
+    /// Names of the tools of further actions: one is made at a time.
+    pub others: Vec<String>,
 }
 
 /// Parses a whole reply.
@@ -59,6 +61,8 @@ enum Section {
     Thought,
     Action,
     Args,
+    /// A further action.
+    Other,
     Answer,
     /// After a complete action, or an observation the model imagined.
     Ignored,
@@ -92,6 +96,10 @@ pub struct Splitter {
     loose: String,
     has_action: bool,
     has_answer: bool,
+    /// What stands behind the markers of further actions.
+    others: Vec<String>,
+    /// The model imagined what came of its action, and what follows from that.
+    imagined: bool,
 }
 
 /// A part's text so far, without surrounding white space.
@@ -173,8 +181,16 @@ impl Splitter {
 
     fn enter(&mut self, section: Section) {
         // The first action wins: what follows its arguments is imagination.
-        if self.has_action && section != Section::Args {
-            self.section = Section::Ignored;
+        let is_of_first = section == Section::Args && self.others.is_empty();
+        if self.has_action && !is_of_first {
+            self.imagined |= section == Section::Ignored;
+            self.section = match section {
+                Section::Action if !self.imagined => {
+                    self.others.push(String::new());
+                    Section::Other
+                }
+                _ => Section::Ignored,
+            };
             return;
         }
         match section {
@@ -184,7 +200,11 @@ impl Splitter {
                 self.section = Section::Ignored;
                 return;
             }
-            Section::Loose | Section::Thought | Section::Args | Section::Ignored => {}
+            Section::Loose
+            | Section::Thought
+            | Section::Args
+            | Section::Other
+            | Section::Ignored => {}
         }
         if section == Section::Thought && !self.thought.text.is_empty() {
             self.thought.held.push('\n');
@@ -209,6 +229,11 @@ impl Splitter {
             }
             Section::Action => self.action.push_str(piece),
             Section::Args => self.args.push_str(piece),
+            Section::Other => {
+                if let Some(other) = self.others.last_mut() {
+                    other.push_str(piece);
+                }
+            }
             Section::Ignored => {}
         }
     }
@@ -233,15 +258,18 @@ impl Splitter {
         let thought = self.thought.text.clone();
         // Something follows it, or its arguments are one whole object.
         let is_whole = self.has_action
-            && (self.section == Section::Ignored
+            && (matches!(self.section, Section::Ignored | Section::Other)
                 || [&self.args, &self.action]
                     .into_iter()
                     .any(|text| json::is_whole(text)));
+        let others = self.others.iter().map(|text| split_name(text).0.to_owned());
+        let others = others.filter(|name| !name.is_empty()).collect();
         let said = self.said();
         Parsed {
             thought,
             said,
             is_whole,
+            others,
         }
     }
 
@@ -269,16 +297,19 @@ fn malformed(reason: &str, loose: String) -> Said {
     }
 }
 
-fn action(name: &str, args: &str) -> Said {
-    // Some models put the arguments behind the name.
-    let (name, inline) = match name.find(['{', '(']) {
-        Some(at) => (&name[..at], name[at..].trim_matches(['(', ')', ' ', '\n'])),
-        None => (name, ""),
+/// The name of a tool, and its arguments where a model put them behind the name.
+fn split_name(text: &str) -> (&str, &str) {
+    let (name, inline) = match text.find(['{', '(']) {
+        Some(at) => (&text[..at], text[at..].trim_matches(['(', ')', ' ', '\n'])),
+        None => (text, ""),
     };
     let first_line = name.trim().lines().next().unwrap_or_default();
-    let name = first_line
-        .trim()
-        .trim_matches(['"', '`', '\'', '*', '[', ']', ' ']);
+    let marks = ['"', '`', '\'', '*', '[', ']', ' '];
+    (first_line.trim().trim_matches(marks), inline)
+}
+
+fn action(name: &str, args: &str) -> Said {
+    let (name, inline) = split_name(name);
     if name.is_empty() {
         return malformed("the `Action:` line names no tool", String::new());
     }
@@ -434,6 +465,32 @@ mod tests {
             assert_eq!(parsed.thought, thought, "{text}");
             assert_eq!(parsed.said, said, "{text}");
         }
+    }
+
+    #[test]
+    fn further_actions_are_named_and_imagined_ones_are_not() {
+        let first = "Thought: a\nAction: one\nArgs: {\"x\": \"1\"}\n";
+        for (rest, others) in [
+            ("Action: two\nArgs: {\"x\": \"2\"}", vec!["two"]),
+            (
+                "Thought: b\nAction: `two`\nAction: three(x)",
+                vec!["two", "three"],
+            ),
+            ("Observation: 7\nAction: two\nFinal Answer: 7", vec![]),
+        ] {
+            let parsed = parse(&format!("{first}{rest}"));
+            assert_eq!(parsed.others, others, "{rest}");
+            let Said::Action { name, arguments } = parsed.said else {
+                panic!("{rest}");
+            };
+            assert_eq!((name.as_str(), arguments), ("one", args(&[("x", "1")])));
+        }
+        // Arguments belong to the action above them.
+        let bare = parse("Action: one\nAction: two\nArgs: {\"x\": \"2\"}");
+        let Said::Action { arguments, .. } = bare.said else {
+            panic!("no action");
+        };
+        assert_eq!((arguments.len(), bare.others), (0, vec!["two".to_owned()]));
     }
 
     #[test]

@@ -408,7 +408,7 @@ impl Tape<'_, '_> {
             earlier: 0,
         };
         let (prompt, ignored) = (prompt.clone(), ignored.clone());
-        let not_called = reply.not_called();
+        let not_called = reply.not_called(ask.operation, self.worked.telling);
         let input = Input::ModelReplied(reply);
         if self.worked.telling >= 3 && ignored != not_called {
             let at = format!("calls[{}].ignored", self.next);

@@ -10,6 +10,8 @@ use agentfleet_schema::{AgentRequest, AgentStep};
 
 /// Observations that are told, the newest.
 const MOST_OBSERVATIONS: usize = 3;
+/// What stands between the reason of an end and what was found until then.
+const PARTIAL: &str = "\n\n**Partial answer.** ";
 /// Longest text of each thing found, in characters.
 const LONGEST: usize = 2_000;
 
@@ -96,10 +98,15 @@ pub fn is_told(finish: &Finish) -> bool {
 #[must_use]
 pub fn with(mut finish: Finish, found: &[Found]) -> Finish {
     if let (Outcome::Cancelled(end), false) = (&mut finish.outcome, found.is_empty()) {
-        end.text.push_str("\n\n**Partial answer.** ");
+        end.text.push_str(PARTIAL);
         end.text.push_str(&told(found));
     }
     finish
+}
+
+/// What an end tells as found, if anything.
+pub fn of(text: &str) -> Option<&str> {
+    text.split_once(PARTIAL).map(|(_, found)| found)
 }
 
 /// What was found, below one heading.

@@ -1,5 +1,6 @@
 //! The values between the core and its driver: orders out, results in, and how a step ends.
 
+use crate::react_format;
 use agentfleet_schema::config::{JoinPolicy, ToolItem};
 use agentfleet_schema::records::{Activity, Child, Decision, Routed, Source, Termination, Usage};
 use agentfleet_schema::{
@@ -115,8 +116,13 @@ impl Reply {
         self.tool_calls.first().filter(|_| is_whole)
     }
 
-    /// Names of the tools that it calls natively and that are not called.
-    pub fn not_called(&self) -> Vec<String> {
+    /// Names of the tools that it calls and that are not called: natively, or, where an agent replies, in its
+    /// text. Before version 6 of [`TELLING`] those of the text were not told.
+    pub fn not_called(&self, operation: Operation, telling: u32) -> Vec<String> {
+        let is_agent = matches!(operation, Operation::React | Operation::PlanStep);
+        if self.tool_calls.is_empty() && is_agent && telling >= 6 {
+            return react_format::parse(&self.text).others;
+        }
         let made = usize::from(self.call().is_some());
         let others = self.tool_calls.iter().skip(made);
         others.map(|(name, _)| name.clone()).collect()

@@ -37,6 +37,8 @@ pub struct Away {
     since: Millis,
     /// How often the step was put back.
     times: u32,
+    /// For how long in all. Calls that came to nothing between the pauses are tries, and no wait.
+    paused: Millis,
     /// What the provider said last.
     pub(crate) reason: String,
     /// Whether the try after this wait is the last one. A worker whose clock is behind is given the
@@ -101,10 +103,10 @@ impl Away {
     }
 
     /// As the record of the step tells it.
-    pub(crate) fn waited(&self, now: Millis) -> ModelWait {
+    pub(crate) fn waited(&self) -> ModelWait {
         ModelWait {
             times: self.times,
-            ms: (now - self.since.clamp(0, now)).unsigned_abs(),
+            ms: self.paused.unsigned_abs(),
             reason: self.reason.clone(),
         }
     }
@@ -150,6 +152,7 @@ impl Away {
             away: Self {
                 since,
                 times: before.times.saturating_add(1),
+                paused: before.paused.saturating_add(pause),
                 reason: said.chars().take(LONGEST_REASON).collect(),
                 is_last: pause < wanted,
             },
@@ -228,7 +231,8 @@ mod tests {
             let most = most * 1_000;
             assert!((most * 3 / 4..=most).contains(pause), "{pauses:?}");
         }
-        let told = away.unwrap().waited(now);
+        // However long the last try took.
+        let told = away.unwrap().waited();
         assert_eq!((told.times, told.ms), (8, now.unsigned_abs() - 1_000_000));
         let spread: std::collections::HashSet<Millis> = (0..40)
             .map(|n| pause(5, 0, &format!("nonce {n}")))

@@ -18,7 +18,7 @@ use agentfleet_core::{
 use agentfleet_graph::QueryOptions;
 use agentfleet_models::{Discard, Error as ModelError, Retry};
 use agentfleet_runtime::{metrics, texts};
-use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Source, Usage};
+use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Source, TELLING, Usage};
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
 use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
 use std::collections::BTreeMap;
@@ -249,7 +249,7 @@ impl<'w> Driver<'_, 'w> {
                     ms,
                     calls_tools: !reply.tool_calls.is_empty(),
                     cut: reply.cut,
-                    ignored: told.not_called(),
+                    ignored: told.not_called(ask.operation, TELLING),
                 });
                 Ok(Ok(Input::ModelReplied(told)))
             }

@@ -147,7 +147,7 @@ impl Orchestrator {
             native_tools,
             telling: TELLING,
             fleet: Some(self.options.limits.clone()),
-            waited: Away::of(delivery).map(|away| away.waited(now)),
+            waited: Away::of(delivery).map(|away| away.waited()),
             ..Kept::default()
         };
         let mut prepared = Prepared {

@@ -216,12 +216,9 @@ async fn named(
 ) -> Result<(SessionId, SessionId), Failure> {
     let session = records::kept(store, text).await?;
     let roots = super::trace::roots(graph, session.as_str()).await?;
-    let root = roots.into_iter().next().ok_or_else(|| {
-        Failure::not_found(format!(
-            "the graph knows no session or correlation `{session}`"
-        ))
-        .hint(records::how_to_name(session.as_str()))
-    })?;
+    let Some(root) = roots.into_iter().next() else {
+        return Err(records::untold(store, session.as_str()).await?);
+    };
     let is_one = store.documents.get(&keys::outcome(&session, 0)).await?;
     Ok((is_one.map_or_else(|| root.clone(), |_| session), root))
 }

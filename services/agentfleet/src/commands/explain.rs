@@ -116,6 +116,9 @@ pub(crate) async fn run(args: Explain, settings: &Settings, ui: Ui) -> Result<()
         let run = Run::read(&*store.documents, &session).await?;
         HashMap::from([(session.clone(), run)])
     };
+    if runs.values().all(|run| run.steps.is_empty()) {
+        return Err(records::untold(&store, session.as_str()).await?);
+    }
     if let Some(step) = args.step {
         let steps = runs.get(&session).map_or(0, |run| run.steps.len() as u32);
         if step >= steps {

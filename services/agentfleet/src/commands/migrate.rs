@@ -33,7 +33,7 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         Place::Embedded => None,
         Place::At(address) => Some(redacted(address).into_owned()),
     };
-    let mut moved = Moved::read(settings)?;
+    let moved = Moved::read(settings)?;
     let target = Moved {
         broker: address(&settings.broker),
         documents: address(&settings.documents),
@@ -63,44 +63,71 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         ));
     };
     moved.check_parts(settings)?;
-    // From here on what is there is a part of the fleet, and every start says so.
-    moved.unfinished = Some(Box::new(target.clone()));
-    moved.write(settings)?;
+    moved.check_target(settings)?;
     let store = Store::connect(settings).await?;
-    if target.documents.is_some() {
-        moved::begin(&*store.documents).await?;
-        let own = EmbeddedDocuments::open(&database)?;
-        // The config is among them, in the form of this version.
-        DocumentsConfig::of_directory(&database, Arc::new(own.clone()), || 0).await?;
-        let objects = copy_documents(&own, &*store.documents, |_| true).await?;
-        outln!("documents  {objects} records, texts and versions of the config");
-        let loaded = take_over(&database, &store, settings).await?;
-        outln!("library    {loaded} loaded documents");
-        moved.documents.clone_from(&target.documents);
+    if moved == target {
+        // A move may have been cut off just before it said so there.
+        if target.documents.is_some() {
+            moved::end(&*store.documents).await?;
+        }
+        outln!("It was moved there already.");
+        return Ok(());
     }
-    if target.graph.is_some() {
-        let (graph, _) = open_graph(&store, settings, &|_, _| {}).await?;
-        let statements = copy_graph(&database, &*graph).await?;
-        outln!("graph      {statements} statements");
-        moved.graph.clone_from(&target.graph);
-    }
-    if target.broker.is_some() {
-        store.establish(settings).await?;
-        let own = EmbeddedBroker::open(&database, BrokerOptions::default())?;
-        let messages = copy_messages(&own, &*store.broker).await?;
-        outln!("broker     {messages} messages");
-        moved.broker.clone_from(&target.broker);
-    }
-    // Last: until then the old state is the one that counts.
-    if target.documents.is_some() {
-        moved::end(&*store.documents).await?;
-    }
-    moved.unfinished = None;
-    moved.write(settings)?;
+    copy_parts(moved, target, &database, &store, settings).await?;
     outln!(
         "\nMoved. What was in `{}` is not worked there any more.",
         settings.data.display()
     );
+    Ok(())
+}
+
+/// Copies what is not there yet, and notes at both ends that it is under way until all is there.
+async fn copy_parts(
+    mut moved: Moved,
+    target: Moved,
+    database: &Database,
+    store: &Store,
+    settings: &Settings,
+) -> Result<(), Failure> {
+    let before = moved.clone();
+    let begun = moved.unfinished.as_deref() == Some(&target);
+    let documents = target.documents.is_some() && before.documents != target.documents;
+    if documents {
+        moved::check_empty(&*store.documents, begun).await?;
+    }
+    // From here on what is there is a part of the fleet, and every start says so.
+    moved.unfinished = Some(Box::new(target.clone()));
+    moved.write(settings)?;
+    if documents {
+        moved::begin(&*store.documents).await?;
+        let own = EmbeddedDocuments::open(database)?;
+        // The config is among them, in the form of this version.
+        DocumentsConfig::of_directory(database, Arc::new(own.clone()), || 0).await?;
+        let objects = copy_documents(&own, &*store.documents, |_| true).await?;
+        outln!("documents  {objects} records, texts and versions of the config");
+        let loaded = take_over(database, store, settings).await?;
+        outln!("library    {loaded} loaded documents");
+        moved.documents.clone_from(&target.documents);
+    }
+    if target.graph.is_some() && before.graph != target.graph {
+        let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
+        let statements = copy_graph(database, &*graph).await?;
+        outln!("graph      {statements} statements");
+        moved.graph.clone_from(&target.graph);
+    }
+    if target.broker.is_some() && before.broker != target.broker {
+        store.establish(settings).await?;
+        let own = EmbeddedBroker::open(database, BrokerOptions::default())?;
+        let messages = copy_messages(&own, &*store.broker).await?;
+        outln!("broker     {messages} messages");
+        moved.broker.clone_from(&target.broker);
+    }
+    // Until then the old state is the one that counts, and nobody starts on the new one.
+    moved.unfinished = None;
+    moved.write(settings)?;
+    if documents {
+        moved::end(&*store.documents).await?;
+    }
     Ok(())
 }
 

@@ -49,6 +49,28 @@ pub(crate) async fn kept(store: &Store, text: &str) -> Result<SessionId, Failure
     }
 }
 
+/// Why the graph tells nothing of what somebody named.
+pub(crate) async fn untold(store: &Store, given: &str) -> Result<Failure, Failure> {
+    let (session, started) = session_or_started(store, given).await?;
+    if let Some(erased) = erased(store, &session).await? {
+        return Ok(erased);
+    }
+    let wanted = [keys::outcome(&session, 0), keys::accepted(&session)];
+    let found = store.documents.get_many(&wanted).await?;
+    let is_known = started.is_some() || found.iter().any(Option::is_some);
+    let says = match found.first() {
+        Some(Some(_)) => format!("the graph is behind: it was not told of `{session}` yet"),
+        _ if is_known => format!(
+            "nothing is committed of `{session}` yet: it is queued, or at work in its first step"
+        ),
+        _ => {
+            let says = format!("the graph knows no session or correlation `{given}`");
+            return Ok(Failure::not_found(says).hint(how_to_name(given)));
+        }
+    };
+    Ok(Failure::not_found(says).hint(format!("`agentfleet sessions show {session}`")))
+}
+
 /// Says that a run was erased, if it was.
 pub(crate) async fn erased(store: &Store, session: &SessionId) -> Result<Option<Failure>, Failure> {
     let tombstone = store.documents.get(&keys::tombstone(session)).await?;

@@ -112,7 +112,7 @@ pub(crate) struct Shown {
     pub steps: Vec<ShownStep>,
     /// Of it and all below it.
     pub tokens: u64,
-    /// How many of them came to no record.
+    /// How many of them came to no record. `show` leaves both to who reads the tree.
     pub wasted_tokens: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
@@ -198,7 +198,7 @@ pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Resul
         Sessions::Show { session, output } => {
             let (session, started) = records::session_or_started(&store, &session).await?;
             let mut shown = show(&store, &session, started.as_ref()).await?;
-            shown.wasted_tokens = wasted(&store, &session).await?;
+            (shown.tokens, shown.wasted_tokens) = spent(&store, &session).await?;
             if output.json {
                 return ui::json(&shown);
             }
@@ -637,11 +637,13 @@ fn listed(found: &Solutions, row: usize) -> Listed {
     }
 }
 
-/// Tokens that were spent on a session and all below it, and came to no record.
-async fn wasted(store: &Store, session: &SessionId) -> Result<u64, Failure> {
+/// Tokens that were spent on a session and all below it, and how many of them came to no record.
+async fn spent(store: &Store, session: &SessionId) -> Result<(u64, u64), Failure> {
     let tree = records::tree(&*store.documents, session).await?;
-    let steps = tree.iter().flat_map(|(_, run)| &run.steps);
-    Ok(steps.map(|record| record.wasted.tokens).sum())
+    let steps = || tree.iter().flat_map(|(_, run)| &run.steps);
+    let wasted = steps().map(|record| record.wasted.tokens).sum();
+    let used: u64 = steps().map(|record| record.usage.total()).sum();
+    Ok((used + wasted, wasted))
 }
 
 /// Reads a run from its records: they are there before any triple is. `started` is what its parent

@@ -30,14 +30,7 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         _ => args.id.clone(),
     };
     let Some(trace) = of(&*graph, &id).await? else {
-        let erased = records::erased(&store, &SessionId::new(id)).await?;
-        return Err(erased.unwrap_or_else(|| {
-            let given = &args.id;
-            Failure::not_found(format!(
-                "the graph knows no session or correlation `{given}`"
-            ))
-            .hint(records::how_to_name(given))
-        }));
+        return Err(records::untold(&store, &args.id).await?);
     };
     let texts = texts(&*store.documents, &trace).await?;
     let format = match args.format {

@@ -4,6 +4,7 @@
 //! is added there; none is renamed or removed without a new format version.
 
 use crate::text;
+use agentfleet_schema::records::{RunState, Termination};
 use agentfleet_schema::{CorrelationId, Cost, Millis, SessionId};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -488,6 +489,17 @@ pub struct Conclusion {
     pub unsourced: bool,
     #[serde(flatten)]
     pub work: Work,
+}
+
+impl Conclusion {
+    pub fn state(&self) -> RunState {
+        let reason = self.termination.as_deref();
+        RunState::ended(
+            self.answered,
+            self.partial,
+            reason.and_then(Termination::named),
+        )
+    }
 }
 
 /// How sure an answer is of one of its parts.

@@ -331,13 +331,16 @@ impl Execute {
                 return self.cut_off();
             };
             if self.situation.telling >= 3 {
-                self.not_run = reply.not_called();
+                self.not_run = reply.not_called(Operation::PlanStep, self.situation.telling);
             }
             return self.act(name, arguments.clone());
         }
         match parsed.said {
             Format::Action { .. } if reply.cut && !parsed.is_whole => self.cut_off(),
-            Format::Action { name, arguments } => self.act(&name, arguments),
+            Format::Action { name, arguments } => {
+                self.not_run = reply.not_called(Operation::PlanStep, self.situation.telling);
+                self.act(&name, arguments)
+            }
             Format::Final(text) => self.known(text, reply.cut),
             Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
                 self.thought.clear();

@@ -258,14 +258,17 @@ impl React {
             let Some((name, arguments)) = reply.call() else {
                 return self.cut_off();
             };
-            self.not_run = reply.not_called();
+            self.not_run = reply.not_called(Operation::React, self.situation.telling);
             return self.act(name.clone(), arguments.clone());
         }
         match parsed.said {
             Format::Final(text) if reply.cut => self.answer_in_part(text),
             Format::Final(text) => self.answer(text, true),
             Format::Action { .. } if reply.cut && !parsed.is_whole => self.cut_off(),
-            Format::Action { name, arguments } => self.act(name, arguments),
+            Format::Action { name, arguments } => {
+                self.not_run = reply.not_called(Operation::React, self.situation.telling);
+                self.act(name, arguments)
+            }
             // A model with native tools that calls none has answered, markers or not.
             Format::Malformed { loose, .. } if self.situation.native_tools && !loose.is_empty() => {
                 self.thought.clear();

@@ -7,6 +7,7 @@ use crate::store::{Store, reply_topics, settle};
 use crate::token;
 use agentfleet_aggregator::{self as aggregator, Endings};
 use agentfleet_broker::{Broker, Subscription};
+use agentfleet_console::text;
 use agentfleet_core::{FleetLimits, ReplyTopics};
 use agentfleet_documents::Documents;
 use agentfleet_graph::{
@@ -22,6 +23,9 @@ use agentfleet_tools::{Toolbox, Tools};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+
+/// How long it may take to count what is to be written into the graph.
+const COUNTING: Duration = Duration::from_secs(1);
 
 /// Everything of a data directory, the graph and the tools included.
 #[derive(Clone)]
@@ -178,28 +182,7 @@ pub async fn open_graph(
     settings: &Settings,
     progress: &(dyn Fn(u64, u64) + Send + Sync),
 ) -> Result<(Arc<dyn Graph>, Option<EmbeddedGraph>), Failure> {
-    if let Place::At(url) = &settings.graph {
-        let credentials = match (&settings.graph_token, &settings.graph_user) {
-            (Some(token), _) => Some(Credentials::Bearer(token.expose().to_owned())),
-            (None, Some(user)) => Some(Credentials::Basic {
-                user: user.clone(),
-                password: settings
-                    .graph_password
-                    .as_ref()
-                    .map_or_else(String::new, |word| word.expose().to_owned()),
-            }),
-            (None, None) => None,
-        };
-        let mut options = RemoteOptions {
-            query_url: settings.graph_query.clone(),
-            update_url: settings.graph_update.clone(),
-            credentials,
-            ..RemoteOptions::new(url)
-        };
-        if options.credentials.is_none() && options.is_local() {
-            // The graph may be that of a process beside this one. No other host gets the token.
-            options.credentials = token::found(settings).map(Credentials::Bearer);
-        }
+    if let Some(options) = graph_server(settings) {
         return Ok((Arc::new(RemoteGraph::connect(options).await?), None));
     }
     let options = GraphOptions {
@@ -208,6 +191,65 @@ pub async fn open_graph(
     };
     let graph = EmbeddedGraph::open(store.database.clone(), options, progress).await?;
     Ok((Arc::new(graph.clone()), Some(graph)))
+}
+
+/// How to reach the graph's server, if it is on one.
+fn graph_server(settings: &Settings) -> Option<RemoteOptions> {
+    let Place::At(url) = &settings.graph else {
+        return None;
+    };
+    let credentials = match (&settings.graph_token, &settings.graph_user) {
+        (Some(token), _) => Some(Credentials::Bearer(token.expose().to_owned())),
+        (None, Some(user)) => Some(Credentials::Basic {
+            user: user.clone(),
+            password: settings
+                .graph_password
+                .as_ref()
+                .map_or_else(String::new, |word| word.expose().to_owned()),
+        }),
+        (None, None) => None,
+    };
+    let mut options = RemoteOptions {
+        query_url: settings.graph_query.clone(),
+        update_url: settings.graph_update.clone(),
+        credentials,
+        ..RemoteOptions::new(url)
+    };
+    if options.credentials.is_none() && options.is_local() {
+        // The graph may be that of a process beside this one. No other host gets the token.
+        options.credentials = token::found(settings).map(Credentials::Bearer);
+    }
+    Some(options)
+}
+
+/// Opens the graph for who only reads. At a server nothing is tried that would wait for those who write,
+/// and a fleet's backlog is told, not waited for.
+pub async fn graph_to_read(store: &Store, settings: &Settings) -> Result<Arc<dyn Graph>, Failure> {
+    let queue = [graph_writer::explainability()];
+    let is_written = !store.has_work(&queue).await?;
+    let graph: Arc<dyn Graph> = match graph_server(settings) {
+        Some(options) if is_written => {
+            Arc::new(RemoteGraph::connect_to_read(options).await?)
+        }
+        _ => settled_graph(store, settings).await?,
+    };
+    let counted = async {
+        if store.embedded.is_none() {
+            // A server counts for the subscriptions that this process knows.
+            store.broker.establish(&queue).await?;
+        }
+        store.broker.waiting().await
+    };
+    let [writer] = &queue;
+    let name = format!("{}/{}", writer.topic, writer.name);
+    // Whoever cannot say it soon need not.
+    if let Ok(Ok(counted)) = tokio::time::timeout(COUNTING, counted).await
+        && let Some(behind) = counted.iter().find(|one| one.queue == name && one.ready > 0)
+    {
+        let messages = text::counted(behind.ready, "message");
+        errln!("The graph is behind by {messages}: what was done last may be missing here.");
+    }
+    Ok(graph)
 }
 
 /// Opens the graph to read what was done so far: what is still on its way is waited for, for a

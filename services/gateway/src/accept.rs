@@ -222,13 +222,23 @@ impl Intake {
 
     /// What a session was asked, if it came through a door.
     pub async fn accepted(&self, session: &SessionId) -> Result<Option<Asked>, Problem> {
-        let key = keys::accepted(session);
-        let Some(body) = self.documents.get(&key).await? else {
-            return Ok(None);
-        };
-        let record = decode::<AcceptedRecord>(&key, &body)?;
-        let at = record.accepted_at;
-        Ok(record.asked().map(|request| Asked { at, request }))
+        let found = self.accepted_of(std::slice::from_ref(session)).await?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// The same of several, in one round trip.
+    pub async fn accepted_of(&self, sessions: &[SessionId]) -> Result<Vec<Option<Asked>>, Problem> {
+        let keys: Vec<String> = sessions.iter().map(keys::accepted).collect();
+        let bodies = self.documents.get_many(&keys).await?;
+        let asked = keys.iter().zip(bodies).map(|(key, body)| {
+            let Some(body) = body else {
+                return Ok(None);
+            };
+            let record = decode::<AcceptedRecord>(key, &body)?;
+            let at = record.accepted_at;
+            Ok(record.asked().map(|request| Asked { at, request }))
+        });
+        asked.collect()
     }
 
     async fn admit(

@@ -2,17 +2,18 @@
 
 use crate::params::Params;
 use crate::problem::Problem;
-use crate::session::link;
+use crate::session::{instant, link};
 use crate::state::App;
-use agentfleet_graph::{QueryOptions, Solutions};
+use agentfleet_graph::{Graph, QueryOptions, Solutions};
 use agentfleet_schema::records::{RunState, Termination};
 use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
 use agentfleet_schema::vocabulary::xsd;
-use agentfleet_schema::{SessionId, Term};
+use agentfleet_schema::{Millis, SessionId, Term};
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::sync::Arc;
 
 const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 200;
@@ -20,6 +21,9 @@ const MAX_LIMIT: usize = 200;
 const AT_ONCE: usize = 250;
 /// Stands in the query for the sessions that it is about.
 const SOME: &str = "@SOME@";
+/// How long before the newest session those began that are looked at first: 10 seconds, 5 minutes, 3 hours,
+/// 4 days.
+const WINDOWS: [Millis; 4] = [10_000, 300_000, 10_800_000, 345_600_000];
 
 /// `GET /sessions`.
 pub(crate) async fn list(
@@ -58,15 +62,20 @@ pub(crate) async fn list(
         before.is_some(),
     );
     let found = newest(&app, &sparql, &bindings, before, limit).await?;
-    let mut rows: Vec<usize> = (0..found.rows.len()).collect();
-    // A node may say a thing twice, and two rows are one session all the same.
-    rows.dedup_by_key(|row| found.text(*row, "session"));
+    let mut rows = one_each(&found);
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more);
     let next = next.map(|last| next_page(&found, *last, limit, collection, conversation));
     let sessions = rows.iter().filter_map(|row| entry(&found, *row)).collect();
     Ok(Json(SessionList { sessions, next }))
+}
+
+/// A row of each session. A node may say a thing twice, and two rows are one session all the same.
+fn one_each(found: &Solutions) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..found.rows.len()).collect();
+    rows.dedup_by_key(|row| found.text(*row, "session"));
+    rows
 }
 
 /// Rows of more sessions than the limit, if there are more. A graph that knows in which order
@@ -90,9 +99,7 @@ async fn newest(
             .as_ref()
             .map(|(at, session)| (at.as_str(), session.as_str()));
         let Some(some) = graph.begun(from, AT_ONCE).await? else {
-            return Ok(graph
-                .select(&sparql.replace(SOME, ""), bindings, options)
-                .await?);
+            return lately(graph, sparql, bindings, before.as_ref(), limit, options).await;
         };
         before = some.last().cloned();
         let all_seen = some.len() < AT_ONCE;
@@ -104,10 +111,50 @@ async fn newest(
             .await?;
         found.variables = page.variables;
         found.rows.extend(page.rows);
-        if all_seen || found.rows.len() > limit {
+        if all_seen || one_each(&found).len() > limit {
             return Ok(found);
         }
     }
+}
+
+/// The same of a graph that does not know the order. It would look at every session there is, and sort them;
+/// instants it goes through quickly. So it is asked about longer and longer times while there are too few.
+async fn lately(
+    graph: &Arc<dyn Graph>,
+    sparql: &str,
+    bindings: &[(&str, Term)],
+    before: Option<&(String, String)>,
+    limit: usize,
+    options: QueryOptions,
+) -> Result<Solutions, Problem> {
+    let newest = match before {
+        Some((at, _)) => Some(at.clone()),
+        None => {
+            let sparql = format!(
+                "SELECT (MAX(?start) AS ?newest) FROM <{RETRIEVAL_GRAPH}> WHERE {{ ?session prov:startedAtTime ?start }}"
+            );
+            let found = graph.select(&sparql, &[], options).await?;
+            found.text(0, "newest").map(str::to_owned)
+        }
+    };
+    let newest = newest.and_then(|at| chrono::DateTime::parse_from_rfc3339(&at).ok());
+    // The sessions of a conversation are few, and are found by it.
+    let mut names = bindings.iter().map(|(name, _)| *name);
+    let newest = newest.filter(|_| !names.any(|name| name == "wanted_conversation"));
+    let begins = newest.map(|at| WINDOWS.map(|window| at.timestamp_millis() - window));
+    for since in begins.into_iter().flatten() {
+        let since = instant(since);
+        let some = format!(
+            "{{ ?session prov:startedAtTime ?start FILTER(?start >= \"{since}\"^^xsd:dateTime) }}"
+        );
+        let sparql = sparql.replace(SOME, &some);
+        let found = graph.select(&sparql, bindings, options).await?;
+        if one_each(&found).len() > limit {
+            return Ok(found);
+        }
+    }
+    let sparql = sparql.replace(SOME, "");
+    Ok(graph.select(&sparql, bindings, options).await?)
 }
 
 /// Root sessions, newest first.

@@ -5,7 +5,7 @@
 use super::records;
 use super::spend::{self, Row, Spent, StepSpend};
 use crate::cli::{Cost, CostBy};
-use crate::engine::settled_graph;
+use crate::engine::graph_to_read;
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
         })?),
         None => None,
     };
-    let graph = settled_graph(&store, settings).await?;
+    let graph = graph_to_read(&store, settings).await?;
     let session = match args.id.as_ref().or(args.session.as_ref()) {
         Some(text) => Some(named(&store, &*graph, text).await?),
         None => None,

@@ -1,7 +1,7 @@
 //! `discover`: task types that past runs call for, proposed as config items that a person approves.
 
 use crate::cli::{Decide, Discover, DiscoverCommand};
-use crate::engine::settled_graph;
+use crate::engine::graph_to_read;
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
@@ -155,7 +155,7 @@ async fn runs(args: &Discover, store: &Store, settings: &Settings) -> Result<Vec
         })?),
         None => None,
     };
-    let graph = settled_graph(store, settings).await?;
+    let graph = graph_to_read(store, settings).await?;
     let mut bindings = Vec::new();
     let mut filter = "";
     if let Some(since) = since {

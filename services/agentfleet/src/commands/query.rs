@@ -1,7 +1,7 @@
 //! `query`: SPARQL over the provenance graph and what was loaded, or a saved query by its name.
 
 use crate::cli::{Query, QueryFormat};
-use crate::engine::settled_graph;
+use crate::engine::graph_to_read;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
@@ -49,7 +49,7 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
         Some(item) => (&item.sparql, given(&store, item, &query.param).await?),
         None => (&text, Vec::new()),
     };
-    let graph = settled_graph(&store, settings).await?;
+    let graph = graph_to_read(&store, settings).await?;
     let options = QueryOptions {
         timeout: settings.query_timeout,
         apart: true,

@@ -3,8 +3,9 @@
 use super::records::{self, Run, Started};
 use super::spend;
 use crate::cli::{ListSessions, Sessions, SortBy, Which};
-use crate::engine::settled_graph;
+use crate::engine::graph_to_read;
 use crate::error::Failure;
+use crate::evidence::AT_ONCE;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
@@ -25,9 +26,7 @@ const LIST: &str = "\
 SELECT ?id ?question ?started ?ended ?reason ?answered ?partial ?conversation ?collection ?pattern ?taskType
   ?waits
 FROM <GRAPH> WHERE {
-  ?session a tg:AgentQuestion ; tg:query ?question ; prov:startedAtTime ?started ;
-    tg:rootSessionId ?id .
-  FILTER NOT EXISTS { ?session tg:parentSessionId ?parent }
+  ROOTS
   OPTIONAL { ?session tg:conversationId ?conversation }
   OPTIONAL { ?session tg:collection ?collection }
   OPTIONAL { ?routing prov:wasGeneratedBy ?session ; tg:selectedPattern ?pattern .
@@ -40,6 +39,11 @@ FROM <GRAPH> WHERE {
     FILTER NOT EXISTS { ?next prov:wasDerivedFrom ?open ; prov:generatedAtTime ?at } } AS ?waits)
   WANTED
 } ORDER BY DESC(?started) LIMIT ";
+
+/// Which runs those are.
+const ROOTS: &str = "\
+?session a tg:AgentQuestion ; tg:query ?question ; prov:startedAtTime ?started ; tg:rootSessionId ?id .
+  FILTER NOT EXISTS { ?session tg:parentSessionId ?parent } ";
 
 /// What each tree took: one row for each, of the main nodes of its steps.
 const TOOK: &str = "\
@@ -457,16 +461,13 @@ async fn list(
 ) -> Result<(Vec<Listed>, bool), Failure> {
     let mut listed = queued(store).await?;
     listed.retain(|run| wanted.has(run));
-    let graph = settled_graph(store, settings).await?;
+    let graph = graph_to_read(store, settings).await?;
     let (which, bindings) = wanted.in_graph();
-    let sparql = LIST
-        .replace("WANTED", &which)
-        .replace("GRAPH", uris::RETRIEVAL_GRAPH);
     let most = match wanted.sort {
         SortBy::Started => wanted.limit,
         SortBy::Cost | SortBy::Time | SortBy::Steps => MOST,
     };
-    let sparql = format!("{sparql}{}", most + 1);
+    let sparql = query(wanted.state.is_none(), &which, &bindings, most + 1);
     let found = graph
         .select(&sparql, &bindings, QueryOptions::default())
         .await?;
@@ -487,6 +488,24 @@ async fn list(
         check_names(store, wanted).await?;
     }
     Ok((listed, more))
+}
+
+/// The list's query. Where nothing is asked of how a run stands, the newest are chosen before it is found out.
+fn query(is_any_state: bool, which: &str, bindings: &[(&str, Term)], most: usize) -> String {
+    // A value reaches into a sub-select only where that selects its variable.
+    let given = bindings.iter().map(|(name, _)| format!(" ?{name}"));
+    let given: String = given.collect();
+    let newest = format!(
+        "{{ SELECT ?session ?question ?started ?id{given} WHERE {{ {ROOTS}{which}}} \
+         ORDER BY DESC(?started) LIMIT {most} }}"
+    );
+    let (roots, which) = if is_any_state {
+        (newest.as_str(), "")
+    } else {
+        (ROOTS, which)
+    };
+    let sparql = LIST.replace("ROOTS", roots).replace("WANTED", which);
+    sparql.replace("GRAPH", uris::RETRIEVAL_GRAPH) + &most.to_string()
 }
 
 /// By what runs are sorted that took the most.
@@ -551,42 +570,44 @@ async fn queued(store: &Store) -> Result<Vec<Listed>, Failure> {
             at_work.insert(session);
         }
     }
+    accepted.retain(|session| !begun.contains(session.as_str()));
     let mut queued = Vec::new();
-    for session in accepted {
-        if begun.contains(session.as_str()) {
-            continue;
+    let intake = store.intake();
+    // Thousands may wait: not one by one.
+    for some in accepted.chunks(AT_ONCE) {
+        let asked = intake.accepted_of(some).await?;
+        let closed: Vec<String> = some.iter().map(keys::closed).collect();
+        let closed = store.documents.get_many(&closed).await?;
+        for ((session, asked), closed) in some.iter().zip(asked).zip(closed) {
+            let Some(asked) = asked else { continue };
+            let request = asked.request;
+            let conversation = request.conversation_id.to_string();
+            queued.push(Listed {
+                state: not_begun(closed.is_some(), at_work.contains(session.as_str())),
+                termination: None,
+                session: session.to_string(),
+                question: request.question,
+                started: date_time(asked.at),
+                ended: None,
+                conversation: Some(conversation).filter(|id| !id.is_empty()),
+                collection: Some(request.collection.to_string()),
+                pattern: Some(request.pattern).filter(|name| !name.is_empty()),
+                task_type: Some(request.task_type).filter(|name| !name.is_empty()),
+                took: None,
+            });
         }
-        let Some(asked) = store.intake().accepted(&session).await? else {
-            continue;
-        };
-        let request = asked.request;
-        let conversation = request.conversation_id.to_string();
-        queued.push(Listed {
-            state: not_begun(store, &session, at_work.contains(session.as_str())).await?,
-            termination: None,
-            session: session.to_string(),
-            question: request.question,
-            started: date_time(asked.at),
-            ended: None,
-            conversation: Some(conversation).filter(|id| !id.is_empty()),
-            collection: Some(request.collection.to_string()),
-            pattern: Some(request.pattern).filter(|name| !name.is_empty()),
-            task_type: Some(request.task_type).filter(|name| !name.is_empty()),
-            took: None,
-        });
     }
     Ok(queued)
 }
 
-/// The state of a session that has no record yet, of the tree of `root`. It is at work once a worker
+/// The state of a session that has no record yet, of a tree that may be closed. It is at work once a worker
 /// has noted a try or a call of its first step; where neither is noted, it still counts as queued.
-async fn not_begun(store: &Store, root: &SessionId, is_at_work: bool) -> Result<RunState, Failure> {
-    let closed = store.documents.get(&keys::closed(root)).await?;
-    Ok(match (closed, is_at_work) {
-        (Some(_), _) => RunState::Cancelled,
-        (None, true) => RunState::Running,
-        (None, false) => RunState::Queued,
-    })
+fn not_begun(is_closed: bool, is_at_work: bool) -> RunState {
+    match (is_closed, is_at_work) {
+        (true, _) => RunState::Cancelled,
+        (false, true) => RunState::Running,
+        (false, false) => RunState::Queued,
+    }
 }
 
 /// A state for people: with why the run ended, where the state does not say it.
@@ -663,11 +684,12 @@ pub(crate) async fn show(
             (None, None) => return Err(records::missing(store, session).await?),
         };
         let of_step = documents.list(&keys::step(session, 0)).await?;
+        let closed = documents.get(&keys::closed(root)).await?;
         return Ok(Shown {
             session: session.to_string(),
             root: root.to_string(),
             question,
-            state: not_begun(store, root, !of_step.is_empty()).await?,
+            state: not_begun(closed.is_some(), !of_step.is_empty()),
             ..Shown::default()
         });
     };
@@ -772,7 +794,28 @@ fn what(record: &StepRecord) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn the_newest_runs_are_chosen_before_it_is_found_out_how_they_stand() {
+        for state in RunState::ALL.into_iter().map(Some).chain([None]) {
+            let wanted = Wanted {
+                collection: Some("tea".to_owned()),
+                pattern: Some("react".to_owned()),
+                began_before: Some(date_time(0)),
+                text: Some("why".to_owned()),
+                left_alone: true,
+                state,
+                ..Wanted::default()
+            };
+            let (which, bindings) = wanted.in_graph();
+            let sparql = query(state.is_none(), &which, &bindings, 21);
+            agentfleet_graph::check_query(&sparql, &bindings).unwrap();
+            let limits = if state.is_none() { 2 } else { 1 };
+            assert_eq!(sparql.matches("LIMIT 21").count(), limits, "{sparql}");
+        }
+    }
 
     #[test]
     fn a_run_is_shown_in_the_state_that_lists_it() {

@@ -2,7 +2,7 @@
 
 use super::records::{self, Run};
 use crate::cli::{Trace as Args, TraceFormat};
-use crate::engine::settled_graph;
+use crate::engine::graph_to_read;
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
@@ -23,7 +23,7 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
     if let Some(step) = args.step {
         return raw(&store, &args, step).await;
     }
-    let graph = settled_graph(&store, settings).await?;
+    let graph = graph_to_read(&store, settings).await?;
     let id = match records::session(&store, &args.id).await? {
         // Of a subagent or a root by its beginning; anything else the graph may know as it is.
         session if session.as_str().starts_with(args.id.trim()) => session.to_string(),

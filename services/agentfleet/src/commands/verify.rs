@@ -1,7 +1,7 @@
 //! `verify`: whether what is stored of a run is what was committed, and where it is not.
 
 use crate::cli::Verify;
-use crate::engine::settled_graph;
+use crate::engine::graph_to_read;
 use crate::error::{Exit, Failure};
 use crate::evidence::{self, Session};
 use crate::settings::Settings;
@@ -17,14 +17,14 @@ use agentfleet_schema::{Digest, SessionId, Term, Triple, keys, uris};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Sessions whose nodes are asked for in one query.
 const SESSIONS_AT_ONCE: usize = 40;
 /// How long a graph may be behind the records of a run that is fresh.
 const FRESH: Duration = Duration::from_secs(60);
-/// How often it is looked at again meanwhile, and how long between two looks.
-const LOOKS: u32 = 10;
+/// How long it is looked at again meanwhile, however long a look takes, and how long between two looks.
+const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The last record of a session, and those of its subagents: what to keep where whoever owns the
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Verify, settings: &Settings) -> Result<(), Failure
             head.session
         )));
     }
-    let graph = settled_graph(&store, settings).await?;
+    let graph = graph_to_read(&store, settings).await?;
     let report = report(&store, &*graph, settings, &session, against.as_ref()).await?;
     let exported = match &args.export {
         Some(file) if report.ok => {
@@ -249,7 +249,7 @@ async fn statements(
         .iter()
         .filter_map(|one| Some(one.links.last()?.record.committed_at));
     let newest = newest.max().unwrap_or_default();
-    let mut looks = 0;
+    let began = Instant::now();
     loop {
         let held = held(graph, settings, sessions, told, own).await?;
         // The aggregator's mark on what came after a verdict; nobody else may write it.
@@ -269,10 +269,14 @@ async fn statements(
         let behind =
             found.iter().any(|one| one.problem.contains("is missing")) || !expected.all(marked);
         let fresh = store.now() - newest < FRESH.as_millis() as i64;
-        looks += 1;
-        if behind && fresh && looks < LOOKS {
+        if behind && fresh && began.elapsed() < PATIENCE {
             tokio::time::sleep(PAUSE).await;
             continue;
+        }
+        if behind && fresh {
+            errln!(
+                "The run went on less than a minute ago: what the graph lacks may be on its way. Verify it again."
+            );
         }
         findings.extend(found);
         return Ok(());

@@ -1,8 +1,36 @@
 //! Sessions: what became of them, lists, cancelling, traces, documents.
 
+use crate::client::Client;
 use crate::fleet::{Fleet, options};
+use agentfleet_gateway::{Gateway, Parts};
+use agentfleet_graph::{Answer, Batch, EmbeddedGraph, Error, Graph, QueryOptions};
+use agentfleet_schema::Term;
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
+
+/// A graph that does not know in which order sessions began, with the queries that it was asked.
+#[derive(Clone)]
+struct Unordered(EmbeddedGraph, Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl Graph for Unordered {
+    async fn insert(&self, batches: Vec<Batch>) -> Result<(), Error> {
+        self.0.insert(batches).await
+    }
+
+    async fn query(
+        &self,
+        sparql: &str,
+        bindings: &[(&str, Term)],
+        options: QueryOptions,
+    ) -> Result<Answer, Error> {
+        self.1.lock().unwrap().push(sparql.to_owned());
+        self.0.query(sparql, bindings, options).await
+    }
+}
 
 #[tokio::test]
 async fn a_session_tells_how_it_is_until_it_has_ended() {
@@ -270,15 +298,35 @@ async fn sessions_are_listed_newest_first_page_by_page() {
         |name: &str| chrono::DateTime::parse_from_rfc3339(entry[name].as_str().unwrap()).unwrap();
     assert!(at("finished_at") >= at("started_at"));
 
-    let mut paged = Vec::new();
-    let mut next = Some("/sessions?limit=2".to_owned());
-    while let Some(path) = next {
-        let page = client.json(&path).await;
-        assert!(page["sessions"].as_array().unwrap().len() <= 2);
-        paged.extend(ids(&page));
-        next = page["next"].as_str().map(str::to_owned);
+    let graph = Unordered(fleet.graph.clone(), Arc::default());
+    let parts = Parts {
+        graph: Arc::new(graph.clone()),
+        ..fleet.parts.clone()
+    };
+    let other = Gateway::serve(parts, options(), CancellationToken::new()).await;
+    let other = other.unwrap();
+    let unordered = Client {
+        address: other.address(),
+    };
+    tokio::spawn(other.run());
+    unordered.json("/sessions?limit=2").await;
+    let mut asked = graph.1.lock().unwrap().clone();
+    // The first page took no look at every session: only at the newest instant, and at what came soon before.
+    assert!(asked.remove(0).contains("MAX(?start)"));
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|sparql| sparql.contains("?start >= ")));
+
+    for client in [&client, &unordered] {
+        let mut paged = Vec::new();
+        let mut next = Some("/sessions?limit=2".to_owned());
+        while let Some(path) = next {
+            let page = client.json(&path).await;
+            assert!(page["sessions"].as_array().unwrap().len() <= 2);
+            paged.extend(ids(&page));
+            next = page["next"].as_str().map(str::to_owned);
+        }
+        assert_eq!(paged, newest_first);
     }
-    assert_eq!(paged, newest_first);
 
     assert_eq!(
         ids(&client.json("/sessions?collection=odd").await),

@@ -2,7 +2,7 @@
 
 use super::fault::RemoteFault;
 use super::http::{Body, Http};
-use super::options::{RemoteOptions, parse, shown, take_credentials};
+use super::options::{Credentials, RemoteOptions, parse, shown, take_credentials};
 use super::records::node;
 use super::{Dialect, Remote};
 use crate::error::Error;
@@ -25,30 +25,12 @@ const MAX_BOOLEAN: usize = 64 * 1024;
 impl Remote {
     /// Finds the endpoints and the dialect, and refuses a store that answers stale.
     pub(super) async fn connect(options: RemoteOptions) -> Result<Self, Error> {
-        let mut base = parse(&options.url)?;
-        let given = take_credentials(&mut base);
-        let credentials = options.credentials.clone().or(given);
-        let http = Http::new(&options, credentials.clone())?;
-        let other = Http::new(&options, credentials)?;
-        let (query_url, peer) = queries(&http, &base, options.query_url.as_deref()).await?;
-        let mut remote = Self {
-            http,
-            update_url: query_url.clone(),
-            query_url,
-            data_url: None,
-            dialect: Dialect::Peer,
-            max_answer_bytes: options.max_answer_bytes,
-        };
-        let given = options.update_url.as_deref();
-        if let Some(path) = peer {
-            // It reads what it has committed, by its own contract.
-            if let Some(url) = given {
-                remote.update_url = parse(url)?;
-            } else if let Ok(url) = remote.query_url.join(&path) {
-                remote.update_url = url;
-            }
+        let (mut remote, base, credentials) = Self::found(&options).await?;
+        if remote.dialect == Dialect::Peer {
             return Ok(remote);
         }
+        let other = Http::new(&options, credentials)?;
+        let given = options.update_url.as_deref();
         let probe = Probe::new();
         remote.update_url = updates(&remote, &base, given, &probe).await?;
         let jena = ask(
@@ -75,6 +57,56 @@ impl Remote {
         checked?;
         forgotten?;
         Ok(remote)
+    }
+
+    /// The same without a write: a store takes one writer at a time, so that each would wait behind those of a
+    /// fleet at work. What has records of ours in its default graph, by the name that Jena has for that,
+    /// is Jena; one that has none yet is asked as any other.
+    pub(super) async fn connect_to_read(options: RemoteOptions) -> Result<Self, Error> {
+        let (mut remote, base, _) = Self::found(&options).await?;
+        if remote.dialect == Dialect::Peer {
+            return Ok(remote);
+        }
+        remote.update_url = match options.update_url.as_deref() {
+            Some(url) => parse(url)?,
+            None => below(&base, "update"),
+        };
+        let records = format!(
+            "ASK {{ GRAPH <{JENA_DEFAULT}> {{ ?batch {} ?record }} }}",
+            node("record")
+        );
+        if ask(&remote.http, &remote.query_url, &records).await? {
+            remote.dialect = Dialect::Jena;
+        }
+        Ok(remote)
+    }
+
+    /// Where queries are answered, and whether by one of ours; with the address and the credentials that
+    /// it was given by.
+    async fn found(options: &RemoteOptions) -> Result<(Self, Url, Option<Credentials>), Error> {
+        let mut base = parse(&options.url)?;
+        let given = take_credentials(&mut base);
+        let credentials = options.credentials.clone().or(given);
+        let http = Http::new(options, credentials.clone())?;
+        let (query_url, peer) = queries(&http, &base, options.query_url.as_deref()).await?;
+        let mut remote = Self {
+            http,
+            update_url: query_url.clone(),
+            query_url,
+            data_url: None,
+            dialect: Dialect::Standard,
+            max_answer_bytes: options.max_answer_bytes,
+        };
+        if let Some(path) = peer {
+            // It reads what it has committed, by its own contract.
+            remote.dialect = Dialect::Peer;
+            if let Some(url) = options.update_url.as_deref() {
+                remote.update_url = parse(url)?;
+            } else if let Ok(url) = remote.query_url.join(&path) {
+                remote.update_url = url;
+            }
+        }
+        Ok((remote, base, credentials))
     }
 
     /// Whether the server answers.

@@ -100,6 +100,13 @@ impl RemoteGraph {
         let remote = Arc::new(Remote::connect(options).await?);
         Ok(Self { remote })
     }
+
+    /// For who asks and does not write: nothing is written, so that nobody is waited for, and whether the
+    /// server can be relied on is not tried.
+    pub async fn connect_to_read(options: RemoteOptions) -> Result<Self, Error> {
+        let remote = Arc::new(Remote::connect_to_read(options).await?);
+        Ok(Self { remote })
+    }
 }
 
 #[async_trait]

@@ -2,7 +2,9 @@
 
 use super::endpoint::{connect, plain, serve};
 use crate::contract::batch;
-use agentfleet_graph::{Error, QueryOptions, RemoteFault, RemoteGraph, RemoteOptions};
+use agentfleet_graph::{
+    Answer, Error, Graph, QueryOptions, RemoteFault, RemoteGraph, RemoteOptions,
+};
 use agentfleet_schema::{Term, Triple};
 use axum::Router;
 use axum::extract::State;
@@ -83,6 +85,23 @@ async fn a_store_with_stale_answers_is_refused_and_cleaned_up() {
     // The same server with fresh answers is taken.
     let (_, url) = Replica::serve(usize::MAX).await;
     connect(RemoteOptions::new(url)).await;
+}
+
+#[tokio::test]
+async fn whoever_only_reads_writes_nothing_and_finds_what_is_there() {
+    let (replica, url) = Replica::serve(usize::MAX).await;
+    let read = RemoteGraph::connect_to_read(RemoteOptions::new(url)).await;
+    read.unwrap();
+    assert!(replica.written.lock().unwrap().is_empty());
+
+    let url = serve(plain(Store::new().unwrap())).await;
+    let graph = connect(RemoteOptions::new(url.clone())).await;
+    graph.insert(vec![one("a")]).await.unwrap();
+    let read = RemoteGraph::connect_to_read(RemoteOptions::new(url)).await;
+    let read: Arc<dyn Graph> = Arc::new(read.unwrap());
+    let ask = "ASK { ?s <urn:test:p> \"a\" }";
+    let found = read.query(ask, &[], QueryOptions::default()).await.unwrap();
+    assert_eq!(found, Answer::Boolean(true));
 }
 
 #[tokio::test]

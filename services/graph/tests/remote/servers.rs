@@ -208,6 +208,21 @@ async fn what_was_acknowledged_survives_a_kill() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_only_reads_sees_what_is_there() {
+    let (graph, _) = Fuseki(&IN_MEMORY, By::Data).pair().await;
+    let url = IN_MEMORY.server.address();
+    for expected in [false, true] {
+        let read = RemoteGraph::connect_to_read(RemoteOptions::new(url)).await;
+        let found = read
+            .unwrap()
+            .query("ASK { ?s ?p ?o }", &[], QueryOptions::default())
+            .await;
+        assert_eq!(found.unwrap(), Answer::Boolean(expected));
+        graph.insert(vec![numbered(0)]).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_lie_where_other_tools_look_for_them() {
     let (graph, _) = Fuseki(&IN_MEMORY, By::Data).pair().await;
     graph.insert((0..3).map(numbered).collect()).await.unwrap();

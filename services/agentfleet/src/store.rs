@@ -68,13 +68,7 @@ impl Store {
         if let Some(says) = open_to_others(&database) {
             tracing::warn!("{says}");
         }
-        let (broker, embedded): (Arc<dyn Broker>, _) = match &settings.broker {
-            Place::Embedded => {
-                let broker = embedded_broker(&database, settings)?;
-                (Arc::new(broker.clone()), Some(broker))
-            }
-            Place::At(url) => (pulsar(url, settings).await?, None),
-        };
+        let (broker, embedded) = open_broker(&database, settings).await?;
         let host = SystemHost;
         let (documents, config, own): (Arc<dyn Documents>, Arc<dyn ConfigStore>, _) =
             match &settings.documents {
@@ -227,6 +221,32 @@ pub(crate) fn embedded_broker(
 ) -> Result<EmbeddedBroker, Failure> {
     let retain = retained(settings);
     Ok(EmbeddedBroker::open(database, BrokerOptions { retain })?)
+}
+
+/// The queue alone; also as what it is, if it is the data directory's own.
+pub(crate) async fn open_broker(
+    database: &Database,
+    settings: &Settings,
+) -> Result<(Arc<dyn Broker>, Option<EmbeddedBroker>), Failure> {
+    let opened: (Arc<dyn Broker>, _) = match &settings.broker {
+        Place::Embedded => {
+            let broker = embedded_broker(database, settings)?;
+            (Arc::new(broker.clone()), Some(broker))
+        }
+        Place::At(url) => (pulsar(url, settings).await?, None),
+    };
+    Ok(opened)
+}
+
+/// The documents alone.
+pub(crate) async fn open_documents(
+    database: &Database,
+    settings: &Settings,
+) -> Result<Arc<dyn Documents>, Failure> {
+    match &settings.documents {
+        Place::Embedded => Ok(Arc::new(EmbeddedDocuments::open(database)?)),
+        Place::At(address) => documents_at(address, settings).await,
+    }
 }
 
 pub(crate) fn subscriptions(settings: &Settings) -> [Subscription; 5] {

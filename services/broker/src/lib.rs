@@ -31,10 +31,12 @@ use std::time::Duration;
 mod embedded;
 mod error;
 mod listeners;
+mod outage;
 mod pulsar;
 
 pub use embedded::{EmbeddedBroker, Kept, Options, Parcel, RetainedStats, SubscriptionStats};
 pub use error::Error;
+pub use outage::{Outage, Witness};
 pub use pulsar::{PulsarBroker, PulsarOptions, Token};
 
 /// Message properties: small strings that travel beside the payload.

@@ -51,6 +51,8 @@ pub enum Error {
     Newer { address: String, version: String },
     #[error("`{address}` can never store this: {reason}")]
     Unstorable { address: String, reason: String },
+    #[error("the server of `{address}` cannot be reached: {reason}")]
+    Unreachable { address: String, reason: String },
     #[error("`{address}` did not do what was asked: {reason}")]
     Unavailable { address: String, reason: String },
     #[error("the store says that `{key}` exists, and that it does not")]
@@ -79,7 +81,9 @@ impl Error {
             | Self::Unsafe { .. }
             | Self::ReadOnly { .. }
             | Self::Untrusted { .. } => Some(Duration::from_secs(10)),
-            Self::Unavailable { .. } | Self::Contradictory { .. } => Some(Duration::from_secs(1)),
+            Self::Unreachable { .. } | Self::Unavailable { .. } | Self::Contradictory { .. } => {
+                Some(Duration::from_secs(1))
+            }
             Self::Storage(error) => error.retry(),
         }
     }

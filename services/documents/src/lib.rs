@@ -55,6 +55,11 @@ pub trait Documents: Send + Sync + 'static {
     /// Several keys in one round trip, in the order asked for.
     async fn get_many(&self, keys: &[String]) -> Result<Vec<Option<Arc<[u8]>>>, Error>;
 
+    /// Whether the store answers. It says soon why it does not, where work would be tried for longer.
+    async fn ready(&self) -> Result<(), Error> {
+        self.get("health").await.map(drop)
+    }
+
     async fn list(&self, prefix: &str) -> Result<Vec<String>, Error>;
 
     /// Up to `max` objects below a prefix, those after the key `after` (empty for the first).

@@ -172,6 +172,11 @@ impl Endpoint {
         }
     }
 
+    /// Whether it gives the fleet something to do, which the queue and the documents take in.
+    fn takes_in(self) -> bool {
+        matches!(self, Self::Ask | Self::CancelSession | Self::Answer)
+    }
+
     /// How long it may take until its answer begins.
     fn patience(self, options: &Options) -> Duration {
         let own = match self {
@@ -202,9 +207,11 @@ pub(crate) fn routes(app: App, hosts: Hosts) -> Router {
     let served = Endpoint::ALL.into_iter();
     for endpoint in served.filter(|endpoint| endpoint.is_served(&app.options)) {
         let patience = endpoint.patience(&app.options);
-        let handler = endpoint
-            .handler()
-            .layer(from_fn_with_state(patience, guard::within));
+        let mut handler = endpoint.handler();
+        if endpoint.takes_in() {
+            handler = handler.layer(from_fn_with_state(app.clone(), guard::soon));
+        }
+        let handler = handler.layer(from_fn_with_state(patience, guard::within));
         let token = app.options.token.clone().filter(|_| !endpoint.is_public());
         let handler = handler.layer(from_fn_with_state(token, guard::authorized));
         router = router.route(endpoint.path(), handler);

@@ -7,17 +7,23 @@
 //! coming from elsewhere is refused. No CORS headers are ever sent.
 
 use crate::problem::{Code, Problem};
+use crate::state::App;
 use agentfleet_schema::Digest;
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use futures::FutureExt;
+use futures::{FutureExt, stream};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// How long the queue and the documents may take before they are asked whether they answer at all.
+const SOON: Duration = Duration::from_secs(3);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -180,14 +186,48 @@ pub(crate) async fn within(
     request: Request<Body>,
     next: Next,
 ) -> Response {
-    match tokio::time::timeout(limit, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => Problem::new(
-            Code::RequestTimeout,
-            format!("the request was not done within {} s", limit.as_secs_f64()),
-        )
+    let arrived = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+    let request = request.map(|body| watched(body, Arc::clone(&arrived)));
+    if let Ok(response) = tokio::time::timeout(limit, next.run(request)).await {
+        return response;
+    }
+    // Who sent all of it in time is not to blame.
+    let (code, what) = if arrived.load(Ordering::Relaxed) {
+        (Code::Unavailable, "had no answer")
+    } else {
+        (Code::RequestTimeout, "had not arrived")
+    };
+    let seconds = limit.as_secs_f64();
+    Problem::new(code, format!("the request {what} within {seconds} s"))
         .hint("repeat it; the same key or session id is safe to repeat")
-        .into_response(),
+        .into_response()
+}
+
+/// A body that tells when all of it has been read.
+fn watched(body: Body, arrived: Arc<AtomicBool>) -> Body {
+    use futures::StreamExt as _;
+    let end = stream::once(async move {
+        arrived.store(true, Ordering::Relaxed);
+        Ok(Bytes::new())
+    });
+    Body::from_stream(body.into_data_stream().chain(end))
+}
+
+/// Ends a request to do something soon where what takes it in does not answer, and says why: those who
+/// work are more patient, and would let it wait.
+pub(crate) async fn soon(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut answer = pin!(next.run(request));
+    loop {
+        if let Ok(response) = tokio::time::timeout(SOON, &mut answer).await {
+            return response;
+        }
+        // What is slow, and well, may take its time.
+        tokio::select! {
+            response = &mut answer => return response,
+            trouble = app.parts.trouble() => if let Some(problem) = trouble {
+                return problem.into_response();
+            },
+        }
     }
 }
 

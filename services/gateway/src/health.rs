@@ -45,12 +45,10 @@ pub(crate) struct Readiness {
 /// `GET /health/ready`.
 pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness>) {
     let parts = &app.parts;
-    let (queue, documents, writes, graph, config, others) = futures::join!(
+    let (queue, (documents, writes, config), graph, others) = futures::join!(
         check("queue", parts.broker.ready()),
-        check("documents", parts.documents.get("health")),
-        check("writes", writes(&app)),
+        stored(&app),
         check("graph", parts.graph.ready()),
-        check("config", parts.config.snapshot()),
         tokio::time::timeout(PATIENCE, parts.status.checks()),
     );
     let mut checks = vec![queue, documents, writes, graph, config];
@@ -77,6 +75,25 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness
             checks,
         }),
     )
+}
+
+/// What needs the documents. Where they do not answer, the reason is known at once, and true of all of it.
+async fn stored(app: &App) -> (Check, Check, Check) {
+    let parts = &app.parts;
+    let documents = check("documents", parts.documents.ready()).await;
+    if !documents.ok {
+        let same = |name: &str| Check {
+            name: name.to_owned(),
+            ..documents.clone()
+        };
+        let (writes, config) = (same("writes"), same("config"));
+        return (documents, writes, config);
+    }
+    let (writes, config) = futures::join!(
+        check("writes", writes(app)),
+        check("config", parts.config.snapshot()),
+    );
+    (documents, writes, config)
 }
 
 /// Writes something small: a disk that is full, or a store that only reads, shows in nothing else.

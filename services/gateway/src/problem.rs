@@ -99,7 +99,7 @@ codes! {
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED;
     /// None of the media types in `Accept` can be produced.
     NotAcceptable = "not-acceptable", NOT_ACCEPTABLE;
-    /// The request took too long to arrive or to be answered.
+    /// The request took too long to arrive.
     RequestTimeout = "request-timeout", REQUEST_TIMEOUT;
     /// The idempotency key or session id was used for another request.
     RequestConflict = "request-conflict", CONFLICT;
@@ -121,7 +121,7 @@ codes! {
     QueryTimeout = "query-timeout", SERVICE_UNAVAILABLE;
     /// Too much is going on at once.
     TooBusy = "too-busy", SERVICE_UNAVAILABLE;
-    /// A part of the fleet cannot be reached or is full.
+    /// A part of the fleet cannot be reached, is full, or did not answer in time.
     Unavailable = "unavailable", SERVICE_UNAVAILABLE;
     /// The gateway is stopping.
     Stopping = "stopping", SERVICE_UNAVAILABLE;
@@ -158,7 +158,7 @@ pub struct Problem {
 impl Problem {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after = match code {
-            Code::TooBusy | Code::Stopping => Some(1),
+            Code::TooBusy | Code::Unavailable | Code::Stopping => Some(1),
             _ => None,
         };
         Self {

@@ -51,6 +51,13 @@ impl Parts {
             metered: self.metered.clone(),
         }
     }
+
+    /// Why a request cannot be taken in, where the queue or the documents do not answer.
+    pub(crate) async fn trouble(&self) -> Option<Problem> {
+        let queue = async { self.broker.ready().await.map_err(Problem::from) };
+        let documents = async { self.documents.ready().await.map_err(Problem::from) };
+        futures::try_join!(queue, documents).err()
+    }
 }
 
 impl std::fmt::Debug for Parts {

@@ -1,7 +1,7 @@
 //! Explainability topic in, graph out, in batches. A message that cannot be written goes to the
 //! dead-letter topic and never holds up the rest.
 
-use agentfleet_broker::{Delivery, Subscription};
+use agentfleet_broker::{Delivery, Subscription, Witness};
 use agentfleet_documents::Documents;
 use agentfleet_graph::{Batch, Graph};
 use agentfleet_runtime::{BatchHandler, Disposition, Host, erased, metrics};
@@ -32,6 +32,8 @@ pub struct GraphWriter {
     graph: Arc<dyn Graph>,
     documents: Arc<dyn Documents>,
     host: Arc<dyn Host>,
+    graph_away: Arc<Witness>,
+    documents_away: Arc<Witness>,
 }
 
 impl std::fmt::Debug for GraphWriter {
@@ -46,6 +48,8 @@ impl GraphWriter {
             graph,
             documents,
             host,
+            graph_away: Arc::new(Witness::of("writing provenance to the graph")),
+            documents_away: Arc::new(Witness::of("reading what was erased")),
         }
     }
 
@@ -59,10 +63,20 @@ impl GraphWriter {
             };
             dispositions.push(match self.graph.insert(vec![batch]).await {
                 Ok(()) => Disposition::Ack,
-                Err(error) => refused(&error),
+                Err(error) => self.refused(&error),
             });
         }
         dispositions
+    }
+
+    fn refused(&self, error: &agentfleet_graph::Error) -> Disposition {
+        match error.retry() {
+            Some(after) => {
+                self.graph_away.failed(error);
+                Disposition::RetryAfter(after)
+            }
+            None => Disposition::DeadLetter(error.to_string()),
+        }
     }
 }
 
@@ -84,23 +98,16 @@ impl Read {
     }
 }
 
-fn refused(error: &agentfleet_graph::Error) -> Disposition {
-    match error.retry() {
-        Some(after) => {
-            tracing::warn!(%error, "provenance could not be written; it comes again");
-            Disposition::RetryAfter(after)
-        }
-        None => Disposition::DeadLetter(error.to_string()),
-    }
-}
-
 #[async_trait]
 impl BatchHandler for GraphWriter {
     async fn handle(&self, deliveries: &[Delivery]) -> Vec<Disposition> {
         let erased = match erased(&*self.documents, deliveries).await {
-            Ok(erased) => erased,
+            Ok(erased) => {
+                self.documents_away.well();
+                erased
+            }
             Err(error) => {
-                tracing::warn!(%error, "provenance is put off");
+                self.documents_away.failed(&error);
                 let again = Disposition::RetryAfter(Duration::from_secs(1));
                 return vec![again; deliveries.len()];
             }
@@ -116,8 +123,12 @@ impl BatchHandler for GraphWriter {
                 }
             }
         }
+        let is_asked = !together.is_empty();
         let mut dispositions = match self.graph.insert(together).await {
             Ok(()) => {
+                if is_asked {
+                    self.graph_away.well();
+                }
                 let now = self.host.now();
                 for delivery in deliveries {
                     metrics::written(delivery.published_at, now);
@@ -125,7 +136,7 @@ impl BatchHandler for GraphWriter {
                 vec![Disposition::Ack; deliveries.len()]
             }
             Err(error) if error.retry().is_some() => {
-                vec![refused(&error); deliveries.len()]
+                vec![self.refused(&error); deliveries.len()]
             }
             // Rare, so that the messages are read again rather than kept twice.
             Err(_) => self.one_by_one(&read, deliveries).await,

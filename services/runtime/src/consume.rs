@@ -5,7 +5,7 @@
 
 use crate::watchdog::{Leash, Watchdog};
 use crate::{Error, metrics};
-use agentfleet_broker::{Broker, Consumer, Delivery, Subscription};
+use agentfleet_broker::{Broker, Consumer, Delivery, Subscription, Witness};
 use agentfleet_schema::topics::property;
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -101,7 +101,8 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let lease = subscription.lease;
     let name = subscription.name.clone();
-    let mut consumer = open(&*broker, &subscription, &drain).await?;
+    let away = Witness::of(format!("receiving for `{name}`"));
+    let mut consumer = open(&*broker, &subscription, &drain, &away).await?;
     let mut in_flight = JoinSet::new();
     loop {
         while in_flight.len() >= concurrency.max(1) {
@@ -115,14 +116,17 @@ pub async fn serve(
             received = consumer.receive(room) => received,
         };
         let deliveries = match received {
-            Ok(deliveries) => deliveries,
+            Ok(deliveries) => {
+                away.well();
+                deliveries
+            }
             Err(error) => {
                 metrics::receive_failed(&name);
-                tracing::warn!(subscription = %name, %error, "receiving failed; reopening");
+                away.failed(&error);
                 if pause(&drain, Duration::from_secs(1)).await {
                     break;
                 }
-                consumer = open(&*broker, &subscription, &drain).await?;
+                consumer = open(&*broker, &subscription, &drain, &away).await?;
                 continue;
             }
         };
@@ -156,12 +160,21 @@ async fn open(
     broker: &dyn Broker,
     subscription: &Subscription,
     drain: &Drain,
+    away: &Witness,
 ) -> Result<Box<dyn Consumer>, Error> {
+    let mut has_failed = false;
     loop {
         match broker.subscribe(subscription.clone()).await {
-            Ok(consumer) => return Ok(consumer),
+            Ok(consumer) => {
+                // Where it is receiving that fails, an open consumer alone is not the end of it.
+                if has_failed {
+                    away.well();
+                }
+                return Ok(consumer);
+            }
             Err(error) => {
-                tracing::warn!(subscription = %subscription.name, %error, "cannot subscribe");
+                has_failed = true;
+                away.failed(&error);
                 if pause(drain, Duration::from_secs(1)).await {
                     return Err(error.into());
                 }
@@ -237,10 +250,8 @@ async fn settle(broker: &dyn Broker, delivery: &Delivery, disposition: &Disposit
         Disposition::Settled => return,
         Disposition::Ack => broker.ack(delivery).await,
         Disposition::RetryAfter(delay) => broker.nack(delivery, *delay).await,
-        Disposition::DeadLetter(reason) => {
-            tracing::error!(message = %delivery.message_id, topic = %delivery.topic, %reason, "dead letter");
-            broker.dead_letter(delivery, reason).await
-        }
+        // The broker tells of it, as of what was delivered too often.
+        Disposition::DeadLetter(reason) => broker.dead_letter(delivery, reason).await,
     };
     if let Err(error) = settled {
         // The lease runs out and the message comes again; every handler can take that.
@@ -273,7 +284,8 @@ pub async fn serve_batches(
     drain: Drain,
 ) -> Result<(), Error> {
     let name = subscription.name.clone();
-    let mut consumer = open(&*broker, &subscription, &drain).await?;
+    let away = Witness::of(format!("receiving for `{name}`"));
+    let mut consumer = open(&*broker, &subscription, &drain, &away).await?;
     loop {
         let received = tokio::select! {
             biased;
@@ -282,6 +294,7 @@ pub async fn serve_batches(
         };
         match received {
             Ok(deliveries) => {
+                away.well();
                 let leash = deliveries.first().map(|first| drain.watch(&name, first));
                 let dispositions = handle_batch(&*handler, &deliveries).await;
                 drop(leash);
@@ -303,11 +316,11 @@ pub async fn serve_batches(
             }
             Err(error) => {
                 metrics::receive_failed(&name);
-                tracing::warn!(subscription = %name, %error, "receiving failed; reopening");
+                away.failed(&error);
                 if pause(&drain, Duration::from_secs(1)).await {
                     return Ok(());
                 }
-                consumer = open(&*broker, &subscription, &drain).await?;
+                consumer = open(&*broker, &subscription, &drain, &away).await?;
             }
         }
     }

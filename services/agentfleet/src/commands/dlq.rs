@@ -10,8 +10,10 @@ use agentfleet_console::text;
 use agentfleet_core::provenance::date_time;
 use agentfleet_runtime::client::submit;
 use agentfleet_schema::records::ParkedRecord;
-use agentfleet_schema::topics::{self, Topic};
+use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{AgentRequest, SessionId, keys};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
@@ -20,7 +22,8 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
         Dlq::List { output } => {
             let parked = all(&store).await?;
             if output.json {
-                return ui::json(&parked);
+                let shown: Vec<Shown<'_>> = parked.iter().map(Shown::of).collect();
+                return ui::json(&shown);
             }
             if parked.is_empty() {
                 outln!("No parked message.");
@@ -29,10 +32,9 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
             let rows = parked
                 .iter()
                 .map(|parked| {
-                    let session = parked.properties.get(topics::property::SESSION);
                     vec![
                         parked.id.clone(),
-                        session.cloned().unwrap_or_default(),
+                        session(parked).to_string(),
                         parked.topic.clone(),
                         date_time(parked.parked_at),
                         parked.reason.clone(),
@@ -42,7 +44,7 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
             ui.table(&["ID", "SESSION", "TOPIC", "PARKED AT", "REASON"], 2, rows);
             Ok(())
         }
-        Dlq::Show { id } => ui::json(&one(&store, &id).await?),
+        Dlq::Show { id } => ui::json(&Shown::of(&one(&store, &id).await?)),
         Dlq::Redrive {
             ids,
             all: everything,
@@ -75,6 +77,55 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
             }
         }
     }
+}
+
+/// A message with the session that it was to work.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(skip_serializing_if = "SessionId::is_empty")]
+    session: SessionId,
+    #[serde(flatten)]
+    parked: &'a ParkedRecord,
+}
+
+impl<'a> Shown<'a> {
+    fn of(parked: &'a ParkedRecord) -> Self {
+        let session = session(parked);
+        Self { session, parked }
+    }
+}
+
+/// The session of a message, also of one that cannot be read: the same that the undertaker ended, which
+/// stands in the response and among the sessions. Empty where there is none.
+fn session(parked: &ParkedRecord) -> SessionId {
+    let property = |name: &str| parked.properties.get(name).map(String::as_str);
+    let told = SessionId::from(property(property::SESSION).unwrap_or_default());
+    if parked.topic != topics::AGENT_REQUEST.as_str() {
+        return told;
+    }
+    let body = if parked.binary { "" } else { &*parked.body };
+    let (named, user) = match serde_json::from_str::<AgentRequest>(body) {
+        Ok(request) => (request.session_id, request.user),
+        Err(_) => {
+            let fields: Map<String, Value> = serde_json::from_str(body).unwrap_or_default();
+            let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+            let named = if told.is_well_formed() {
+                told
+            } else {
+                SessionId::from(field("session_id"))
+            };
+            (named, field("user").to_owned())
+        }
+    };
+    if named.is_well_formed() {
+        return named;
+    }
+    SessionId::unnamed(
+        property(property::ID),
+        &user,
+        topics::AGENT_REQUEST.as_str(),
+        property(property::ORIGIN_MESSAGE).unwrap_or(&parked.id),
+    )
 }
 
 pub(super) async fn all(store: &Store) -> Result<Vec<ParkedRecord>, Failure> {
@@ -134,7 +185,7 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
         }
         let id = parked
             .properties
-            .get(topics::property::ID)
+            .get(property::ID)
             .cloned()
             .unwrap_or_default();
         submit(&*store.broker, request, &id, &[]).await?;

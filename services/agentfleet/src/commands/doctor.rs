@@ -6,12 +6,17 @@ use crate::engine::{choose_model, fleet_limits, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
-use crate::store::{Store, open_to_others, reply_patterns, reply_topics, subscriptions};
+use crate::store::{
+    Store, open_broker, open_documents, open_to_others, reply_patterns, reply_topics, subscriptions,
+};
 use crate::ui::{self, Ui};
+use agentfleet_broker::{Broker, EmbeddedBroker};
 use agentfleet_console::text;
 use agentfleet_core::prices::missing;
+use agentfleet_documents::Documents;
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
 use agentfleet_schema::{AgentRequest, keys, redacted, topics};
+use agentfleet_storage::Database;
 use futures::future::join_all;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -22,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long stores are opened of which a server did not answer as it should.
 const NO_USE: Duration = Duration::from_secs(2);
+
+/// How long a part of the stores is opened by itself, where others are away.
+const APART: Duration = Duration::from_secs(5);
 
 /// One finding.
 #[derive(Debug, Serialize)]
@@ -51,23 +59,34 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     findings.add("reply topics", replies(settings));
     let servers = Server::of(settings);
     let looks = join_all(servers.iter().map(Server::look)).await;
-    let away = looks.iter().any(Result::is_err);
+    let mut away = Vec::new();
     for (server, found) in servers.iter().zip(looks) {
+        away.extend(found.is_err().then_some(server.name));
         findings.add(server.name, found);
     }
     // Opening tries again for a while, which is of no use where a server is known to be away.
-    let patience = if away { NO_USE } else { Duration::MAX };
+    let patience = if away.is_empty() {
+        Duration::MAX
+    } else {
+        NO_USE
+    };
     let opened = tokio::time::timeout(patience, Store::open(settings)).await;
-    match opened.unwrap_or_else(|_| Err(not_looked_at())) {
+    let are_asked = match opened.unwrap_or_else(|_| Err(not_looked_at(&[]))) {
         // It is told already, and by its name.
-        Err(_) if away => findings.add("stores", Err(not_looked_at())),
-        Err(failure) => findings.add("stores", Err(failure)),
-        Ok(store) => look_at(&store, settings, &mut findings).await,
-    }
+        Err(_) if !away.is_empty() => look_apart(settings, &away, &mut findings).await,
+        Err(failure) => {
+            findings.add("stores", Err(failure));
+            false
+        }
+        Ok(store) => {
+            look_at(&store, settings, &mut findings).await;
+            true
+        }
+    };
     let fleet = FleetLock::holder(settings);
     let other = matches!(fleet, Ok(Some(_)));
     let is_alone = servers.is_empty();
-    findings.add("fleet", fleet.map(|holder| works(holder, is_alone)));
+    findings.add("fleet", fleet.map(|holder| works(holder, is_alone, are_asked)));
     let whose = if other { "model here" } else { "model" };
     findings.add(whose, model(settings).await);
     let bad = findings.0.iter().filter(|finding| !finding.ok).count();
@@ -157,25 +176,83 @@ fn replies(settings: &Settings) -> Result<String, Failure> {
 }
 
 async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
-    findings.add("data directory", size(store, settings).await);
-    findings.add("database", soundness(store));
+    findings.add("data directory", size(&store.database, settings).await);
+    findings.add("database", soundness(&store.database));
     findings.add("config", config(store, settings).await);
     findings.add("graph", graph(store, settings).await);
     findings.add("documents", documents(store, settings).await);
-    findings.add("workers", workers(store, settings).await);
-    findings.add("queue", queue(store).await);
-    findings.add("dead letters", dead_letters(store).await);
+    let (broker, own) = (&*store.broker, store.embedded.as_ref());
+    findings.add("workers", workers(broker, own, settings).await);
+    findings.add("queue", queue(broker, own).await);
+    findings.add("dead letters", dead_letters(&*store.documents).await);
 }
 
-fn not_looked_at() -> Failure {
-    let says = "not looked at, because a server of the fleet is not as it should be";
+/// What can be told where not all stores can be opened together: each part by itself, unless its server is
+/// `away`. Says whether those who consume were asked for.
+async fn look_apart(settings: &Settings, away: &[&str], findings: &mut Findings) -> bool {
+    let mut missed = vec!["config", "graph", "documents"];
+    let mut are_asked = false;
+    match Database::open(&settings.data) {
+        Err(error) => findings.add("data directory", Err(error.into())),
+        Ok(database) => {
+            findings.add("data directory", size(&database, settings).await);
+            findings.add("database", soundness(&database));
+            let broker = apart("broker server", away, open_broker(&database, settings)).await;
+            if let Some((broker, own)) = broker {
+                // What waits is told of the subscriptions that were named here.
+                let known = match &own {
+                    Some(_) => Ok(()),
+                    None => broker.establish(&subscriptions(settings)).await,
+                };
+                let counted = match known {
+                    Ok(()) => queue(&*broker, own.as_ref()).await,
+                    Err(error) => Err(error.into()),
+                };
+                are_asked = true;
+                findings.add("workers", workers(&*broker, own.as_ref(), settings).await);
+                findings.add("queue", counted);
+            } else {
+                missed.extend(["workers", "queue"]);
+            }
+            let documents = open_documents(&database, settings);
+            match apart("document server", away, documents).await {
+                Some(documents) => findings.add("dead letters", dead_letters(&*documents).await),
+                None => missed.push("dead letters"),
+            }
+        }
+    }
+    findings.add("stores", Err(not_looked_at(&missed)));
+    are_asked
+}
+
+/// A part of the stores, if its server is not among those that are away and it can be opened soon.
+async fn apart<T>(
+    server: &str,
+    away: &[&str],
+    opening: impl Future<Output = Result<T, Failure>>,
+) -> Option<T> {
+    if away.contains(&server) {
+        return None;
+    }
+    tokio::time::timeout(APART, opening).await.ok()?.ok()
+}
+
+fn not_looked_at(missed: &[&str]) -> Failure {
+    let says = format!(
+        "{} not looked at, because a server of the fleet is not as it should be",
+        missed.join(", ")
+    );
     Failure::new(Exit::Unavailable, says)
 }
 
 /// Who works the queue, and with what.
-fn works(holder: Option<Holder>, is_alone: bool) -> String {
+fn works(holder: Option<Holder>, is_alone: bool, are_asked: bool) -> String {
     match holder {
         None if is_alone => "none runs; `ask` starts its own".to_owned(),
+        None if !are_asked => {
+            "none runs in this data directory; whether one works on the servers could not be asked"
+                .to_owned()
+        }
         None => "none runs in this data directory; `workers` names those on the servers".to_owned(),
         Some(Holder { pid, reason, .. }) if reason.is_empty() => {
             format!("process {pid} is starting")
@@ -184,11 +261,11 @@ fn works(holder: Option<Holder>, is_alone: bool) -> String {
     }
 }
 
-async fn size(store: &Store, settings: &Settings) -> Result<String, Failure> {
-    if let Some(says) = open_to_others(&store.database) {
+async fn size(database: &Database, settings: &Settings) -> Result<String, Failure> {
+    if let Some(says) = open_to_others(database) {
         return Err(Failure::new(Exit::Unavailable, says));
     }
-    let kib = store.database.size().await? / 1024;
+    let kib = database.size().await? / 1024;
     Ok(format!(
         "{}, {} KiB",
         settings.data.display(),
@@ -196,8 +273,8 @@ async fn size(store: &Store, settings: &Settings) -> Result<String, Failure> {
     ))
 }
 
-fn soundness(store: &Store) -> Result<String, Failure> {
-    let problems = store.database.problems()?;
+fn soundness(database: &Database) -> Result<String, Failure> {
+    let problems = database.problems()?;
     if problems.is_empty() {
         return Ok("every page and index is sound".to_owned());
     }
@@ -275,11 +352,15 @@ async fn documents(store: &Store, settings: &Settings) -> Result<String, Failure
 }
 
 /// Who consumes each subscription, where servers have the queue.
-async fn workers(store: &Store, settings: &Settings) -> Result<String, Failure> {
-    if store.embedded.is_some() {
+async fn workers(
+    broker: &dyn Broker,
+    own: Option<&EmbeddedBroker>,
+    settings: &Settings,
+) -> Result<String, Failure> {
+    if own.is_some() {
         return Ok("those of the process that works the data directory".to_owned());
     }
-    let Some(consumers) = store.broker.consumers(&subscriptions(settings)).await? else {
+    let Some(consumers) = broker.consumers(&subscriptions(settings)).await? else {
         return Ok("not known: `broker_admin` names who is asked".to_owned());
     };
     let told = consumers.iter().map(|(queue, who)| match who.len() {
@@ -303,16 +384,16 @@ async fn workers(store: &Store, settings: &Settings) -> Result<String, Failure> 
     Err(Failure::new(Exit::Unavailable, says).hint("`agentfleet up` works all of them"))
 }
 
-async fn queue(store: &Store) -> Result<String, Failure> {
+async fn queue(broker: &dyn Broker, own: Option<&EmbeddedBroker>) -> Result<String, Failure> {
     let mut says = Vec::new();
-    let Some(broker) = &store.embedded else {
-        for queue in store.broker.waiting().await? {
+    let Some(own) = own else {
+        for queue in broker.waiting().await? {
             let counts = [(queue.ready, "waiting"), (queue.delayed, "put off")];
             says.extend(counted(&counts).map(|counts| format!("{}: {counts}", queue.queue)));
         }
         return Ok(nothing_or(says));
     };
-    for queue in broker.stats().await? {
+    for queue in own.stats().await? {
         let counts = [
             (queue.waiting, "waiting"),
             (queue.in_flight, "in work"),
@@ -347,8 +428,8 @@ fn nothing_or(says: Vec<String>) -> String {
     }
 }
 
-async fn dead_letters(store: &Store) -> Result<String, Failure> {
-    match store.documents.list(&keys::parked("")).await?.len() {
+async fn dead_letters(documents: &dyn Documents) -> Result<String, Failure> {
+    match documents.list(&keys::parked("")).await?.len() {
         0 => Ok("none".to_owned()),
         parked => {
             let parked = text::counted(parked as u64, "message");

@@ -13,6 +13,7 @@ use agentfleet_console::text;
 use agentfleet_schema::SessionId;
 use agentfleet_schema::records::RunState;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What became of one of many.
 #[derive(Debug, Serialize)]
@@ -63,7 +64,14 @@ async fn many(args: Retry, settings: &Settings) -> Result<(), Failure> {
     let json = args.output.json;
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
-    let (runs, more) = sessions::to_retry(&store, settings, args.which, args.limit).await?;
+    let (listed, more) = sessions::to_retry(&store, settings, args.which, args.limit).await?;
+    let (runs, left_out) = able(&store, settings, listed).await;
+    if !json {
+        for (why, count) in left_out {
+            let count = text::counted(count, "run");
+            errln!("Left out, as no retry can help: {count} ({}).", text::line(&why));
+        }
+    }
     if runs.is_empty() && !json {
         outln!("No such run.");
         return Ok(());
@@ -114,6 +122,32 @@ async fn many(args: Retry, settings: &Settings) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// Those that can be begun again, and how many cannot, by the reason: what was refused before its first
+/// step would be refused once more.
+async fn able(
+    store: &Store,
+    settings: &Settings,
+    listed: Vec<Listed>,
+) -> (Vec<Listed>, BTreeMap<String, u64>) {
+    let mut runs = Vec::new();
+    let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
+    for run in listed {
+        let session = SessionId::new(run.session.clone());
+        let request = match again(store, settings, &session).await {
+            Ok(going) => going.request(store).await.map(drop),
+            Err(failure) => Err(failure),
+        };
+        match request {
+            Err(failure) if failure.exit == Exit::Usage => {
+                *left_out.entry(failure.message).or_default() += 1;
+            }
+            // What cannot be read now may be had soon: its own try says so.
+            Ok(()) | Err(_) => runs.push(run),
+        }
+    }
+    (runs, left_out)
 }
 
 fn show(runs: &[Listed], more: bool) {

@@ -271,6 +271,25 @@ fn many_failed_runs_are_begun_again_once_each() {
 }
 
 #[test]
+fn what_was_refused_before_it_began_is_left_out_of_many() {
+    let place = Place::new();
+    let fails = place.write("fails.json", r#"{"rules": [{"fail": "no such model"}]}"#);
+    let model = format!("scripted:{fails}");
+    let asked = ["ask", "What is X?", "--pattern", "react", "--model", &model];
+    assert_eq!(place.run(&asked).code, 1);
+    let failed = place.sessions(&["--state", "failed"])[0].clone();
+    // As of a message that asks nothing.
+    place.alter(&failed, 0, |record| {
+        record.worked.get_or_insert_default().request = Some("{}".to_owned());
+    });
+    let many = ["retry", "--state", "failed", "--dry-run"];
+    let shown = place.run(&many).well();
+    assert_eq!(shown.out, "No such run.\n");
+    let says = "Left out, as no retry can help: 1 run (";
+    assert!(shown.err.contains(says), "{shown:?}");
+}
+
+#[test]
 fn sessions_are_listed_by_what_they_are() {
     let place = Place::new();
     let fails = place.write("fails.json", r#"{"rules": [{"fail": "no such model"}]}"#);

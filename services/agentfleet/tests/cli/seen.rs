@@ -232,4 +232,13 @@ fn doctor_names_each_server_that_is_away() {
         let expected = format!("{address} does not answer");
         assert!(says["says"].as_str().unwrap().contains(&expected), "{says}");
     }
+    // What is on this machine is told all the same, and no line points to one that is not there.
+    assert_eq!(finding("dead letters")["says"], "none");
+    for (what, part) in [
+        ("stores", "workers, queue"),
+        ("fleet", "could not be asked"),
+    ] {
+        let says = finding(what);
+        assert!(says["says"].as_str().unwrap().contains(part), "{says}");
+    }
 }

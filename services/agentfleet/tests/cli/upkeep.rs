@@ -1,6 +1,8 @@
 //! Keeping a data directory in order.
 
 use crate::place::Place;
+use agentfleet_schema::SessionId;
+use agentfleet_schema::topics::AGENT_REQUEST;
 
 const QUADS: [&str; 4] = [
     "query",
@@ -196,6 +198,12 @@ fn redriving_all_goes_on_past_what_cannot_be_sent() {
     }
     let left = place.run(&["dlq", "list", "--json"]).well().json();
     assert_eq!(left.as_array().unwrap().len(), 2);
+    // As the undertaker names the session of a message that nobody can read.
+    let session = SessionId::unnamed(None, "", AGENT_REQUEST.as_str(), "b").to_string();
+    let b = left.as_array().unwrap().iter().find(|one| one["id"] == "b");
+    assert_eq!(b.unwrap()["session"], session);
+    let table = place.run(&["dlq", "list"]).well().out;
+    assert!(table.contains(&session), "{table}");
 }
 
 #[test]

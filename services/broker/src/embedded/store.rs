@@ -352,7 +352,7 @@ fn bury(
         .prepare_cached("DELETE FROM deliveries WHERE id = ?1")?
         .execute([delivery.receipt.delivery])?;
     forget(unit, message_of(delivery.receipt.delivery))?;
-    tracing::error!(
+    tracing::warn!(
         topic = %delivery.topic,
         message = delivery.message_id,
         reason,

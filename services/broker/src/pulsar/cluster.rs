@@ -7,7 +7,7 @@ use super::commands;
 use super::dial::Dialler;
 use super::link::{Fault, Link};
 use super::options::{Endpoint, PulsarOptions};
-use crate::Error;
+use crate::{Error, Outage};
 use pulsar::proto::ServerError;
 use pulsar::proto::command_lookup_topic_response::LookupType;
 use std::collections::HashMap;
@@ -36,6 +36,8 @@ pub(super) struct Cluster {
     endpoints: Vec<Endpoint>,
     dialler: Dialler,
     retry_delay: Duration,
+    /// Told once for all topics of this process.
+    pub(super) outage: Arc<Outage>,
     slots: Mutex<HashMap<Address, Slot>>,
     /// The endpoint that answered last.
     favourite: AtomicUsize,
@@ -61,6 +63,7 @@ impl Cluster {
             dialler: Dialler::new(options, tls)?,
             endpoints,
             retry_delay: options.retry_delay,
+            outage: Outage::new("receiving from Pulsar"),
             slots: Mutex::default(),
             favourite: AtomicUsize::new(0),
             ids: AtomicU64::new(1),

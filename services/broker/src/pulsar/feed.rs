@@ -51,6 +51,7 @@ impl Feed {
     /// Feeds until the consumer is dropped, or the broker is closed.
     pub(super) async fn run(self, mut stream: Stream) {
         let listed = self.streams.list(&self.topic, &self.subscription, &stream);
+        let witness = self.cluster.outage.witness();
         loop {
             if self.serve(&mut stream).await {
                 // Without an answer the connection is gone, and others have everything as well.
@@ -68,7 +69,7 @@ impl Feed {
                     opened = self.open() => match opened {
                         Ok(stream) => break stream,
                         Err(error) => {
-                            tracing::warn!(topic = self.topic, %error, "cannot receive from Pulsar; trying again");
+                            witness.failed(&error);
                             listed.missing(&error.to_string());
                         }
                     },
@@ -81,7 +82,9 @@ impl Feed {
             };
             stream.reopened_at = Some(publisher::now());
             listed.opened(&stream);
-            tracing::info!(
+            witness.well();
+            // One line for each topic: the outage itself is told once for all of them.
+            tracing::debug!(
                 topic = self.topic,
                 subscription = self.subscription,
                 "receiving again"

@@ -124,7 +124,7 @@ impl Publisher {
             durability: crate::Durability::Durable,
         };
         self.copy(&self.names.full(&DEAD_LETTER), letter).await?;
-        tracing::error!(%topic, message = message_id, reason, "message moved to the dead-letter topic");
+        tracing::warn!(%topic, message = message_id, reason, "message moved to the dead-letter topic");
         Ok(())
     }
 

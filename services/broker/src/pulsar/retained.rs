@@ -270,6 +270,7 @@ async fn follow(
     mut reader: Reader,
 ) {
     let mut backoff = cluster.backoff();
+    let witness = cluster.outage.witness();
     loop {
         let next = tokio::select! {
             next = reader.next() => next,
@@ -291,7 +292,7 @@ async fn follow(
                 listeners.notify(&tail.topic, &key);
             }
             Err(error) => {
-                tracing::info!(topic = tail.name, %error, "reading again");
+                tracing::debug!(topic = tail.name, %error, "reading again");
                 reader = loop {
                     let last = tail.kept().last;
                     let opened = tokio::select! {
@@ -302,15 +303,14 @@ async fn follow(
                         Ok(reader) => break reader,
                         // Both may have been ready, and what is closed has nothing to warn about.
                         Err(_) if stop.is_cancelled() => return,
-                        Err(error) => {
-                            tracing::warn!(topic = tail.name, %error, "cannot read from Pulsar; trying again");
-                        }
+                        Err(error) => witness.failed(&error),
                     }
                     tokio::select! {
                         () = tokio::time::sleep(backoff.next()) => {}
                         () = stop.cancelled() => return,
                     }
                 };
+                witness.well();
             }
         }
     }

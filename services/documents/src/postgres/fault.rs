@@ -3,6 +3,14 @@
 use crate::error::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
+/// How the driver begins to tell that a connection broke, or that there is none.
+const LOST: [&str; 4] = [
+    "error connecting to server",
+    "error communicating with the server",
+    "connection closed",
+    "timeout waiting for server",
+];
+
 /// What a failed try leaves to do.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
@@ -34,8 +42,14 @@ impl Fault {
         if reason.contains("password missing") || reason.starts_with("authentication error") {
             return Self::Final(denied(address, reason));
         }
-        // The connection broke, or there is none.
-        Self::Elsewhere(Error::Unavailable { address, reason })
+        let is_lost = |kind: &&str| reason.starts_with(*kind);
+        Self::Elsewhere(if LOST.iter().any(is_lost) {
+            // What the driver was at says nothing to who runs the server.
+            let reason = innermost(error);
+            Error::Unreachable { address, reason }
+        } else {
+            Error::Unavailable { address, reason }
+        })
     }
 
     fn told(error: &DbError, address: String) -> Self {
@@ -80,6 +94,14 @@ fn denied(address: String, reason: String) -> Error {
         reason,
         check: "user and password (in the address or PGPASSWORD), and what the user may do: it needs CREATE in the database, or a schema of its own",
     }
+}
+
+/// The cause of all other causes.
+fn innermost(mut error: &dyn std::error::Error) -> String {
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error.to_string().replace('\n', "; ")
 }
 
 /// An error with its causes, each once, on one line.

@@ -32,6 +32,8 @@ use tokio_postgres::types::{FromSql, Type};
 const SOME: usize = 1_000;
 /// How long a server is tried that is only looked at.
 const LOOK: Duration = Duration::from_secs(5);
+/// How long a server is waited for by who asks whether it answers.
+const READY: Duration = Duration::from_secs(2);
 
 /// A documents store in a database. Clones share its connections.
 #[derive(Clone)]
@@ -253,6 +255,13 @@ impl Documents for PostgresDocuments {
         } else {
             Created::Exists
         })
+    }
+
+    async fn ready(&self) -> Result<(), Error> {
+        let keys: &[&str] = &["health"];
+        let params: &[Param<'_>] = &[(&keys, Type::TEXT_ARRAY)];
+        let ask = Ask::Statement(&self.sql.get, params);
+        self.pool.try_once(ask, READY).await
     }
 
     async fn create_with(

@@ -108,7 +108,7 @@ impl Pool {
         loop {
             let chosen = self.choose();
             let fault = match timeout_at(end, chosen.0.open(&self.address)).await {
-                Err(_) => return Err(chosen.0.last().unwrap_or_else(|| self.late())),
+                Err(_) => return Err(chosen.0.last().unwrap_or_else(|| self.late(STATEMENT))),
                 Ok(Err(fault)) => fault,
                 Ok(Ok(live)) => {
                     let until = end.min(Instant::now() + STATEMENT);
@@ -125,7 +125,7 @@ impl Pool {
                         Err(_) => {
                             is_repeated = true;
                             live.give_up();
-                            Fault::Elsewhere(self.late())
+                            Fault::Elsewhere(self.late(STATEMENT))
                         }
                     }
                 }
@@ -144,6 +144,22 @@ impl Pool {
         }
     }
 
+    /// Has something done with one try, for who asks whether the server answers: what keeps others trying
+    /// is told. Its connection stays, because others are on it and have more patience.
+    pub(super) async fn try_once(&self, ask: Ask<'_>, limit: Duration) -> Result<(), Error> {
+        let chosen = self.choose();
+        let told = |fault: Fault| fault.error().clone();
+        let tried = async {
+            let live = chosen.0.open(&self.address).await.map_err(told)?;
+            let asked = live.ask(ask).await;
+            asked.map_err(|error| told(Fault::of(&error, &self.address.shown)))
+        };
+        match timeout_at(Instant::now() + limit, tried).await {
+            Ok(tried) => tried.map(drop),
+            Err(_) => Err(chosen.0.last().unwrap_or_else(|| self.late(limit))),
+        }
+    }
+
     /// The slot with the least to do; the first of them, so that what is done one by one needs one. A
     /// server that has no more connections for us is asked through those that are open.
     fn choose(&self) -> Chosen<'_> {
@@ -154,8 +170,8 @@ impl Pool {
         Chosen(slot)
     }
 
-    fn late(&self) -> Error {
-        let seconds = STATEMENT.as_secs();
+    fn late(&self, limit: Duration) -> Error {
+        let seconds = limit.as_secs();
         self.unavailable(&format!("it did not answer within {seconds} s"))
     }
 

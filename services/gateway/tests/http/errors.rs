@@ -238,6 +238,94 @@ async fn a_disk_that_cannot_be_written_is_not_ready() {
     serving.abort();
 }
 
+#[tokio::test]
+async fn a_store_that_is_away_is_named_soon_and_nobody_else_is_blamed() {
+    let fleet = Fleet::start().await;
+    let parts = Parts {
+        documents: Arc::new(Away),
+        ..fleet.parts.clone()
+    };
+    let second = Gateway::serve(parts, options(), CancellationToken::new()).await;
+    let second = second.unwrap();
+    let client = Client {
+        address: second.address(),
+    };
+    let serving = tokio::spawn(second.run());
+    let began = std::time::Instant::now();
+    let reply = client.ask(&json!({ "question": "why?" }), &[]).await;
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"));
+    assert!(reply.text().contains("no route"), "{}", reply.text());
+    assert!(!reply.header("retry-after").is_empty());
+    let ready = client.get("/health/ready").await.json();
+    for at in [1, 2, 4] {
+        let told = ready["checks"][at]["detail"].as_str().unwrap();
+        assert!(told.contains("no route"), "{ready}");
+    }
+    serving.abort();
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_is_not_the_callers_fault() {
+    let fleet = Fleet::start().await;
+    let parts = Parts {
+        documents: Arc::new(Away),
+        ..fleet.parts.clone()
+    };
+    let limits = Options {
+        request_timeout: Duration::from_millis(200),
+        ..options()
+    };
+    let second = Gateway::serve(parts, limits, CancellationToken::new()).await;
+    let second = second.unwrap();
+    let client = Client {
+        address: second.address(),
+    };
+    let serving = tokio::spawn(second.run());
+    let reply = client.ask(&json!({ "question": "why?" }), &[]).await;
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"));
+    serving.abort();
+}
+
+/// A store that is tried for ever, and says why when it is asked how it is.
+struct Away;
+
+#[async_trait]
+impl Documents for Away {
+    async fn ready(&self) -> Result<(), agentfleet_documents::Error> {
+        Err(agentfleet_documents::Error::Unreachable {
+            address: "postgres://db/fleet".to_owned(),
+            reason: "no route to host".to_owned(),
+        })
+    }
+    async fn create(&self, _: &str, _: Vec<u8>) -> Result<Created, agentfleet_documents::Error> {
+        std::future::pending().await
+    }
+    async fn get(&self, _: &str) -> Result<Option<Arc<[u8]>>, agentfleet_documents::Error> {
+        std::future::pending().await
+    }
+    async fn get_many(
+        &self,
+        _: &[String],
+    ) -> Result<Vec<Option<Arc<[u8]>>>, agentfleet_documents::Error> {
+        std::future::pending().await
+    }
+    async fn list(&self, _: &str) -> Result<Vec<String>, agentfleet_documents::Error> {
+        std::future::pending().await
+    }
+    async fn entries(
+        &self,
+        _: &str,
+        _: &str,
+        _: usize,
+    ) -> Result<Vec<Entry>, agentfleet_documents::Error> {
+        std::future::pending().await
+    }
+    async fn delete(&self, _: &[String]) -> Result<(), agentfleet_documents::Error> {
+        std::future::pending().await
+    }
+}
+
 /// A store whose disk is full.
 struct ReadOnly(Arc<dyn Documents>);
 

@@ -228,9 +228,7 @@ pub async fn graph_to_read(store: &Store, settings: &Settings) -> Result<Arc<dyn
     let queue = [graph_writer::explainability()];
     let is_written = !store.has_work(&queue).await?;
     let graph: Arc<dyn Graph> = match graph_server(settings) {
-        Some(options) if is_written => {
-            Arc::new(RemoteGraph::connect_to_read(options).await?)
-        }
+        Some(options) if is_written => Arc::new(RemoteGraph::connect_to_read(options).await?),
         _ => settled_graph(store, settings).await?,
     };
     let counted = async {
@@ -244,7 +242,9 @@ pub async fn graph_to_read(store: &Store, settings: &Settings) -> Result<Arc<dyn
     let name = format!("{}/{}", writer.topic, writer.name);
     // Whoever cannot say it soon need not.
     if let Ok(Ok(counted)) = tokio::time::timeout(COUNTING, counted).await
-        && let Some(behind) = counted.iter().find(|one| one.queue == name && one.ready > 0)
+        && let Some(behind) = counted
+            .iter()
+            .find(|one| one.queue == name && one.ready > 0)
     {
         let messages = text::counted(behind.ready, "message");
         errln!("The graph is behind by {messages}: what was done last may be missing here.");

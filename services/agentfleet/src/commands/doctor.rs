@@ -73,7 +73,7 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     let opened = tokio::time::timeout(patience, Store::open(settings)).await;
     let are_asked = match opened.unwrap_or_else(|_| Err(not_looked_at(&[]))) {
         // It is told already, and by its name.
-        Err(_) if !away.is_empty() => look_apart(settings, &away, &mut findings).await,
+        Err(_) if !away.is_empty() => Box::pin(look_apart(settings, &away, &mut findings)).await,
         Err(failure) => {
             findings.add("stores", Err(failure));
             false
@@ -86,7 +86,10 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     let fleet = FleetLock::holder(settings);
     let other = matches!(fleet, Ok(Some(_)));
     let is_alone = servers.is_empty();
-    findings.add("fleet", fleet.map(|holder| works(holder, is_alone, are_asked)));
+    findings.add(
+        "fleet",
+        fleet.map(|holder| works(holder, is_alone, are_asked)),
+    );
     let whose = if other { "model here" } else { "model" };
     findings.add(whose, model(settings).await);
     let bad = findings.0.iter().filter(|finding| !finding.ok).count();
@@ -197,7 +200,8 @@ async fn look_apart(settings: &Settings, away: &[&str], findings: &mut Findings)
         Ok(database) => {
             findings.add("data directory", size(&database, settings).await);
             findings.add("database", soundness(&database));
-            let broker = apart("broker server", away, open_broker(&database, settings)).await;
+            let opening = Box::pin(open_broker(&database, settings));
+            let broker = apart("broker server", away, opening).await;
             if let Some((broker, own)) = broker {
                 // What waits is told of the subscriptions that were named here.
                 let known = match &own {

@@ -69,7 +69,10 @@ async fn many(args: Retry, settings: &Settings) -> Result<(), Failure> {
     if !json {
         for (why, count) in left_out {
             let count = text::counted(count, "run");
-            errln!("Left out, as no retry can help: {count} ({}).", text::line(&why));
+            errln!(
+                "Left out, as no retry can help: {count} ({}).",
+                text::line(&why)
+            );
         }
     }
     if runs.is_empty() && !json {

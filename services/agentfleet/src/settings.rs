@@ -86,6 +86,12 @@ impl Value for Duration {
         (time <= Self::from_millis(LONGEST_MS)).then_some(time)
     }
     fn show(&self) -> String {
+        // Months and years are of no round number of days.
+        const DAY: u64 = 86_400;
+        let days = self.as_secs() / DAY;
+        if days > 0 && *self == Self::from_secs(days * DAY) {
+            return format!("{days}d");
+        }
         humantime::format_duration(*self)
             .to_string()
             .replace(' ', "")

@@ -117,7 +117,7 @@ impl Witness {
         let word = self.outage.met().well(self.number, Instant::now());
         if let Word::Over(time, tries) = word {
             let (what, seconds) = (&self.outage.what, time.as_secs());
-            tracing::info!("{what} is back after {seconds} s and {tries} tries that failed");
+            tracing::warn!("{what} is back after {seconds} s and {tries} tries that failed");
         }
     }
 }

@@ -20,8 +20,6 @@ mod document;
 mod endpoint;
 mod error;
 mod events;
-#[cfg(feature = "doc-examples")]
-pub mod examples;
 mod guard;
 mod health;
 mod index;

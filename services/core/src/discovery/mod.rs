@@ -90,11 +90,18 @@ pub fn propose(
     for (improves, runs) in groups {
         let texts: Vec<String> = runs.iter().map(|run| run.question.clone()).collect();
         for group in cluster::clusters(&texts, cluster::ALIKE, tick) {
-            if group.members.len() < min_runs || group.terms.is_empty() {
-                found.largest_left = found.largest_left.max(group.members.len());
+            let members: Vec<&Run> = group.members.iter().map(|at| runs[*at]).collect();
+            let count = if improves.is_empty() {
+                // One question that is asked again and again is no kind of question.
+                let questions = members.iter().map(|run| run.question.trim());
+                questions.collect::<BTreeSet<_>>().len()
+            } else {
+                members.len()
+            };
+            if count < min_runs || group.terms.is_empty() {
+                found.largest_left = found.largest_left.max(count);
                 continue;
             }
-            let members: Vec<&Run> = group.members.iter().map(|at| runs[*at]).collect();
             let evidence = evidence(&members, &group.terms);
             let known = set.proposals.iter().chain(&set.task_types);
             let mut known = known.filter(|(_, item)| item.improves == improves);

@@ -1,7 +1,7 @@
 //! `docs/http-api.md` and the OpenAPI document say what is so.
 
+use crate::examples::{self, Language};
 use crate::fleet::{Fleet, options};
-use agentfleet_gateway::examples::{self, Language};
 use agentfleet_gateway::{Code, Options};
 use agentfleet_schema::Digest;
 use std::path::Path;

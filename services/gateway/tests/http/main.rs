@@ -8,6 +8,7 @@ mod client;
 mod documentation;
 mod errors;
 mod events;
+mod examples;
 mod fleet;
 mod independent;
 mod requests;

@@ -96,7 +96,7 @@ pub(super) fn answer(goal: &Goal<'_>, calls: &[PastCall]) -> String {
         ));
     }
     format!(
-        "Thought: {} passages read, {} kept.\nFinal Answer: {}",
+        "Thought: passages and statements read: {}, kept: {}.\nFinal Answer: {}",
         found.len(),
         chosen.len(),
         parts.join("\n\n")

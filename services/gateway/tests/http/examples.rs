@@ -13,35 +13,35 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// Names the server to the examples.
-pub const URL: &str = "AGENTFLEET_URL";
+pub(crate) const URL: &str = "AGENTFLEET_URL";
 
 /// What the examples send as the server's token.
-pub const TOKEN: &str = "of-the-examples";
+pub(crate) const TOKEN: &str = "of-the-examples";
 
 /// Printed before each example, with its line.
 const MARK: &str = "@@ example at line ";
 
 /// Who runs an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub(crate) enum Language {
     Shell,
     Python,
 }
 
 /// One example of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Example {
-    pub language: Language,
+pub(crate) struct Example {
+    pub(crate) language: Language,
     /// Line of its fence in the document.
-    pub line: usize,
-    pub code: String,
+    pub(crate) line: usize,
+    pub(crate) code: String,
     /// Lines its output must hold.
-    pub output: Vec<String>,
+    pub(crate) output: Vec<String>,
 }
 
 /// What went wrong with the examples of a document.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub(crate) enum Failure {
     #[error("the code block at line {0} is not closed")]
     Open(usize),
     #[error("the expected output at line {0} follows no example")]
@@ -68,7 +68,7 @@ pub enum Failure {
 }
 
 /// The examples of a Markdown document, in order.
-pub fn extract(markdown: &str) -> Result<Vec<Example>, Failure> {
+pub(crate) fn extract(markdown: &str) -> Result<Vec<Example>, Failure> {
     let mut examples: Vec<Example> = Vec::new();
     let mut lines = markdown.lines().enumerate();
     while let Some((at, line)) = lines.next() {
@@ -108,7 +108,7 @@ pub fn extract(markdown: &str) -> Result<Vec<Example>, Failure> {
 }
 
 /// Runs the examples of one language against the server at `url`, and checks what they print.
-pub async fn run(
+pub(crate) async fn run(
     examples: &[Example],
     language: Language,
     url: &str,

@@ -42,120 +42,41 @@ pub fn render(id: &str, item: &PromptItem, variables: &Value) -> Result<Rendered
 }
 
 /// The variables an operation's prompt may use; `None` where they are the caller's own.
-pub fn variables(operation: Operation) -> Option<&'static [&'static str]> {
-    Some(match operation {
-        Operation::ClassifyTaskType => &["question", "task_types"],
-        Operation::SelectPattern => &["question", "task_type", "framing", "patterns"],
-        Operation::React => &[
-            "question",
-            "framing",
-            "goal",
-            "parent_context",
-            "tools",
-            "history",
-            "critiques",
-            "dispatched",
-            "iterations_left",
-            "native",
-            "last",
-        ],
-        Operation::Decompose => &[
-            "question",
-            "framing",
-            "max_subagents",
-            "tools",
-            "patterns",
-            "groups",
-            "fault",
-        ],
-        Operation::Review => &[
-            "question",
-            "framing",
-            "results",
-            "missing",
-            "rounds_left",
-            "tools",
-            "patterns",
-            "groups",
-            "fault",
-        ],
-        Operation::Synthesise => &["question", "framing", "results", "missing", "max_words"],
-        Operation::PlanCreate => &[
-            "question",
-            "framing",
-            "parent_context",
-            "tools",
-            "max_steps",
-            "fault",
-        ],
-        Operation::PlanRevise => &[
-            "question",
-            "framing",
-            "parent_context",
-            "tools",
-            "max_steps",
-            "fault",
-            "steps",
-            "next_index",
-            "reason",
-        ],
-        Operation::PlanStep => &[
-            "question",
-            "framing",
-            "index",
-            "goal",
-            "tool_hint",
-            "previous_results",
-            "tools",
-            "native",
-            "faults",
-        ],
-        Operation::PlanAssess => &[
-            "question",
-            "framing",
-            "goal",
-            "action",
-            "arguments",
-            "observation",
-            "is_error",
-            "open_steps",
-        ],
-        Operation::PlanSynthesise => &["question", "framing", "steps", "missing"],
-        Operation::Critique => &[
-            "question",
-            "goal",
-            "framing",
-            "thought",
-            "critiques",
-            "options",
-            "action",
-            "arguments",
-            "observation",
-            "is_error",
-            "answer",
-        ],
-        Operation::Compare => &["question", "round", "answers"],
-        Operation::Judge => &[
-            "question",
-            "framing",
-            "answers",
-            "agreed",
-            "positions",
-            "disagreements",
-            "missing",
-        ],
-        Operation::ClassifyIntent => &[
-            "message",
-            "tenant_type",
-            "active_services",
-            "recent_topics",
-            "intents",
-            "specialists",
-            "fault",
-        ],
-        Operation::Complete => &["question"],
+pub fn variables(operation: Operation) -> Option<impl Iterator<Item = &'static str>> {
+    let names = match operation {
+        Operation::ClassifyTaskType => "question task_types",
+        Operation::SelectPattern => "question task_type framing patterns",
+        Operation::React => {
+            "question framing goal parent_context tools history critiques dispatched iterations_left native last"
+        }
+        Operation::Decompose => "question framing max_subagents tools patterns groups fault",
+        Operation::Review => {
+            "question framing results missing rounds_left tools patterns groups fault"
+        }
+        Operation::Synthesise => "question framing results missing max_words",
+        Operation::PlanCreate => "question framing parent_context tools max_steps fault",
+        Operation::PlanRevise => {
+            "question framing parent_context tools max_steps fault steps next_index reason"
+        }
+        Operation::PlanStep => {
+            "question framing index goal tool_hint previous_results tools native faults"
+        }
+        Operation::PlanAssess => {
+            "question framing goal action arguments observation is_error open_steps"
+        }
+        Operation::PlanSynthesise => "question framing steps missing",
+        Operation::Critique => {
+            "question goal framing thought critiques options action arguments observation is_error answer"
+        }
+        Operation::Compare => "question round answers",
+        Operation::Judge => "question framing answers agreed positions disagreements missing",
+        Operation::ClassifyIntent => {
+            "message tenant_type active_services recent_topics intents specialists fault"
+        }
+        Operation::Complete => "question",
         Operation::Prompt => return None,
-    })
+    };
+    Some(names.split(' '))
 }
 
 /// Why a template cannot be used, if it cannot: a line and a reason.
@@ -167,6 +88,7 @@ pub(crate) fn check(id: &str, source: &str) -> Result<(), (usize, String)> {
     let Some(known) = operation.and_then(variables) else {
         return Ok(());
     };
+    let known: Vec<&str> = known.collect();
     let mut unknown: Vec<String> = used(&environment)
         .into_iter()
         .filter(|name| !known.contains(&name.as_str()))
@@ -184,7 +106,7 @@ pub(crate) fn check(id: &str, source: &str) -> Result<(), (usize, String)> {
         at,
         format!(
             "there is no variable `{name}` (there are {})",
-            quoted(known)
+            quoted(&known)
         ),
     ))
 }

@@ -160,21 +160,10 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
             problem(item_type, key, field.clone(), reason);
         }
     }
-    let own: BTreeSet<&str> = [DEFAULT_PROFILE]
-        .into_iter()
-        .chain(Operation::ALL.map(Operation::as_str))
-        .chain(set.prompts.keys().map(String::as_str))
-        .collect();
-    for key in set.profiles.keys() {
-        let is_read =
-            own.contains(key.as_str()) || named.iter().any(|(.., profile)| profile == key);
-        // A name of its own is for other items to name; one letter beside an operation's, nothing would
-        // ever read it.
-        let meant = own.iter().find(|one| strsim::osa_distance(key, one) <= 2);
-        if let (false, Some(meant)) = (is_read, meant) {
-            let reason = format!("unknown operation or prompt `{key}`: did you mean `{meant}`?");
-            problem(item_type::MODEL_PROFILE, key, String::new(), reason);
-        }
+    let named: BTreeSet<&str> = named.iter().map(|(.., profile)| *profile).collect();
+    for (key, meant) in misnamed_profiles(set, &named) {
+        let reason = format!("unknown operation or prompt `{key}`: did you mean `{meant}`?");
+        problem(item_type::MODEL_PROFILE, key, String::new(), reason);
     }
     for (key, tool) in &set.tools {
         if let (tool_kind::PROMPT, Some(template)) = (tool.kind.as_str(), &tool.template)
@@ -185,6 +174,26 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// Profiles that nothing would ever read, with what was probably meant. A name of its own is for other items
+/// to name; one letter beside an operation's is a slip.
+fn misnamed_profiles<'s>(
+    set: &'s Snapshot,
+    named: &BTreeSet<&str>,
+) -> impl Iterator<Item = (&'s str, &'s str)> {
+    let own: BTreeSet<&str> = [DEFAULT_PROFILE]
+        .into_iter()
+        .chain(Operation::ALL.map(Operation::as_str))
+        .chain(set.prompts.keys().map(String::as_str))
+        .collect();
+    let keys = set.profiles.keys().map(String::as_str);
+    let unread = keys.filter(|key| !own.contains(key) && !named.contains(key));
+    let unread: Vec<&str> = unread.collect();
+    unread.into_iter().filter_map(move |key| {
+        let meant = own.iter().find(|one| strsim::osa_distance(key, one) <= 2);
+        meant.map(|meant| (key, *meant))
+    })
 }
 
 /// Beyond it a sum of costs could not be counted.

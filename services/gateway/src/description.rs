@@ -111,20 +111,7 @@ fn operation(endpoint: Endpoint) -> Value {
             "503": content("Something is not", &[("application/json", named("Readiness"))]) } }),
         Endpoint::Metrics => json!({ "operationId": "metrics", "responses": {
             "200": content("Prometheus' text format", &[("text/plain", text())]) } }),
-        Endpoint::Ask => json!({
-            "operationId": "ask",
-            "parameters": [
-                header("Idempotency-Key", "The same key and user give the same session, once"),
-                header("traceparent", "W3C trace context, carried through the run"),
-            ],
-            "requestBody": { "required": true,
-                "content": { "application/json": { "schema": named("AgentRequest") } } },
-            "responses": {
-                "200": content("The events of the run, if `Accept` names `text/event-stream`",
-                    &[("text/event-stream", events())]),
-                "202": content("Taken in", &[("application/json", named("Accepted"))]),
-            },
-        }),
+        Endpoint::Ask => ask(),
         Endpoint::Sessions => json!({
             "operationId": "sessions",
             "parameters": [
@@ -158,19 +145,7 @@ fn operation(endpoint: Endpoint) -> Value {
                 "204": { "description": "There is nothing after this event" },
             },
         }),
-        Endpoint::Trace => {
-            let mut forms = vec![("application/json", json!({ "type": "object" }))];
-            forms.extend(
-                offered(rdf::GRAPHS)
-                    .into_iter()
-                    .filter(|(kind, _)| *kind != "application/json"),
-            );
-            json!({
-                "operationId": "trace",
-                "parameters": [id(), query("format", text(), "`json`, `turtle`, `nquads`, ...; goes before `Accept`")],
-                "responses": { "200": content("The trace", &forms) },
-            })
-        }
+        Endpoint::Trace => trace(),
         Endpoint::Approvals => json!({
             "operationId": "approvals",
             "responses": { "200": content("What waits", &[("application/json", named("ApprovalList"))]) },
@@ -189,22 +164,8 @@ fn operation(endpoint: Endpoint) -> Value {
                 "description": "URI of the document" })],
             "responses": { "200": content("Its text", &[("text/plain", text())]) },
         }),
-        Endpoint::SparqlGet => {
-            let mut parameters = vec![json!({ "name": "query", "in": "query", "required": true,
-                "schema": text(), "description": "The query" })];
-            parameters.extend(sparql_parameters());
-            json!({ "operationId": "sparql", "parameters": parameters, "responses": { "200": answer() } })
-        }
-        Endpoint::SparqlPost => json!({
-            "operationId": "sparqlPost",
-            "parameters": sparql_parameters(),
-            "requestBody": { "required": true, "content": {
-                "application/sparql-query": { "schema": text() },
-                "application/x-www-form-urlencoded": { "schema": { "type": "object",
-                    "required": ["query"], "properties": { "query": text() } } },
-            } },
-            "responses": { "200": answer() },
-        }),
+        Endpoint::SparqlGet => sparql_get(),
+        Endpoint::SparqlPost => sparql_post(),
         Endpoint::GraphUpdate => json!({
             "operationId": "graphUpdate",
             "parameters": [
@@ -224,6 +185,57 @@ fn operation(endpoint: Endpoint) -> Value {
         &[("application/json", named("Error"))],
     );
     operation
+}
+
+fn ask() -> Value {
+    json!({
+        "operationId": "ask",
+        "parameters": [
+            header("Idempotency-Key", "The same key and user give the same session, once"),
+            header("traceparent", "W3C trace context, carried through the run"),
+        ],
+        "requestBody": { "required": true,
+            "content": { "application/json": { "schema": named("AgentRequest") } } },
+        "responses": {
+            "200": content("The events of the run, if `Accept` names `text/event-stream`",
+                &[("text/event-stream", events())]),
+            "202": content("Taken in", &[("application/json", named("Accepted"))]),
+        },
+    })
+}
+
+fn trace() -> Value {
+    let mut forms = vec![("application/json", json!({ "type": "object" }))];
+    forms.extend(
+        offered(rdf::GRAPHS)
+            .into_iter()
+            .filter(|(kind, _)| *kind != "application/json"),
+    );
+    json!({
+        "operationId": "trace",
+        "parameters": [id(), query("format", text(), "`json`, `turtle`, `nquads`, ...; goes before `Accept`")],
+        "responses": { "200": content("The trace", &forms) },
+    })
+}
+
+fn sparql_get() -> Value {
+    let mut parameters = vec![json!({ "name": "query", "in": "query", "required": true,
+        "schema": text(), "description": "The query" })];
+    parameters.extend(sparql_parameters());
+    json!({ "operationId": "sparql", "parameters": parameters, "responses": { "200": answer() } })
+}
+
+fn sparql_post() -> Value {
+    json!({
+        "operationId": "sparqlPost",
+        "parameters": sparql_parameters(),
+        "requestBody": { "required": true, "content": {
+            "application/sparql-query": { "schema": text() },
+            "application/x-www-form-urlencoded": { "schema": { "type": "object",
+                "required": ["query"], "properties": { "query": text() } } },
+        } },
+        "responses": { "200": answer() },
+    })
 }
 
 fn sparql_parameters() -> [Value; 2] {

@@ -49,11 +49,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             if history.is_empty() {
                 return Err(missing(config, &item_type, &key).await?);
             }
-            if output.json {
-                return ui::json(&history);
-            }
-            show_history(&history, &settings.program(), ui);
-            Ok(())
+            show_history(&history, output.json, &settings.program(), ui)
         }
         Config::Put {
             item_type,
@@ -106,28 +102,46 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             delete(config, &item_type, &key, &author, &settings.program()).await
         }
         Config::Seed { directory, by } => {
-            let report = match directory {
-                None => seed::seed(config, seed::embedded()?).await?,
-                Some(directory) => {
-                    let by = Seeder::Person(person::name(by.as_deref())?);
-                    config.seed(seed::directory(&directory)?, &by).await?
-                }
-            };
-            outln!("{report}");
-            if report.newer > 0 {
-                let program = settings.program();
-                errln!(
-                    "`{program} config reset TYPE KEY` puts one of them back to what comes with this version."
-                );
-            }
-            Ok(())
+            seed_from(
+                config,
+                directory.as_deref(),
+                by.as_deref(),
+                &settings.program(),
+            )
+            .await
         }
     }
 }
 
-fn show_history(history: &[ItemVersion], program: &str, ui: Ui) {
+/// Seeds from a directory, or what comes with this version.
+async fn seed_from(
+    config: &dyn ConfigStore,
+    directory: Option<&Path>,
+    by: Option<&str>,
+    program: &str,
+) -> Result<(), Failure> {
+    let report = match directory {
+        None => seed::seed(config, seed::embedded()?).await?,
+        Some(directory) => {
+            let by = Seeder::Person(person::name(by)?);
+            config.seed(seed::directory(directory)?, &by).await?
+        }
+    };
+    outln!("{report}");
+    if report.newer > 0 {
+        errln!(
+            "`{program} config reset TYPE KEY` puts one of them back to what comes with this version."
+        );
+    }
+    Ok(())
+}
+
+fn show_history(history: &[ItemVersion], json: bool, program: &str, ui: Ui) -> Result<(), Failure> {
+    if json {
+        return ui::json(&history);
+    }
     let Some(Item { item_type, key, .. }) = history.first().map(|version| &version.item) else {
-        return;
+        return Ok(());
     };
     let rows = history.iter().map(|version| {
         let what = if version.deleted { "deleted" } else { "put" };
@@ -141,6 +155,7 @@ fn show_history(history: &[ItemVersion], program: &str, ui: Ui) {
     ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows.collect());
     errln!("`{program} config get {item_type} {key} --version N` shows one of them,");
     errln!("`{program} config restore {item_type} {key} N` brings it back.");
+    Ok(())
 }
 
 fn show_prices(set: &Snapshot, ui: Ui) {

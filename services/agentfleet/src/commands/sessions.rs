@@ -144,103 +144,112 @@ pub(crate) struct ShownStep {
 pub(crate) async fn run(command: Sessions, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
     match command {
-        Sessions::List(args) => {
-            let json = args.output.json;
-            let wanted = Wanted::of(args, store.now())?;
-            let (listed, more) = list(&store, settings, &wanted).await?;
-            if json {
-                return ui::json(&listed);
-            }
-            if listed.is_empty() {
-                if wanted.narrows() {
-                    outln!("No such run.");
-                } else {
-                    outln!("Nothing was asked yet. Try `{} demo`.", settings.program());
-                }
-                return Ok(());
-            }
-            let queued = listed.iter().any(|run| run.state == RunState::Queued);
-            let mut headers = vec!["SESSION", "STATE", "STARTED"];
-            if wanted.sort != SortBy::Started {
-                headers.extend(["TIME", "STEPS", "TOKENS", "COST"]);
-            }
-            let whole = headers.len();
-            headers.push("QUESTION");
-            let rows = listed
-                .into_iter()
-                .map(|run| {
-                    let state = told(run.state, run.termination);
-                    let mut row = vec![run.session, state, minute(&run.started)];
-                    row.extend(run.took.into_iter().flat_map(|took| {
-                        [
-                            text::duration(took.ms),
-                            took.steps.to_string(),
-                            took.tokens.to_string(),
-                            took.cost.told(|_| spend::money(took.parts)),
-                        ]
-                    }));
-                    row.push(run.question);
-                    row
-                })
-                .collect();
-            ui.table(&headers, whole, rows);
-            if queued {
-                ui.note("`queued`: waits for a worker, or is at work on its first step.");
-            }
-            if more {
-                let which = match wanted.sort {
-                    SortBy::Started => "newest",
-                    SortBy::Cost | SortBy::Time | SortBy::Steps => "first",
-                };
-                ui.note(&format!(
-                    "These are the {which} {}; there are more: `--limit` lists up to {MOST}.",
-                    wanted.limit
-                ));
-            }
-            Ok(())
-        }
-        Sessions::Show { session, output } => {
-            let (session, started) = records::session_or_started(&store, &session).await?;
-            let mut shown = show(&store, &session, started.as_ref()).await?;
-            (shown.tokens, shown.wasted_tokens) = spent(&store, &session).await?;
-            if output.json {
-                return ui::json(&shown);
-            }
-            outln!(
-                "Session {}  {}  {}",
-                shown.session,
-                told(shown.state, shown.termination),
-                text::tokens(shown.tokens, shown.wasted_tokens)
-            );
-            outln!("{}\n", text::line(&shown.question));
-            if shown.state == RunState::Queued {
-                outln!("  waits for a worker, or is at work on its first step");
-            }
-            for step in &shown.steps {
-                let again = if step.attempt > 1 {
-                    format!("  (try {})", step.attempt)
-                } else {
-                    String::new()
-                };
-                let what = text::line(&step.what);
-                outln!("  step {}  {}  {what}{again}", step.step, step.at);
-            }
-            for subagent in &shown.subagents {
-                outln!(
-                    "  subagent {}  {}",
-                    subagent.session,
-                    text::line(&subagent.goal)
-                );
-            }
-            if let Some(error) = &shown.error {
-                outln!("\nError `{}`: {}", error.code, text::line(&error.message));
-            }
-            if let Some(answer) = &shown.answer {
-                outln!("\n{}", text::clean(answer));
-            }
-            Ok(())
-        }
+        Sessions::List(args) => tell_list(&store, args, settings, ui).await,
+        Sessions::Show { session, output } => tell_one(&store, &session, output.json).await,
     }
+}
+
+async fn tell_list(
+    store: &Store,
+    args: ListSessions,
+    settings: &Settings,
+    ui: Ui,
+) -> Result<(), Failure> {
+    let json = args.output.json;
+    let wanted = Wanted::of(args, store.now())?;
+    let (listed, more) = list(store, settings, &wanted).await?;
+    if json {
+        return ui::json(&listed);
+    }
+    if listed.is_empty() {
+        if wanted.narrows() {
+            outln!("No such run.");
+        } else {
+            outln!("Nothing was asked yet. Try `{} demo`.", settings.program());
+        }
+        return Ok(());
+    }
+    let queued = listed.iter().any(|run| run.state == RunState::Queued);
+    let mut headers = vec!["SESSION", "STATE", "STARTED"];
+    if wanted.sort != SortBy::Started {
+        headers.extend(["TIME", "STEPS", "TOKENS", "COST"]);
+    }
+    let whole = headers.len();
+    headers.push("QUESTION");
+    let rows = listed
+        .into_iter()
+        .map(|run| {
+            let state = told(run.state, run.termination);
+            let mut row = vec![run.session, state, minute(&run.started)];
+            row.extend(run.took.into_iter().flat_map(|took| {
+                [
+                    text::duration(took.ms),
+                    took.steps.to_string(),
+                    took.tokens.to_string(),
+                    took.cost.told(|_| spend::money(took.parts)),
+                ]
+            }));
+            row.push(run.question);
+            row
+        })
+        .collect();
+    ui.table(&headers, whole, rows);
+    if queued {
+        ui.note("`queued`: waits for a worker, or is at work on its first step.");
+    }
+    if more {
+        let which = match wanted.sort {
+            SortBy::Started => "newest",
+            SortBy::Cost | SortBy::Time | SortBy::Steps => "first",
+        };
+        ui.note(&format!(
+            "These are the {which} {}; there are more: `--limit` lists up to {MOST}.",
+            wanted.limit
+        ));
+    }
+    Ok(())
+}
+
+async fn tell_one(store: &Store, session: &str, json: bool) -> Result<(), Failure> {
+    let (session, started) = records::session_or_started(store, session).await?;
+    let mut shown = show(store, &session, started.as_ref()).await?;
+    (shown.tokens, shown.wasted_tokens) = spent(store, &session).await?;
+    if json {
+        return ui::json(&shown);
+    }
+    outln!(
+        "Session {}  {}  {}",
+        shown.session,
+        told(shown.state, shown.termination),
+        text::tokens(shown.tokens, shown.wasted_tokens)
+    );
+    outln!("{}\n", text::line(&shown.question));
+    if shown.state == RunState::Queued {
+        outln!("  waits for a worker, or is at work on its first step");
+    }
+    for step in &shown.steps {
+        let again = if step.attempt > 1 {
+            format!("  (try {})", step.attempt)
+        } else {
+            String::new()
+        };
+        let what = text::line(&step.what);
+        outln!("  step {}  {}  {what}{again}", step.step, step.at);
+    }
+    for subagent in &shown.subagents {
+        outln!(
+            "  subagent {}  {}",
+            subagent.session,
+            text::line(&subagent.goal)
+        );
+    }
+    if let Some(error) = &shown.error {
+        outln!("\nError `{}`: {}", error.code, text::line(&error.message));
+    }
+    if let Some(answer) = &shown.answer {
+        outln!("\n{}", text::clean(answer));
+    }
+    Ok(())
 }
 
 /// An instant as people say it: `2026-11-21 06:32`, in UTC.

@@ -158,28 +158,7 @@ impl Writer {
                     loose: false,
                 });
             }
-            Tag::Item => {
-                let marker = match self.lists.last_mut() {
-                    Some(List {
-                        next: Some(number), ..
-                    }) => {
-                        let marker = format!("{number}. ");
-                        *number = number.saturating_add(1);
-                        marker
-                    }
-                    Some(List { next: None, .. }) | None => if self.lists.len() % 2 == 1 {
-                        "• "
-                    } else {
-                        "◦ "
-                    }
-                    .to_owned(),
-                };
-                self.before_block();
-                self.containers.push(Container::Item {
-                    marker,
-                    used: false,
-                });
-            }
+            Tag::Item => self.start_item(),
             Tag::Emphasis => self.push_style(ITALIC),
             Tag::Strong => self.push_style(BOLD),
             Tag::Strikethrough => self.push_style(STRIKE),
@@ -221,6 +200,29 @@ impl Writer {
             | Tag::Subscript
             | Tag::MetadataBlock(_) => {}
         }
+    }
+
+    fn start_item(&mut self) {
+        let marker = match self.lists.last_mut() {
+            Some(List {
+                next: Some(number), ..
+            }) => {
+                let marker = format!("{number}. ");
+                *number = number.saturating_add(1);
+                marker
+            }
+            Some(List { next: None, .. }) | None => if self.lists.len() % 2 == 1 {
+                "• "
+            } else {
+                "◦ "
+            }
+            .to_owned(),
+        };
+        self.before_block();
+        self.containers.push(Container::Item {
+            marker,
+            used: false,
+        });
     }
 
     fn end(&mut self, tag: TagEnd) {

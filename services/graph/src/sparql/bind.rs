@@ -159,15 +159,25 @@ impl Binding {
                 aggregates,
             } => {
                 self.pattern(inner, false)?;
-                if variables.contains(&self.variable) {
-                    self.used = true;
-                    self.extend(inner);
-                }
-                for (_, aggregate) in aggregates {
-                    if let AggregateExpression::FunctionCall { expr, .. } = aggregate {
-                        self.expression(expr)?;
-                    }
-                }
+                self.group(inner, variables, aggregates)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn group(
+        &mut self,
+        inner: &mut Box<GraphPattern>,
+        variables: &[Variable],
+        aggregates: &mut [(Variable, AggregateExpression)],
+    ) -> Result<(), BindingFault> {
+        if variables.contains(&self.variable) {
+            self.used = true;
+            self.extend(inner);
+        }
+        for (_, aggregate) in aggregates {
+            if let AggregateExpression::FunctionCall { expr, .. } = aggregate {
+                self.expression(expr)?;
             }
         }
         Ok(())

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Builds every test of the workspace and runs its binaries, and the scripts beside them, some at the same time.
 
-    tests/run.py [NAME ...]       only binaries whose name has one of these parts
+    tests/run.py [NAME ...]       only what has one of these parts in its name
     TEST_JOBS=2                   how many run at the same time
     TEST_MINUTES=30               how long one may take before it counts as hanging
 
 Most tests wait for servers and processes more than they compute, so running them one after the other leaves
-the machine idle. Every binary's closing lines are printed when it ends, and all that it said if it failed.
+the machine idle. The binaries of `tests/` are run module by module, each a process of its own, as
+`program/kill`. Closing lines are printed at each end, and all that was said if it failed.
 `cargo test` does the same one by one.
 """
 
@@ -26,7 +27,7 @@ SCRIPTS = ["tests/validators/check.sh", "deploy/tests/check.sh", "tests/clients/
 # The longest first, as far as that is known: what is not named here comes after them.
 LONGEST_FIRST = [
     "storm", "simulator", *SCRIPTS[:2], "simulator_fan_in", "pulsar_failures", "upgrade", "kill", "control", "example", "audit",
-    "console/it", "approvals", "pulsar", "patterns", "interleavings", "migrate", "replicas", "graph/remote",
+    "console/it", "approvals", "pulsar", "patterns", "interleavings", "migrate", "replicas", "graph/it",
 ]
 JOBS = int(os.environ.get("TEST_JOBS", "2"))
 MINUTES = int(os.environ.get("TEST_MINUTES", "30"))
@@ -35,7 +36,7 @@ SUMS = re.compile(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored
 
 
 def built():
-    """The test binaries, as (name, folder of the crate, path, variables that cargo would set)."""
+    """What is run, as (name, folder of the crate, command)."""
     command = ["cargo", "test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if ran.returncode:
@@ -48,13 +49,27 @@ def built():
         folder = os.path.dirname(said["manifest_path"])
         crate, target = os.path.basename(folder), said["target"]["name"]
         kind = said["target"]["kind"][0]
-        name = f"{crate}/{target}" if kind == "test" else f"{crate} ({kind})"
-        found.append((name, folder, said["executable"]))
-    return found + [(script, ROOT, os.path.join(ROOT, script)) for script in SCRIPTS]
+        if kind == "test" and crate == "tests":
+            found += by_module(target, folder, said["executable"])
+        else:
+            name = f"{crate}/{target}" if kind == "test" else f"{crate} ({kind})"
+            found.append((name, folder, [said["executable"]]))
+    return found + [(script, ROOT, [os.path.join(ROOT, script)]) for script in SCRIPTS]
 
 
-def order(binary):
-    name = binary[0]
+def by_module(target, folder, path):
+    """The modules of a large binary, each with the tests that it has."""
+    listed = subprocess.run([path, "--list", "--format", "terse"], cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
+    modules = {}
+    for line in listed.stdout.splitlines():
+        test, is_test, _ = line.partition(": test")
+        if is_test:
+            modules.setdefault(test.partition("::")[0], []).append(test)
+    return [(f"{target}/{module}", folder, [path, "--exact", *tests]) for module, tests in modules.items()]
+
+
+def order(part):
+    name = part[0]
     for place, known in enumerate(LONGEST_FIRST):
         if name == known or name.split("/")[-1] == known:
             return place
@@ -62,7 +77,7 @@ def order(binary):
 
 
 def reasons(text):
-    """What a failed binary said of why: its panics, or else its last lines."""
+    """What a failed part said of why: its panics, or else its last lines."""
     lines = text.splitlines()
     panics = [at for at, line in enumerate(lines) if "panicked at" in line]
     wanted = sorted({at + n for at in panics for n in range(12)}) if panics else range(len(lines) - 20, len(lines))
@@ -70,8 +85,8 @@ def reasons(text):
 
 
 class Runner:
-    def __init__(self, binaries):
-        self.waiting = sorted(binaries, key=order)
+    def __init__(self, parts):
+        self.waiting = sorted(parts, key=order)
         self.running = {}
         self.failed = []
         self.why = {}
@@ -88,16 +103,16 @@ class Runner:
             with self.lock:
                 if not self.waiting:
                     return
-                binary = self.waiting.pop(0)
-            self.run(*binary)
+                part = self.waiting.pop(0)
+            self.run(*part)
 
-    def run(self, name, folder, path):
+    def run(self, name, folder, command):
         began = time.monotonic()
         environment = dict(os.environ)
         if name not in SCRIPTS:
             # As cargo does. A script may call cargo, which builds half of everything anew where it is set.
             environment["CARGO_MANIFEST_DIR"] = folder
-        process = subprocess.Popen([path], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         with self.lock:
             self.running[process.pid] = (name, began)
@@ -163,7 +178,7 @@ class Runner:
             self.tell(f"FAILED {name}")
 
     def close(self):
-        """The closing line of the whole run, in the words of every binary's own."""
+        """The closing line of the whole run, in the words of every part's own."""
         passed, failed, ignored = self.sums
         took = time.monotonic() - self.began
         well = "FAILED" if self.failed else "ok"
@@ -173,14 +188,12 @@ class Runner:
 
 
 def main():
-    parts = sys.argv[1:]
-    binaries = built()
-    if parts:
-        binaries = [one for one in binaries if any(part in one[0] for part in parts)]
-    if not binaries:
-        sys.exit(f"no test binary is named so: {' '.join(parts)}")
-    runner = Runner(binaries)
+    names = sys.argv[1:]
+    parts = [part for part in built() if not names or any(name in part[0] for name in names)]
     if not parts:
+        sys.exit(f"nothing that is tested is named so: {' '.join(names)}")
+    runner = Runner(parts)
+    if not names:
         runner.examples()
     runner.all()
     sys.exit(runner.close())

@@ -55,11 +55,11 @@ def get(url, timeout=5.0):
 
 
 class Servers:
-    """Pulsar, S3 and Fuseki, by the scripts of deploy/."""
+    """Pulsar, PostgreSQL and Fuseki, by the scripts of deploy/."""
 
     def __init__(self, folder):
         self.folder = folder
-        begun = {name: self._run(name, "start") for name in ("pulsar", "s3", "fuseki")}
+        begun = {name: self._run(name, "start") for name in ("pulsar", "postgres", "fuseki")}
         said = {}
         for name, process in begun.items():
             out, _ = process.communicate(timeout=300)
@@ -67,13 +67,14 @@ class Servers:
             said[name] = out
         self.broker = re.search(r"service_url: (\S+)", said["pulsar"])[1]
         self.admin = re.search(r"admin_url: (\S+)", said["pulsar"])[1]
-        self.s3 = re.search(r"running: pid \d+, (\S+)", said["s3"])[1]
+        documents = re.search(r"running: pid \d+, (\S+)", said["postgres"])[1]
         self.graph = re.search(r"running: pid \d+, (\S+)", said["fuseki"])[1]
         # By the names that chart and compose file give them.
         self.addresses = {
             "AGENTFLEET_BROKER": self.broker,
             "AGENTFLEET_BROKER_ADMIN": self.admin,
-            "AGENTFLEET_DOCUMENTS_ENDPOINT": self.s3,
+            # The password is another variable.
+            "AGENTFLEET_DOCUMENTS": re.sub(r":[^:@/]+@", "@", documents),
             "AGENTFLEET_GRAPH": self.graph,
         }
 
@@ -94,7 +95,7 @@ class Servers:
         )
 
     def stop(self):
-        for process in [self._run(name, "kill") for name in ("pulsar", "s3", "fuseki")]:
+        for process in [self._run(name, "kill") for name in ("pulsar", "postgres", "fuseki")]:
             process.communicate(timeout=60)
 
 
@@ -107,7 +108,10 @@ class Process:
         self.folder = folder / f"{name}-{port}"
         self.folder.mkdir(parents=True)
         env = dict(written)
-        env |= {variable: address for variable, address in servers.addresses.items() if variable in env}
+        for variable, address in servers.addresses.items():
+            if variable in env:
+                # What follows the address of a database is as written.
+                env[variable] = address + "".join(env[variable].partition("?")[1:])
         if model:
             env["AGENTFLEET_BASE_URL"] = model.url
         env["AGENTFLEET_DATA"] = str(self.folder / "data")

@@ -103,7 +103,7 @@ REFUSED = [
     ('broker.topics={"requests":"agent-request"}', "requests"),
     ('broker.authentication="tls"', "/broker/authentication"),
     ('broker.authentication="token"', "`broker.authentication`"),
-    ('documents.url="https://s3.example/bucket"', "/documents/url"),
+    ('documents.url="s3://bucket/fleet"', "/documents/url"),
     ('graph.url="embedded"', "/graph/url"),
     ('model="auto"', "/model"),
     ('model="gpt"', "/model"),
@@ -140,7 +140,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_the_schema_is_the_bin
     # The chart sets these itself, or they are of the embedded parts.
     own = {"data", "broker", "broker_admin", "broker_tenant", "broker_namespace", "broker_topics", "broker_token"}
     own |= {"broker_certificates", "graph", "graph_query", "graph_update", "graph_user", "graph_password", "graph_token", "http_token"}
-    own |= {"documents", "documents_endpoint", "documents_region", "model", "base_url", "concurrency", "listen", "health"}
+    own |= {"documents", "model", "base_url", "concurrency", "listen", "health"}
     own |= {"grace", "max_quads", "log", "log_format"}
     assert set(schema["properties"]["settings"]["propertyNames"]["enum"]) == names_of_settings() - own
 
@@ -232,13 +232,13 @@ def test_there_is_more_time_to_stop_than_the_drain_takes(values):
 def test_policies_let_out_to_every_server_and_models_only_where_they_are_called():
     for role, policy in of_kind(rendered(FULL), "NetworkPolicy").items():
         ports = {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
-        servers = {53, 6651, 7651, 8443, 9000, 443, 7200}
+        servers = {53, 6651, 7651, 8443, 5433, 443, 7200}
         models = set() if role in {"aggregator", "graph-writer"} else {8000, 11434}
         assert ports == servers | models, role
     gateway = of_kind(rendered(FULL), "NetworkPolicy")["gateway"]
     assert len(gateway["spec"]["ingress"][0]["from"]) == 2
     ports = {port["port"] for rule in of_kind(rendered(SMALL), "NetworkPolicy")["aggregator"]["spec"]["egress"] for port in rule["ports"]}
-    assert ports == {53, 6650, 443, 3030}
+    assert ports == {53, 6650, 5432, 3030}
 
 
 def test_scalers_watch_the_topics_by_the_names_the_fleet_gives_them():

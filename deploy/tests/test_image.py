@@ -116,10 +116,11 @@ def test_what_the_compose_file_names_is_there():
             assert port.startswith("127.0.0.1:"), f"`{name}` is published beyond this machine"
         if "build" in service:
             assert (DEPLOY / service["build"]["context"] / service["build"].get("dockerfile", "Dockerfile")).exists()
-    hosts = set(re.findall(r"://([a-z0-9-]+):", json.dumps([services[name]["environment"] for name in OURS])))
-    assert hosts == {"pulsar", "s3", "fuseki"}
-    bucket = services["gateway"]["environment"]["AGENTFLEET_DOCUMENTS"].removeprefix("s3://")
-    assert f"/buckets/{bucket} " in services["s3"]["command"][0]
+    hosts = set(re.findall(r"://(?:[a-z]+@)?([a-z0-9-]+):", json.dumps([services[name]["environment"] for name in OURS])))
+    assert hosts == {"pulsar", "postgres", "fuseki"}
+    ours, server = services["gateway"]["environment"], services["postgres"]["environment"]
+    assert f"://{server['POSTGRES_USER']}@postgres:5432/{server['POSTGRES_DB']}?" in ours["AGENTFLEET_DOCUMENTS"]
+    assert ours["PGPASSWORD"] == server["POSTGRES_PASSWORD"]
 
 
 def test_servers_are_of_the_versions_that_the_tests_run():
@@ -128,7 +129,7 @@ def test_servers_are_of_the_versions_that_the_tests_run():
 
     images = {name: service["image"].split(":")[1] for name, service in COMPOSE["services"].items()}
     assert images["pulsar"] == version("pulsar/pom.xml", r"<pulsar.version>(.+)<")
-    assert images["s3"] == version("s3.sh", r"(?m)^VERSION=(.+)$")
+    assert images["postgres"] == version("../docs/operations.md", r"Tested on PostgreSQL (\d+)")
     assert images["fuseki"] == version("fuseki.sh", r"(?m)^VERSION=(.+)$") == version("fuseki/Dockerfile", r"VERSION=(.+)")
     # The module of Prometheus 3.x.y is called v0.3xx.y.
     major, minor, patch = images["prometheus"].removeprefix("v").split(".")

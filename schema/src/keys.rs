@@ -6,6 +6,28 @@
 
 use crate::id::{ApprovalId, Digest, SessionId};
 
+/// Every session lies below.
+pub const SESSIONS: &str = "sessions/";
+
+/// Everything that the steps of a session left behind lies below.
+pub fn session(session: &SessionId) -> String {
+    format!("{SESSIONS}{session}/")
+}
+
+/// The session that a key, or a prefix of keys, lies below.
+pub fn session_of(key: &str) -> Option<SessionId> {
+    let (session, _) = key.strip_prefix(SESSIONS)?.split_once('/')?;
+    Some(SessionId::from(session))
+}
+
+/// The marks of archived sessions lie below.
+pub const ARCHIVED: &str = "archived/";
+
+/// Present once a session was archived: it says where what it left behind lies.
+pub fn archived(session: &SessionId) -> String {
+    format!("{ARCHIVED}{session}")
+}
+
 /// What a caller asked for, as a door took it in: one request for each session.
 pub fn accepted(session: &SessionId) -> String {
     format!("sessions/{session}/accepted")
@@ -16,9 +38,14 @@ pub fn accepted_published(session: &SessionId) -> String {
     format!("sessions/{session}/accepted-published")
 }
 
+/// Every step of a session lies below.
+pub fn steps(session: &SessionId) -> String {
+    format!("sessions/{session}/steps/")
+}
+
 /// `sessions/{session}/steps/{n}/`: everything one step left behind.
 pub fn step(session: &SessionId, step: u32) -> String {
-    format!("sessions/{session}/steps/{step}/")
+    format!("{}{step}/", steps(session))
 }
 
 /// The commit point of a step.
@@ -31,6 +58,12 @@ pub fn step_of(key: &str) -> Option<(SessionId, u32)> {
     let rest = key.strip_prefix("sessions/")?.strip_suffix("/outcome")?;
     let (session, step) = rest.rsplit_once("/steps/")?;
     Some((SessionId::from(session), step.parse().ok()?))
+}
+
+/// Number of the step that a key below [`steps`] belongs to.
+pub fn step_number(key: &str) -> Option<u32> {
+    let (_, rest) = key.split_once("/steps/")?;
+    rest.split_once('/')?.0.parse().ok()
 }
 
 /// Written after everything of the step was published.

@@ -6,6 +6,7 @@
 
 pub mod arguments;
 pub mod config;
+pub mod history;
 pub mod id;
 pub mod json_schema;
 pub mod keys;
@@ -23,14 +24,14 @@ pub mod vocabulary;
 pub mod words;
 pub mod worked;
 
+pub use history::{AgentStep, PlanStep, StepKind};
 pub use id::{
     ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId,
 };
 pub use operation::Operation;
 pub use redact::redacted;
 pub use request::{
-    AgentRequest, AgentStep, Ancestor, HeldCall, Lineage, PlanStep, RoutingContext, RunControl,
-    RunLimits, Source,
+    AgentRequest, Ancestor, HeldCall, Lineage, RoutingContext, RunControl, RunLimits, Source,
 };
 pub use response::{AgentResponse, ErrorBody, MessageType};
 pub use spent::{Cost, Money, Spent};

@@ -5,6 +5,7 @@ use crate::tolerant::null_default;
 use crate::triples::Triple;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// What a response chunk belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +32,11 @@ pub enum MessageType {
 ///
 /// `end_of_message` and `end_of_dialog` come only after the step was committed, and name the
 /// `message_id` that won: what other attempts streamed is to be dropped.
+#[apply(
+    Option<_> => #[serde(default, skip_serializing_if = "Option::is_none")],
+    Vec<_> => #[serde(default, deserialize_with = "null_default")]
+        #[serde(skip_serializing_if = "Vec::is_empty")],
+)]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentResponse {
     #[serde(default, deserialize_with = "null_default")]
@@ -47,23 +53,12 @@ pub struct AgentResponse {
     /// Which session produced this chunk.
     #[serde(default, deserialize_with = "null_default")]
     pub session_id: SessionId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain_graph: Option<String>,
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
     pub explain_triples: Vec<Triple>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_token: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_token: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 
     /// The root session of the tree. Ours.
@@ -93,23 +88,14 @@ pub struct AgentResponse {
     )]
     pub subagent_goal: String,
     /// The sessions of the subagents, in order, on the messages that tell of a fan-out. Ours.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
     pub subagents: Vec<SessionId>,
     /// The step that produced this chunk. Ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
     /// Position of the chunk within its message, from 0. Ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u32>,
     /// SHA-256 of the whole text, on `end_of_message`. Ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// Where the whole text lies, on `end_of_message`. Ours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
 }
 

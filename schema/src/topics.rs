@@ -85,7 +85,7 @@ pub mod property {
     pub const ORIGIN_MESSAGE: &str = "origin-message";
     /// When a message that was put back came first, in milliseconds since the epoch.
     pub const SINCE: &str = "since";
-    /// The attempt that a message was put back for, and what that said last.
+    /// The attempts that a message was put back for, each with what it said last, separated by commas.
     pub const WAITED_FOR: &str = "waited-for";
     /// How long the step of a message waits for its model, and why.
     pub const MODEL_AWAY: &str = "model-away";

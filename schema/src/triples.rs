@@ -4,6 +4,7 @@ use crate::tolerant::null_default;
 use crate::uris::RETRIEVAL_GRAPH;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// Which kind of RDF term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -20,40 +21,19 @@ pub enum TermType {
 }
 
 /// An RDF term. Fields that do not apply are empty, and are left out when written.
+#[apply(
+    String => #[serde(default, deserialize_with = "null_default")]
+        #[serde(skip_serializing_if = "String::is_empty")],
+)]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Term {
     #[serde(rename = "type", default, deserialize_with = "null_default")]
     pub kind: TermType,
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
     pub iri: String,
     /// Blank node label.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
     pub id: String,
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
     pub value: String,
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
     pub datatype: String,
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
     pub language: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub triple: Option<Box<Triple>>,

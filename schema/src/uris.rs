@@ -1,6 +1,15 @@
 //! The URI scheme: `urn:trustgraph:agent:{session}` and what hangs below it.
 
 use crate::id::{ApprovalId, CorrelationId, SessionId};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// What may not stand in one segment of a URN.
+const UNSAFE: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b':');
 
 const AGENT: &str = "urn:trustgraph:agent:";
 
@@ -199,37 +208,14 @@ pub fn as_iri(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Percent-encodes what may not stand in one segment of a URN, so that any caller's id is safe.
-fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~' | b':') {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+/// Percent-encodes what may not stand in one segment of a URN or of a path, so that any caller's id is safe.
+pub fn encode(text: &str) -> String {
+    utf8_percent_encode(text, UNSAFE).to_string()
 }
 
 fn decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = (bytes[at] == b'%')
-            .then(|| text.get(at + 1..at + 3))
-            .flatten()
-            .and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        if let Some(byte) = hex {
-            out.push(byte);
-            at += 3;
-        } else {
-            out.push(bytes[at]);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    let bytes = percent_decode_str(text);
+    bytes.decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

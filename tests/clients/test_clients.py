@@ -59,8 +59,8 @@ class Servers:
             PULSAR_DATA_DIR=str(work / "pulsar"),
             PULSAR_PORT="0",
             PULSAR_HTTP_PORT="0",
-            S3_DATA_DIR=str(work / "s3"),
-            S3_PORT="0",
+            POSTGRES_DATA_DIR=str(work / "postgres"),
+            POSTGRES_PORT="0",
             FUSEKI_DATA_DIR=str(work / "fuseki"),
             FUSEKI_PORT="0",
             FUSEKI_STORE="mem",
@@ -68,14 +68,14 @@ class Servers:
         self.roles = []
 
     def start(self):
-        names = ["pulsar", "s3", "fuseki"]
+        names = ["pulsar", "postgres", "fuseki"]
         starting = [self.deploy(name, "start", subprocess.PIPE) for name in names]
         told = {}
         for name, process in zip(names, starting):
             told[name] = process.communicate()[0]
             if process.returncode != 0:
                 raise RuntimeError(f"{name} does not start: {told[name]}")
-        address = {name: re.search(r"http://\S+", text).group() for name, text in told.items()}
+        address = {name: re.search(r"(http|postgres)://\S+", text).group() for name, text in told.items()}
         self.url = re.search(r"service_url: (\S+)", told["pulsar"]).group(1)
         model = self.work / "script.json"
         model.write_text(json.dumps(script()))
@@ -83,10 +83,7 @@ class Servers:
             **self.env,
             "AGENTFLEET_BROKER": self.url,
             "AGENTFLEET_BROKER_ADMIN": address["pulsar"],
-            "AGENTFLEET_DOCUMENTS": "s3://fleet/clients",
-            "AGENTFLEET_DOCUMENTS_ENDPOINT": address["s3"],
-            "AWS_ACCESS_KEY_ID": "fleet",
-            "AWS_SECRET_ACCESS_KEY": "fleetsecret",
+            "AGENTFLEET_DOCUMENTS": address["postgres"],
             "AGENTFLEET_GRAPH": address["fuseki"],
             "AGENTFLEET_MODEL": f"scripted:{model}",
             "AGENTFLEET_REPLY_TO": "replies-*,persistent://public/nowhere/*",
@@ -129,7 +126,7 @@ class Servers:
                 role.kill()
                 role.wait()
             role.stdout.close()
-        for stopping in [self.deploy(name, "kill", subprocess.DEVNULL) for name in ("pulsar", "s3", "fuseki")]:
+        for stopping in [self.deploy(name, "kill", subprocess.DEVNULL) for name in ("pulsar", "postgres", "fuseki")]:
             stopping.wait()
 
 

@@ -20,6 +20,9 @@ use tokio::sync::watch;
 /// back-off and redelivery.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Nothing is heard for so long: a person looks whether something waits for one.
+const QUIET: Duration = Duration::from_secs(15);
+
 /// A last message that ends a run.
 #[derive(Clone, Debug)]
 pub struct End {
@@ -176,12 +179,24 @@ impl Callers {
 
     /// Returns when every request has its end, or when nothing has been heard for long.
     pub fn until_all_ended(&self) {
-        self.until(|| self.open() == 0);
+        self.until(PATIENCE, || self.open() == 0);
+    }
+
+    /// The same where a person is asked what becomes of calls of which nobody knows whether they took effect:
+    /// `answers` returns how many it answered.
+    pub fn until_all_ended_with(&self, mut answers: impl FnMut() -> usize) {
+        loop {
+            self.until(QUIET, || self.open() == 0);
+            if self.open() == 0 || answers() == 0 {
+                break;
+            }
+        }
+        self.until_all_ended();
     }
 
     /// Returns when a model talks in each of the last requests, or when nothing has been heard for long.
     pub fn until_talking(&self, count: usize) {
-        self.until(|| {
+        self.until(PATIENCE, || {
             let (asked, heard) = (self.asked(), self.heard());
             let last = &asked[asked.len() - count..];
             let talks = |one| {
@@ -193,11 +208,11 @@ impl Callers {
         });
     }
 
-    fn until(&self, is_so: impl Fn() -> bool) {
+    fn until(&self, patience: Duration, is_so: impl Fn() -> bool) {
         let mut news = self.news.clone();
         self.runtime.block_on(async {
             while !is_so() {
-                let changed = tokio::time::timeout(PATIENCE, news.changed());
+                let changed = tokio::time::timeout(patience, news.changed());
                 if changed.await.is_err() {
                     break;
                 }

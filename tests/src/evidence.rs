@@ -3,14 +3,14 @@
 
 use crate::callers::Callers;
 use crate::place::Place;
+use agentfleet_core::commit::read_whole;
 use agentfleet_documents::Documents;
 use agentfleet_graph::{Answer, Graph, QueryOptions};
-use agentfleet_schema::records::{
-    CompletionStatus, FanInRecord, FanOutRecord, JoinCause, StepRecord,
-};
+use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, JoinCause};
 use agentfleet_schema::{Term, Triple, Triples};
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -159,7 +159,7 @@ impl Evidence {
         for some in outcomes.chunks(100) {
             let bodies = documents.get_many(some).await.unwrap();
             for (key, body) in some.iter().zip(bodies) {
-                let record: StepRecord = serde_json::from_slice(&body.unwrap()).unwrap();
+                let record = read_whole(&body.unwrap()).unwrap();
                 self.worked_again += usize::from(record.attempt > 1);
                 let before = told.len();
                 for message in record.provenance() {
@@ -173,30 +173,30 @@ impl Evidence {
         told
     }
 
-    /// Fails if something is missing, or there twice.
-    pub fn check(&self) {
-        assert!(
-            self.unpublished.is_empty(),
-            "OR-2: never published: {:?}",
-            self.unpublished
+    /// What is missing, or there twice.
+    pub fn broken(&self) -> Vec<String> {
+        let mut broken = Vec::new();
+        let mut note = |what: &str, found: &dyn fmt::Debug, is_so: bool| {
+            if is_so {
+                broken.push(format!("{what}: {found:?}"));
+            }
+        };
+        let unpublished = &self.unpublished;
+        note(
+            "OR-2: never published",
+            unpublished,
+            !unpublished.is_empty(),
         );
-        assert!(self.incomplete.is_empty(), "{:?}", self.incomplete);
-        assert_eq!(
-            self.fan_outs_told, self.fan_outs,
-            "the graph lacks fan-outs"
-        );
-        assert!(
-            self.syntheses.is_empty(),
-            "FI-1: not one synthesis: {:?}",
-            self.syntheses
-        );
-        assert!(
-            self.untold.is_empty(),
-            "the graph lacks {} statements, among them {:#?}",
-            self.untold.len(),
-            self.untold.iter().take(20).collect::<Vec<_>>()
-        );
-        assert!(self.parked.is_empty(), "dead-lettered: {:?}", self.parked);
+        note("fan-in", &self.incomplete, !self.incomplete.is_empty());
+        let told = (self.fan_outs_told, self.fan_outs);
+        note("fan-outs told, and all", &told, told.0 != told.1);
+        let syntheses = &self.syntheses;
+        note("FI-1: not one synthesis", syntheses, !syntheses.is_empty());
+        let untold: Vec<&String> = self.untold.iter().take(20).collect();
+        let all = self.untold.len();
+        note("the graph lacks statements", &(all, untold), all > 0);
+        note("dead-lettered", &self.parked, !self.parked.is_empty());
+        broken
     }
 }
 

@@ -7,6 +7,7 @@ use crate::scenario::named_in;
 use crate::world::World;
 use agentfleet_broker::{Durability, MAX_PAYLOAD, Outgoing};
 use agentfleet_core::approval;
+use agentfleet_core::commit::read_whole;
 use agentfleet_core::provenance::completion_status;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
@@ -79,7 +80,7 @@ fn allows(publication: &Publication) -> u64 {
 impl World {
     pub(crate) fn on_created(&mut self, key: &str, body: &[u8]) {
         if let Some(rest) = key.strip_suffix("/outcome") {
-            match serde_json::from_slice::<StepRecord>(body) {
+            match read_whole(body) {
                 Ok(record) => self.on_outcome(rest, Arc::new(record)),
                 Err(error) => self.violate(format!("`{key}` is no step record: {error}")),
             }
@@ -108,7 +109,7 @@ impl World {
         let record = fence
             .record
             .as_deref()
-            .map(serde_json::from_str::<StepRecord>);
+            .map(|body| read_whole(body.as_bytes()));
         if let Some(Ok(record)) = record {
             self.check_stopped(&record);
             self.facts.fenced.insert(record.nonce);

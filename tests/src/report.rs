@@ -166,20 +166,22 @@ impl Report {
         self.evidence.unpublished.len() + self.evidence.incomplete.len()
     }
 
-    /// Fails if anything was lost, stuck, failed, or done twice.
+    /// Fails if anything was lost, stuck, failed, or done twice, and says all of it: what is stuck tells
+    /// why something has no end.
     pub fn check(&self) {
-        assert!(self.lost.is_empty(), "OR-3: no end: {:?}", self.lost);
-        assert!(
-            self.duplicated.is_empty(),
-            "OR-3: several ends: {:?}",
-            self.duplicated
-        );
-        assert!(self.failed.is_empty(), "ended in errors: {:?}", self.failed);
-        assert_eq!(
-            self.calls_started_twice, 0,
-            "TL-1: calls were started twice"
-        );
-        self.evidence.check();
+        let mut broken = self.evidence.broken();
+        let mut note = |what: &str, found: &dyn fmt::Debug, is_so: bool| {
+            if is_so {
+                broken.push(format!("{what}: {found:?}"));
+            }
+        };
+        note("OR-3: no end", &self.lost, !self.lost.is_empty());
+        let duplicated = &self.duplicated;
+        note("OR-3: several ends", duplicated, !duplicated.is_empty());
+        note("ended in errors", &self.failed, !self.failed.is_empty());
+        let twice = self.calls_started_twice;
+        note("TL-1: calls started twice", &twice, twice > 0);
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
     }
 }
 

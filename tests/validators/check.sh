@@ -17,7 +17,7 @@ trap 'rm -rf "$samples" "$random"' EXIT
 (
     cd "$root"
     AGENTFLEET_SIM_TRACES="$random" AGENTFLEET_SIM_RUNS=10 \
-        cargo test --quiet --workspace --test simulator fresh >/dev/null
+        cargo test --quiet --workspace --test simulated simulator::fresh >/dev/null
     cargo build --quiet --workspace --example sample_trace
     "${CARGO_TARGET_DIR:-target}/debug/examples/sample_trace" "$samples" >/dev/null
 )

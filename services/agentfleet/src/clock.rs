@@ -2,14 +2,11 @@
 
 use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
-use agentfleet_documents::PostgresDocuments;
 use agentfleet_runtime::clock::{TOO_FAR, offset};
 use std::time::Duration;
 
 /// Between two looks at the clocks.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Amazon's own, where no other S3 service is named.
-const AMAZON: &str = "https://s3.amazonaws.com";
 
 /// Refuses a clock by which nothing may be worked, and goes on to warn of one that is wrong.
 pub(crate) async fn watch(settings: &Settings) -> Result<(), Failure> {
@@ -43,18 +40,12 @@ pub(crate) async fn watch(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The servers that are asked for the time.
+/// The servers that are asked for the time. PostgreSQL tells none over HTTP; `doctor` asks it.
 fn servers(settings: &Settings) -> Vec<String> {
-    let documents = match &settings.documents {
-        Place::Embedded => None,
-        // Tells no time over HTTP; `doctor` asks it.
-        Place::At(address) if PostgresDocuments::is_address(address) => None,
-        Place::At(_) => Some(settings.documents_endpoint.as_deref().unwrap_or(AMAZON)),
-    };
     let graph = match &settings.graph {
         Place::Embedded => None,
         Place::At(url) => Some(url.as_str()),
     };
-    let all = [documents, graph, settings.broker_admin.as_deref()];
+    let all = [graph, settings.broker_admin.as_deref()];
     all.into_iter().flatten().map(str::to_owned).collect()
 }

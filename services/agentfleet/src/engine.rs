@@ -5,7 +5,7 @@ use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
 use crate::store::{Store, reply_topics, settle};
 use crate::token;
-use agentfleet_aggregator::{self as aggregator, Endings};
+use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_console::text;
 use agentfleet_core::{FleetLimits, ReplyTopics};
@@ -14,11 +14,12 @@ use agentfleet_graph::{
     Credentials, EmbeddedGraph, Graph, GraphOptions, RemoteGraph, RemoteOptions,
 };
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
+use agentfleet_library::Library;
 use agentfleet_models::{Choice, ModelOptions, ProviderKind};
 use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts};
+use agentfleet_runs::Endings;
 use agentfleet_runtime::{Drain, Host, serve_batches};
 use agentfleet_schema::RunLimits;
-use agentfleet_tools::library::Library;
 use agentfleet_tools::{Toolbox, Tools};
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,9 +227,10 @@ fn graph_server(settings: &Settings) -> Option<RemoteOptions> {
 /// and a fleet's backlog is told, not waited for.
 pub async fn graph_to_read(store: &Store, settings: &Settings) -> Result<Arc<dyn Graph>, Failure> {
     let queue = [graph_writer::explainability()];
-    let is_written = !store.has_work(&queue).await?;
     let graph: Arc<dyn Graph> = match graph_server(settings) {
-        Some(options) if is_written => Arc::new(RemoteGraph::connect_to_read(options).await?),
+        Some(options) if !store.has_work(&queue).await? => {
+            Arc::new(RemoteGraph::connect_to_read(options).await?)
+        }
         _ => settled_graph(store, settings).await?,
     };
     let counted = async {
@@ -275,7 +277,8 @@ pub async fn settled_graph(store: &Store, settings: &Settings) -> Result<Arc<dyn
         };
         let subscription = graph_writer::explainability();
         tokio::spawn(async move {
-            serve_batches(broker, subscription, writer, graph_writer::MAX_BATCH, drain).await
+            let max = graph_writer::MAX_BATCH;
+            serve_batches(broker, subscription, writer, max, Duration::ZERO, drain).await
         })
     });
     settle(store).await?;

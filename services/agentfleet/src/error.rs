@@ -94,11 +94,21 @@ unavailable!(
     agentfleet_broker::Error,
     agentfleet_documents::Error,
     agentfleet_graph::Error,
+    agentfleet_library::Error,
     agentfleet_tools::Error,
-    agentfleet_runtime::Error,
     agentfleet_aggregator::Error,
     std::io::Error,
 );
+
+impl From<agentfleet_runtime::Error> for Failure {
+    fn from(error: agentfleet_runtime::Error) -> Self {
+        match error {
+            agentfleet_runtime::Error::Missing { .. } => Self::not_found(error.to_string())
+                .hint("records are never changed or taken away one by one: restore a backup"),
+            _ => Self::new(Exit::Unavailable, error.to_string()),
+        }
+    }
+}
 
 impl From<agentfleet_gateway::Problem> for Failure {
     fn from(problem: agentfleet_gateway::Problem) -> Self {
@@ -123,8 +133,8 @@ impl From<agentfleet_gateway::Problem> for Failure {
 impl From<agentfleet_orchestrator::replay::ReplayError> for Failure {
     fn from(error: agentfleet_orchestrator::replay::ReplayError) -> Self {
         use agentfleet_orchestrator::replay::ReplayError;
-        let (exit, hint) = match &error {
-            ReplayError::Unknown(session) => (
+        let (exit, hint) = match error {
+            ReplayError::Unknown(ref session) => (
                 Exit::NotFound,
                 Some(crate::commands::records::how_to_name(session.as_str())),
             ),
@@ -134,13 +144,8 @@ impl From<agentfleet_orchestrator::replay::ReplayError> for Failure {
                 Some("`agentfleet ask` asks its question again"),
             ),
             ReplayError::NoStep { .. } | ReplayError::Erased(_) => (Exit::NotFound, None),
-            ReplayError::Missing { .. } => (
-                Exit::NotFound,
-                Some("records are never changed or taken away one by one: restore a backup"),
-            ),
-            ReplayError::Unreadable { .. }
-            | ReplayError::Documents(_)
-            | ReplayError::Config { .. } => (Exit::Unavailable, None),
+            ReplayError::Records(error) => return error.into(),
+            ReplayError::Config { .. } => (Exit::Unavailable, None),
         };
         Self {
             hint: hint.map(str::to_owned),
@@ -151,8 +156,8 @@ impl From<agentfleet_orchestrator::replay::ReplayError> for Failure {
 
 impl From<agentfleet_models::Error> for Failure {
     fn from(error: agentfleet_models::Error) -> Self {
-        let exit = match error {
-            agentfleet_models::Error::UnknownModelOption { .. } => Exit::Usage,
+        let exit = match error.kind() {
+            agentfleet_models::Kind::UnknownOption => Exit::Usage,
             _ => Exit::Unavailable,
         };
         Self::new(exit, error.to_string())

@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::error::{Exit, Failure};
-use crate::settings::Settings;
+use crate::settings::{Place, Settings};
 use crate::store::{Store, worked};
 use agentfleet_aggregator::{self as aggregator, Deadlines, FanIn, PATIENCE, Sweep, Undertaker};
 use agentfleet_broker::{Broker, Subscription};
@@ -94,11 +94,12 @@ impl Stage {
         broker: Arc<dyn Broker>,
         queue: Subscription,
         handler: Arc<dyn BatchHandler>,
+        linger: Duration,
     ) {
         self.queues.push(queue.clone());
         let (max, drain) = (graph_writer::MAX_BATCH, self.drain.clone());
         self.tasks
-            .spawn(serve_batches(broker, queue, handler, max, drain));
+            .spawn(serve_batches(broker, queue, handler, max, linger, drain));
     }
 
     fn sweep(&mut self, sweep: Sweep) {
@@ -191,7 +192,8 @@ impl Fleet {
             let fan_in = Arc::new(FanIn::new(parts));
             stage.one(engine.broker(), aggregator::deadlines(), deadlines, 4);
             stage.one(engine.broker(), aggregator::dead_letters(), undertaker, 1);
-            stage.many(engine.broker(), aggregator::completions(), fan_in);
+            let completions = aggregator::completions();
+            stage.many(engine.broker(), completions, fan_in, Duration::ZERO);
             stage.sweep(sweep);
             stages.push(stage);
         }
@@ -202,7 +204,13 @@ impl Fleet {
                 engine.documents(),
                 Arc::clone(&engine.host),
             ));
-            stage.many(engine.broker(), graph_writer::explainability(), writer);
+            let linger = match settings.graph {
+                Place::Embedded => Duration::ZERO,
+                // Each update is a commit of the server.
+                Place::At(_) => graph_writer::LINGER,
+            };
+            let provenance = graph_writer::explainability();
+            stage.many(engine.broker(), provenance, writer, linger);
             stages.push(stage);
         }
         Ok(Self {

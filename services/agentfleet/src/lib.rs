@@ -10,13 +10,13 @@ pub mod engine;
 pub mod error;
 pub mod evidence;
 pub mod fleet;
-mod keeper;
 pub mod lock;
 mod log;
-mod moved;
 mod notices;
+mod relocation;
 pub mod settings;
 mod signals;
+mod standby;
 pub mod store;
 mod token;
 
@@ -84,7 +84,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Cost(cost) => commands::cost::run(cost, &settings, ui).await,
         Command::Discover(args) => commands::discover::run(args, &settings, ui).await,
         Command::Purge(purge) => commands::purge::purge(purge, &settings).await,
-        Command::Backup(backup) => commands::upkeep::backup(&backup, &settings).await,
+        Command::Backup(backup) => commands::upkeep::backup(&backup, &settings),
         Command::Restore(restore) => commands::upkeep::restore(&restore, &settings).await,
         Command::Migrate => commands::migrate::migrate(&settings).await,
         Command::Doctor(doctor) => commands::doctor::doctor(doctor, &settings).await,

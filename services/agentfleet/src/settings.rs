@@ -3,174 +3,20 @@
 //! Precedence: flag, then environment (`AGENTFLEET_...`), then the settings file, then the default.
 //! An unknown key or variable is an error that names the nearest one.
 
+mod file;
+mod sensible;
+mod value;
+
+pub(crate) use file::left_alone;
+pub use value::{Place, Secret, Value};
+
 use crate::error::Failure;
-use agentfleet_documents::PostgresDocuments;
-use agentfleet_schema::{LONGEST_MS, Millis, Money, RunLimits, millis, redacted};
+use agentfleet_graph::QueryOptions;
+use agentfleet_schema::{Millis, Money, RunLimits, millis, redacted};
+use file::{File, default_data, default_files, read_file};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-
-/// A type a setting can have: read from text, so that all three sources read alike.
-pub trait Value: Sized {
-    /// What would be right, for error messages.
-    const EXPECTED: &'static str;
-    fn read(text: &str) -> Option<Self>;
-    /// As [`Value::read`] takes it.
-    fn show(&self) -> String;
-}
-
-impl Value for String {
-    const EXPECTED: &'static str = "text";
-    fn read(text: &str) -> Option<Self> {
-        Some(text.to_owned())
-    }
-    fn show(&self) -> String {
-        self.clone()
-    }
-}
-
-impl Value for PathBuf {
-    const EXPECTED: &'static str = "a path";
-    fn read(text: &str) -> Option<Self> {
-        (!text.is_empty()).then(|| PathBuf::from(text))
-    }
-    fn show(&self) -> String {
-        self.display().to_string()
-    }
-}
-
-impl Value for bool {
-    const EXPECTED: &'static str = "`yes` or `no`";
-    fn read(text: &str) -> Option<Self> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "yes" | "true" | "on" | "1" => Some(true),
-            "no" | "false" | "off" | "0" => Some(false),
-            _ => None,
-        }
-    }
-    fn show(&self) -> String {
-        if *self { "yes" } else { "no" }.to_owned()
-    }
-}
-
-macro_rules! whole_number {
-    ($($number:ty),+) => {$(
-        impl Value for $number {
-            const EXPECTED: &'static str = "a whole number";
-            fn read(text: &str) -> Option<Self> {
-                text.trim().replace('_', "").parse().ok()
-            }
-            fn show(&self) -> String {
-                self.to_string()
-            }
-        }
-    )+};
-}
-whole_number!(u32, u64, usize);
-
-impl Value for Money {
-    const EXPECTED: &'static str = "an amount of money such as `0.50`";
-    fn read(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-    fn show(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Value for Duration {
-    const EXPECTED: &'static str =
-        "a time such as `500ms`, `30s`, `5m` or `1h 30m`, of at most 36500 days";
-    fn read(text: &str) -> Option<Self> {
-        let time = humantime::parse_duration(text.trim()).ok()?;
-        (time <= Self::from_millis(LONGEST_MS)).then_some(time)
-    }
-    fn show(&self) -> String {
-        // Months and years are of no round number of days.
-        const DAY: u64 = 86_400;
-        let days = self.as_secs() / DAY;
-        if days > 0 && *self == Self::from_secs(days * DAY) {
-            return format!("{days}d");
-        }
-        humantime::format_duration(*self)
-            .to_string()
-            .replace(' ', "")
-    }
-}
-
-impl<T: Value> Value for Option<T> {
-    const EXPECTED: &'static str = T::EXPECTED;
-    fn read(text: &str) -> Option<Self> {
-        if text.is_empty() || text == "never" {
-            Some(None)
-        } else {
-            T::read(text).map(Some)
-        }
-    }
-    fn show(&self) -> String {
-        self.as_ref().map(T::show).unwrap_or_default()
-    }
-}
-
-/// Where a part of the fleet's state lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the data directory.
-    Embedded,
-    /// On the server at this address.
-    At(String),
-}
-
-/// For people: without credentials.
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Embedded => f.write_str("embedded"),
-            Self::At(address) => f.write_str(&redacted(address)),
-        }
-    }
-}
-
-impl Value for Place {
-    const EXPECTED: &'static str = "`embedded`, or an address such as `pulsar://HOST:6650`, `http://HOST:3030/ds`, `postgres://USER:PASSWORD@HOST/DATABASE` or `s3://BUCKET/PREFIX`";
-    fn read(text: &str) -> Option<Self> {
-        let text = text.trim();
-        if text == "embedded" {
-            return Some(Self::Embedded);
-        }
-        let (scheme, rest) = text.split_once("://")?;
-        (!scheme.is_empty() && !rest.is_empty()).then(|| Self::At(text.to_owned()))
-    }
-    fn show(&self) -> String {
-        self.to_string()
-    }
-}
-
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("(hidden)")
-    }
-}
-
-impl Value for Secret {
-    const EXPECTED: &'static str = "text";
-    fn read(text: &str) -> Option<Self> {
-        Some(Self(text.to_owned()))
-    }
-    fn show(&self) -> String {
-        "(hidden)".to_owned()
-    }
-}
 
 macro_rules! settings {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty = $default:expr;)+) => {
@@ -270,7 +116,7 @@ settings! {
     broker_token: Option<Secret> = None;
     /// PEM file of the authorities that Pulsar's certificate may come from.
     broker_certificates: Option<PathBuf> = None;
-    /// Graph: `embedded`, or the URL of a SPARQL 1.1 dataset such as `http://HOST:3030/ds`.
+    /// Graph: `embedded`, or the URL of a SPARQL 1.1 dataset such as `http://HOST:3030/ds`; beside an embedded queue that of the `up` of this data directory.
     graph: Place = Place::Embedded;
     /// Where its queries go, if the server has that elsewhere than usual.
     graph_query: Option<String> = None;
@@ -282,12 +128,8 @@ settings! {
     graph_password: Option<Secret> = None;
     /// Bearer token for the SPARQL server, instead of user and password.
     graph_token: Option<Secret> = None;
-    /// Records, texts and config: `embedded`, `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or the password in PGPASSWORD), or `s3://BUCKET/PREFIX` (credentials in `AWS_...` variables).
+    /// Records, texts and config: `embedded`, or `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or the password in PGPASSWORD).
     documents: Place = Place::Embedded;
-    /// URL of the S3 service, if it is not Amazon's.
-    documents_endpoint: Option<String> = None;
-    /// Region of the bucket.
-    documents_region: Option<String> = None;
     /// Model: `auto`, `offline`, `scripted:FILE` (answers by rules), or `PROVIDER:NAME` (openai, anthropic, gemini, ollama).
     model: String = "auto".to_owned();
     /// Base URL of the model's API, for servers that speak a provider's protocol.
@@ -346,6 +188,10 @@ settings! {
     grace: Duration = Duration::from_secs(20);
     /// How long after its end a run is kept before a running fleet deletes it; `never` deletes none.
     keep_runs: Option<Duration> = Some(Duration::from_secs(90 * 24 * 3_600));
+    /// Bucket that finished runs of a fleet on servers are archived to, `s3://BUCKET/PREFIX` (endpoint, region and credentials in `AWS_...` variables); the same for every role.
+    archive: Option<String> = None;
+    /// How long after its end, and after its hard deadline, a run is archived.
+    archive_after: Duration = Duration::from_secs(24 * 3_600);
     /// How long responses are kept for readers that come late.
     retention: Duration = Duration::from_secs(7 * 24 * 3_600);
     /// Most quads of the embedded graph; none means as many as the machine's memory suggests.
@@ -433,13 +279,6 @@ impl Source {
     }
 }
 
-/// The settings file, flattened to text.
-#[derive(Debug, Default)]
-struct File {
-    path: Option<PathBuf>,
-    values: BTreeMap<String, String>,
-}
-
 impl Settings {
     /// Resolves the settings of this process.
     pub fn load(flags: &Flags) -> Result<Self, Failure> {
@@ -480,96 +319,22 @@ impl Settings {
         };
         Self::from_layers(flags, env, &file)
     }
-}
-
-impl Settings {
-    /// Refuses numbers with which nothing would ever be done.
-    fn sensible(&self) -> Result<(), Failure> {
-        let nothing = [
-            ("concurrency", self.concurrency == 0),
-            ("max_attempts", self.max_attempts == 0),
-            ("max_iterations", self.max_iterations == Some(0)),
-            ("max_subagents", self.max_subagents == Some(0)),
-            ("max_tokens", self.max_tokens == Some(0)),
-            ("max_model_calls", self.max_model_calls == Some(0)),
-        ];
-        let no_time = [
-            ("lease", self.lease.is_zero()),
-            ("run_timeout", self.run_timeout.is_zero()),
-            ("subagent_timeout", self.subagent_timeout.is_zero()),
-            ("tool_timeout", self.tool_timeout.is_zero()),
-            ("query_timeout", self.query_timeout.is_zero()),
-            // Each run would be deleted before its answer is read.
-            (
-                "keep_runs",
-                self.keep_runs.is_some_and(|time| time.is_zero()),
-            ),
-        ];
-        let given = |name: &str| self.given.get(name).map_or("0", String::as_str);
-        if let Some((name, _)) = nothing.iter().find(|(_, zero)| *zero) {
-            return Err(bad_value(
-                name,
-                given(name),
-                self.source(name),
-                "at least 1",
-            ));
-        }
-        if let Some((name, _)) = no_time.iter().find(|(_, zero)| *zero) {
-            let expected = "a time that is longer than nothing";
-            return Err(bad_value(name, "0s", self.source(name), expected));
-        }
-        if self.context_window < 1_000 {
-            let name = "context_window";
-            let window = self.context_window.to_string();
-            return Err(bad_value(
-                name,
-                &window,
-                self.source(name),
-                "at least 1000 tokens",
-            ));
-        }
-        self.no_password_in_sight()?;
-        let longest = self.model_timeout.max(self.tool_timeout);
-        if self.wall_limit <= longest {
-            let expected = format!(
-                "more than `model_timeout` and `tool_timeout`, which are up to {}",
-                longest.show()
-            );
-            let name = "wall_limit";
-            let limit = self.wall_limit.show();
-            return Err(bad_value(name, &limit, self.source(name), &expected));
-        }
-        Ok(())
-    }
-
-    /// Every user of the machine can read the arguments of a process.
-    fn no_password_in_sight(&self) -> Result<(), Failure> {
-        let name = "documents";
-        let Place::At(address) = &self.documents else {
-            return Ok(());
-        };
-        let (user, _) = address.rsplit_once('@').unwrap_or_default();
-        let has_password = user.matches(':').count() > 1;
-        if !PostgresDocuments::is_address(address)
-            || !has_password
-            || self.source(name) != Source::Flag
-        {
-            return Ok(());
-        }
-        let variable = variable(name);
-        Err(Failure::usage(format!(
-            "flag `--{name}` holds a password, which every user of this machine may see in `ps`: set \
-             {variable} instead, or leave the password out and set PGPASSWORD"
-        )))
-    }
 
     pub(crate) fn source(&self, name: &str) -> Source {
         self.sources.get(name).copied().unwrap_or(Source::Default)
     }
 
-    /// Whether the queue is a server's, which any number of processes work.
+    /// Whether the fleet is on servers, which any number of processes work.
     pub(crate) fn on_servers(&self) -> bool {
         self.broker != Place::Embedded
+    }
+
+    /// How long a command may ask the graph.
+    pub(crate) fn query_options(&self) -> QueryOptions {
+        QueryOptions {
+            timeout: self.query_timeout,
+            ..QueryOptions::default()
+        }
     }
 
     /// The bounds that travel with a request: those of the command line, and what may be spent wherever
@@ -635,8 +400,6 @@ pub(crate) fn called() -> String {
 }
 
 const PREFIX: &str = "AGENTFLEET_";
-/// Name of the settings file.
-const FILE: &str = "agentfleet.toml";
 /// Variables that are no settings: the settings file itself, and those of tests and tools.
 const ALSO_READ: &[&str] = &[
     "AGENTFLEET_SETTINGS",
@@ -648,92 +411,10 @@ const ALSO_READ: &[&str] = &[
     "AGENTFLEET_STORM_KILLS",
     "AGENTFLEET_STORM_WAVE",
     "AGENTFLEET_STORM_TRACES",
-    "AGENTFLEET_STORM_DOCUMENTS",
 ];
 
 fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase())
-}
-
-/// A settings file of the working directory that is not read. Whoever wrote what lies there, as in a
-/// folder that was unpacked, must not say where keys are sent.
-pub(crate) fn left_alone(settings: &Settings) -> Option<&'static str> {
-    let here = Path::new(FILE);
-    let same = |file: &PathBuf| {
-        let whole = |path: &Path| path.canonicalize().ok();
-        whole(file) == whole(here)
-    };
-    let is_read = settings.file.as_ref().is_some_and(same);
-    (here.is_file() && !is_read).then_some(FILE)
-}
-
-fn default_files(data: &Path) -> Vec<PathBuf> {
-    let mut files = vec![data.join(FILE)];
-    if let Some(config) = user_dir("XDG_CONFIG_HOME", ".config") {
-        files.push(config.join("agentfleet").join(FILE));
-    }
-    files
-}
-
-fn default_data() -> PathBuf {
-    user_dir("XDG_DATA_HOME", ".local/share").map_or_else(
-        || PathBuf::from(".agentfleet"),
-        |data| data.join("agentfleet"),
-    )
-}
-
-fn user_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    set(variable)
-        .map(PathBuf::from)
-        .or_else(|| set("HOME").map(|home| Path::new(&home).join(below_home)))
-}
-
-fn read_file(path: &Path) -> Result<File, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::usage(format!(
-            "cannot read the settings file `{}`: {error}",
-            path.display()
-        ))
-    })?;
-    let file = parse_file(&text)
-        .map_err(|error| error.within(&format!("settings file `{}`", path.display())))?;
-    Ok(File {
-        path: Some(path.to_owned()),
-        ..file
-    })
-}
-
-fn parse_file(text: &str) -> Result<File, Failure> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        let before = error
-            .span()
-            .map_or("", |at| &text[..at.start.min(text.len())]);
-        let line = before.matches('\n').count() + 1;
-        Failure::usage(format!("line {line}: {}", error.message()))
-    })?;
-    let mut values = BTreeMap::new();
-    for (key, value) in table {
-        // Keys may be written as the flags are.
-        let name = key.replace('-', "_");
-        if !NAMES.contains(&name.as_str()) {
-            let all: Vec<String> = NAMES.iter().map(|name| (*name).to_owned()).collect();
-            return Err(unknown("key", &key, &all));
-        }
-        let text = match value {
-            toml::Value::String(text) => text,
-            toml::Value::Integer(number) => number.to_string(),
-            toml::Value::Float(number) => number.to_string(),
-            other => {
-                return Err(Failure::usage(format!(
-                    "key `{key}` is {}, expected text or a number",
-                    other.type_str()
-                )));
-            }
-        };
-        values.insert(name, text);
-    }
-    Ok(File { path: None, values })
 }
 
 fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
@@ -765,7 +446,9 @@ fn bad_value(name: &str, text: &str, source: Source, expected: &str) -> Failure 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::file::parse_file;
     use super::*;
+    use agentfleet_schema::LONGEST_MS;
 
     fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
@@ -820,8 +503,13 @@ mod tests {
     #[test]
     fn the_password_of_a_database_is_not_shown_and_not_taken_where_ps_shows_it() {
         let address = "postgres://fleet:hunter2@db.example/fleet";
-        let env = env(&[("AGENTFLEET_DOCUMENTS", address)]);
-        let settings = Settings::from_layers(&Flags::default(), &env, &File::default()).unwrap();
+        let others = [
+            ("AGENTFLEET_BROKER", "pulsar://pulsar.example:6650"),
+            ("AGENTFLEET_GRAPH", "http://graph.example:3030/ds"),
+        ];
+        let env = |more: &[(&str, &str)]| env(&[&others, more].concat());
+        let given = env(&[("AGENTFLEET_DOCUMENTS", address)]);
+        let settings = Settings::from_layers(&Flags::default(), &given, &File::default()).unwrap();
         assert_eq!(settings.documents, Place::At(address.to_owned()));
         let shown = format!("{:?} {}", settings.in_force(), settings.documents);
         assert!(!shown.contains("hunter2"), "{shown}");
@@ -831,12 +519,85 @@ mod tests {
                 documents,
                 ..Flags::default()
             };
-            Settings::from_layers(&flags, &BTreeMap::new(), &File::default())
+            Settings::from_layers(&flags, &env(&[]), &File::default())
         };
         let refused = flag(address).unwrap_err().to_string();
         assert!(refused.contains("PGPASSWORD"), "{refused}");
         assert!(!refused.contains("hunter2"), "{refused}");
         assert!(flag("postgres://fleet@db.example:5432/fleet").is_ok());
+    }
+
+    #[test]
+    fn a_mixture_of_embedded_parts_and_servers_is_refused() {
+        let (broker, graph) = ("pulsar://host:6650", "http://host:3030/ds");
+        let (documents, beside) = ("postgres://fleet@host/fleet", "http://127.0.0.1:8700");
+        for (given, expected) in [
+            (["embedded", "embedded", "embedded"], None),
+            ([broker, documents, graph], None),
+            (["embedded", "embedded", beside], None),
+            (
+                ["embedded", "embedded", graph],
+                Some("`graph` on a server and `broker` and `documents` embedded"),
+            ),
+            (
+                // A SPARQL server is none, wherever it is.
+                ["embedded", "embedded", "http://127.0.0.1:3030/ds"],
+                Some("`graph` on a server and `broker` and `documents` embedded"),
+            ),
+            (
+                [broker, "embedded", beside],
+                Some("`broker` and `graph` on a server and `documents` embedded"),
+            ),
+            (
+                [broker, documents, "embedded"],
+                Some("`broker` and `documents` on a server and `graph` embedded"),
+            ),
+            (
+                [broker, "s3://bucket/fleet", graph],
+                Some("`s3://bucket/fleet`, expected `postgres://"),
+            ),
+        ] {
+            let names = [
+                "AGENTFLEET_BROKER",
+                "AGENTFLEET_DOCUMENTS",
+                "AGENTFLEET_GRAPH",
+            ];
+            let pairs: Vec<_> = names.into_iter().zip(given).collect();
+            let read = Settings::from_layers(&Flags::default(), &env(&pairs), &File::default());
+            let says = read.err().map(|failure| failure.to_string());
+            assert_eq!(says.is_some(), expected.is_some(), "{given:?}: {says:?}");
+            let says = says.unwrap_or_default();
+            assert!(says.contains(expected.unwrap_or_default()), "{says}");
+        }
+    }
+
+    #[test]
+    fn an_archive_is_a_bucket_of_a_fleet_on_servers() {
+        let servers = [
+            ("AGENTFLEET_BROKER", "pulsar://host:6650"),
+            ("AGENTFLEET_DOCUMENTS", "postgres://fleet@host/fleet"),
+            ("AGENTFLEET_GRAPH", "http://host:3030/ds"),
+        ];
+        for (bucket, after, on, expected) in [
+            ("s3://cold/runs", "1h", &servers[..], ""),
+            ("s3://", "1h", &servers, "expected `s3://BUCKET`"),
+            ("/srv/cold", "1h", &servers, "expected `s3://BUCKET`"),
+            ("s3://cold", "59m", &servers, "expected at least 1h"),
+            ("s3://cold", "1h", &[], "is for a fleet on servers"),
+        ] {
+            let own = [
+                ("AGENTFLEET_ARCHIVE", bucket),
+                ("AGENTFLEET_ARCHIVE_AFTER", after),
+            ];
+            let given = env(&[&own, on].concat());
+            let read = Settings::from_layers(&Flags::default(), &given, &File::default());
+            let says = read
+                .err()
+                .map(|failure| failure.to_string())
+                .unwrap_or_default();
+            assert_eq!(says.is_empty(), expected.is_empty(), "{bucket}: {says}");
+            assert!(says.contains(expected), "{says}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Being told to stop: Ctrl-C and SIGTERM.
 
+use crate::error::Exit;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// From its creation on, neither signal ends the process by itself.
@@ -21,6 +22,14 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// Drains, unless told to stop once more: whoever comes next takes up what is in flight.
+    pub(crate) async fn drained_or_left(mut self, drained: impl Future<Output = ()>) {
+        tokio::select! {
+            () = drained => {}
+            () = self.next() => std::process::exit(Exit::Left as i32),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! settings name. Every command opens this, and most need no more.
 
 use crate::error::Failure;
-use crate::moved::{self, Moved};
+use crate::relocation::{self, Relocation};
 use crate::settings::{Place, Settings};
 use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{
@@ -11,20 +11,18 @@ use agentfleet_broker::{
 };
 use agentfleet_config::{ConfigStore, DocumentsConfig, seed};
 use agentfleet_core::ReplyTopics;
-use agentfleet_documents::{
-    Documents, EmbeddedDocuments, PostgresDocuments, S3Documents, S3Options,
-};
+use agentfleet_documents::{Archive, Archived, Documents, EmbeddedDocuments, PostgresDocuments};
 use agentfleet_gateway::Intake;
 use agentfleet_graph::Graph;
 use agentfleet_graph_writer as graph_writer;
+use agentfleet_library::Library;
 use agentfleet_orchestrator::Options as OrchestratorOptions;
 use agentfleet_runtime::{
     Committer, EmbeddedCommitter, Host, InstanceHost, SequentialCommitter, SystemHost,
 };
-use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{self, Topic};
+use agentfleet_schema::{Millis, keys};
 use agentfleet_storage::Database;
-use agentfleet_tools::library::Library;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +37,8 @@ pub struct Store {
     pub database: Database,
     pub broker: Arc<dyn Broker>,
     pub documents: Arc<dyn Documents>,
+    /// The same as the documents, where runs are archived.
+    pub archived: Option<Arc<Archived>>,
     pub config: Arc<dyn ConfigStore>,
     pub committer: Arc<dyn Committer>,
     /// The broker, if it is the data directory's own.
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
-        Moved::check(settings)?;
+        Relocation::check(settings)?;
         Self::connect(settings).await
     }
 
@@ -68,58 +68,69 @@ impl Store {
         if let Some(says) = open_to_others(&database) {
             tracing::warn!("{says}");
         }
-        let (broker, embedded) = open_broker(&database, settings).await?;
-        let host = SystemHost;
-        let (documents, config, own): (Arc<dyn Documents>, Arc<dyn ConfigStore>, _) =
-            match &settings.documents {
-                Place::Embedded => {
-                    let documents = EmbeddedDocuments::open(&database)?;
-                    let shared: Arc<dyn Documents> = Arc::new(documents.clone());
-                    let now = move || host.now();
-                    let config =
-                        DocumentsConfig::of_directory(&database, Arc::clone(&shared), now).await?;
-                    (shared, Arc::new(config), Some(documents))
-                }
-                Place::At(address) => {
-                    let documents = documents_at(address, settings).await?;
-                    let notices = Arc::new(crate::notices::ByBroker::start(Arc::clone(&broker)));
-                    let config =
-                        DocumentsConfig::new(Arc::clone(&documents), notices, move || host.now());
-                    (documents, Arc::new(config), None)
-                }
-            };
-        let committer: Arc<dyn Committer> = match (&embedded, own) {
-            (Some(broker), Some(documents)) => Arc::new(EmbeddedCommitter::new(
-                database.clone(),
-                broker.clone(),
-                documents,
-            )),
-            _ => Arc::new(SequentialCommitter::new(
-                Arc::clone(&broker),
-                Arc::clone(&documents),
-            )),
+        match (&settings.broker, &settings.documents) {
+            (Place::At(broker), Place::At(documents)) => {
+                Self::on_servers(database, broker, documents, settings).await
+            }
+            // The settings know no mixture.
+            _ => Self::embedded(database, settings).await,
+        }
+    }
+
+    async fn embedded(database: Database, settings: &Settings) -> Result<Self, Failure> {
+        let broker = embedded_broker(&database, settings)?;
+        let own = EmbeddedDocuments::open(&database)?;
+        let documents: Arc<dyn Documents> = Arc::new(own.clone());
+        let host = InstanceHost(database.instances().clone());
+        let now = || SystemHost.now();
+        let config = DocumentsConfig::of_directory(&database, Arc::clone(&documents), now).await?;
+        let committer = EmbeddedCommitter::new(database.clone(), broker.clone(), own);
+        Ok(Self {
+            database,
+            broker: Arc::new(broker.clone()),
+            documents,
+            archived: None,
+            config: Arc::new(config),
+            committer: Arc::new(committer),
+            embedded: Some(broker),
+            // Who works a queue of this directory works in it.
+            host: Arc::new(host),
+        })
+    }
+
+    async fn on_servers(
+        database: Database,
+        broker: &str,
+        documents: &str,
+        settings: &Settings,
+    ) -> Result<Self, Failure> {
+        let broker = pulsar(broker, settings).await?;
+        let rows: Arc<dyn Documents> = Arc::new(PostgresDocuments::connect(documents).await?);
+        let archived = archived(&rows, settings).await?;
+        let documents = match &archived {
+            Some(archived) => Arc::clone(archived) as Arc<dyn Documents>,
+            None => rows,
         };
-        // Who works a queue of this directory works in it.
-        let host: Arc<dyn Host> = if embedded.is_some() {
-            Arc::new(InstanceHost(database.instances().clone()))
-        } else {
-            Arc::new(host)
-        };
+        let notices = Arc::new(crate::notices::ByBroker::start(Arc::clone(&broker)));
+        let now = || SystemHost.now();
+        let config = DocumentsConfig::new(Arc::clone(&documents), notices, now);
+        let committer = SequentialCommitter::settling(Arc::clone(&broker), Arc::clone(&documents));
         Ok(Self {
             database,
             broker,
             documents,
-            config,
-            committer,
-            embedded,
-            host,
+            archived,
+            config: Arc::new(config),
+            committer: Arc::new(committer),
+            embedded: None,
+            host: Arc::new(SystemHost),
         })
     }
 
     /// Creates every subscription, so that nothing published early is missed, and seeds the config.
     pub async fn prepare(&self, settings: &Settings) -> Result<(), Failure> {
-        if settings.documents != Place::Embedded {
-            moved::check_filled(&*self.documents).await?;
+        if settings.on_servers() {
+            relocation::check_filled(&*self.documents).await?;
         }
         self.establish(settings).await
     }
@@ -238,6 +249,24 @@ pub(crate) async fn open_broker(
     Ok(opened)
 }
 
+/// The same rows with what was archived of them. A process that did not know of it would work archived runs anew.
+async fn archived(
+    rows: &Arc<dyn Documents>,
+    settings: &Settings,
+) -> Result<Option<Arc<Archived>>, Failure> {
+    if let Some(address) = &settings.archive {
+        let archived = Archived::new(Arc::clone(rows), Archive::open(address)?);
+        return Ok(Some(Arc::new(archived)));
+    }
+    if rows.entries(keys::ARCHIVED, "", 1).await?.is_empty() {
+        return Ok(None);
+    }
+    Err(Failure::usage(
+        "runs of this fleet were archived, and setting `archive` does not say where",
+    )
+    .hint("set `archive` as the other processes of the fleet have it"))
+}
+
 /// The documents alone.
 pub(crate) async fn open_documents(
     database: &Database,
@@ -245,7 +274,7 @@ pub(crate) async fn open_documents(
 ) -> Result<Arc<dyn Documents>, Failure> {
     match &settings.documents {
         Place::Embedded => Ok(Arc::new(EmbeddedDocuments::open(database)?)),
-        Place::At(address) => documents_at(address, settings).await,
+        Place::At(address) => Ok(Arc::new(PostgresDocuments::connect(address).await?)),
     }
 }
 
@@ -285,19 +314,6 @@ pub(crate) async fn worked(
     };
     // Later is no harm: it is in the queue, and whoever reads sees less, and nothing that is wrong.
     tokio::time::timeout(most, worked).await.unwrap_or(Ok(()))
-}
-
-async fn documents_at(address: &str, settings: &Settings) -> Result<Arc<dyn Documents>, Failure> {
-    if PostgresDocuments::is_address(address) {
-        return Ok(Arc::new(PostgresDocuments::connect(address).await?));
-    }
-    let options = S3Options {
-        address: address.to_owned(),
-        endpoint: settings.documents_endpoint.clone(),
-        region: settings.documents_region.clone(),
-        credentials: None,
-    };
-    Ok(Arc::new(S3Documents::connect(&options).await?))
 }
 
 async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failure> {

@@ -4,10 +4,9 @@ use crate::cli::Color;
 use crate::error::{Exit, Failure};
 use agentfleet_console::lanes::{self, AnswerAs, Screen};
 use agentfleet_console::style::{Line, paint_all};
-use agentfleet_console::table::Table;
-use agentfleet_console::text;
-use agentfleet_console::{ColorEnvironment, ColorWish, Look};
+use agentfleet_console::{Look, table, text};
 use agentfleet_schema::redacted;
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use terminal_size::terminal_size;
 
@@ -96,6 +95,25 @@ impl<W: std::io::Write> std::io::Write for Heedless<W> {
     }
 }
 
+impl Color {
+    /// Whether to write colours: the flag comes first, then `NO_COLOR` (<https://no-color.org>), then
+    /// `CLICOLOR_FORCE`, terminal or not, then `TERM`.
+    fn resolve(self, variable: impl Fn(&str) -> Option<OsString>, is_terminal: bool) -> bool {
+        let said = |name: &str| variable(name).filter(|value| !value.is_empty());
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto if said("NO_COLOR").is_some() => false,
+            Self::Auto if said("CLICOLOR_FORCE").is_some_and(|force| force != "0") => true,
+            Self::Auto => is_terminal && said("TERM").is_none_or(|term| term != "dumb"),
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
 /// How output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ui {
@@ -108,25 +126,7 @@ pub(crate) struct Ui {
 
 impl Ui {
     pub(crate) fn new(color: Color) -> Self {
-        let wish = match color {
-            Color::Auto => ColorWish::Auto,
-            Color::Always => ColorWish::Always,
-            Color::Never => ColorWish::Never,
-        };
-        let variable = std::env::var_os;
-        let (no_color, force, term) = (
-            variable("NO_COLOR"),
-            variable("CLICOLOR_FORCE"),
-            variable("TERM"),
-        );
-        let resolve = |is_terminal| {
-            wish.resolve(ColorEnvironment {
-                no_color: no_color.as_deref(),
-                force: force.as_deref(),
-                term: term.as_deref(),
-                is_terminal,
-            })
-        };
+        let resolve = |is_terminal| color.resolve(variable, is_terminal);
         let columns = std::env::var("COLUMNS")
             .ok()
             .and_then(|columns| columns.parse().ok());
@@ -138,7 +138,7 @@ impl Ui {
             color: resolve(std::io::stdout().is_terminal()),
             width: width.clamp(40, 240),
             progress_color: resolve(progress),
-            live: progress && term.is_none_or(|term| term != "dumb"),
+            live: progress && variable("TERM").is_none_or(|term| term != "dumb"),
         }
     }
 
@@ -185,13 +185,14 @@ impl Ui {
     }
 
     /// A table for people. So many columns from the left are there to be copied and never cut.
-    pub(crate) fn table(self, headers: &[&str], whole: usize, rows: Vec<Vec<String>>) {
-        let mut table = Table::new(headers.iter().copied());
-        table.whole = whole;
-        for row in rows {
-            table.push(row);
-        }
-        painted(&table.render(self.page()));
+    pub(crate) fn table(
+        self,
+        headers: &[&str],
+        whole: usize,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) {
+        let rows: Vec<_> = rows.into_iter().collect();
+        painted(&table::render(headers, whole, &rows, self.page()));
     }
 
     /// How tables are shown: nothing is cut where nobody said how wide a line may be.
@@ -227,5 +228,33 @@ pub(crate) fn shell_word(word: &str) -> String {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_comes_before_the_environment() {
+        for (color, variable, is_terminal, expected) in [
+            (Color::Auto, ("", ""), true, true),
+            (Color::Auto, ("", ""), false, false),
+            (Color::Auto, ("NO_COLOR", "1"), true, false),
+            (Color::Auto, ("NO_COLOR", ""), true, true),
+            (Color::Auto, ("TERM", "dumb"), true, false),
+            (Color::Auto, ("CLICOLOR_FORCE", "1"), false, true),
+            (Color::Auto, ("CLICOLOR_FORCE", "0"), false, false),
+            (Color::Always, ("NO_COLOR", "1"), true, true),
+            (Color::Never, ("", ""), true, false),
+        ] {
+            let (name, value) = variable;
+            let said = |wanted: &str| (wanted == name).then(|| OsString::from(value));
+            assert_eq!(
+                color.resolve(said, is_terminal),
+                expected,
+                "{color:?} {variable:?} {is_terminal}"
+            );
+        }
     }
 }

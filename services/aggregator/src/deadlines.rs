@@ -2,15 +2,13 @@
 //!
 //! A wait of more than some minutes is made in hops. What nobody waits for any more goes no further.
 
-use crate::Parts;
-use crate::approvals::Approvals;
-use crate::endings::Endings;
-use crate::error::Error;
-use crate::fan_in::{FanIn, Place, decode, place};
+use crate::completion::{Place, place};
+use crate::fan_in::FanIn;
+use crate::{Error, Parts};
 use agentfleet_broker::{Delivery, Durability, Outgoing, Properties};
 use agentfleet_core::deadline::next_hop;
+use agentfleet_runs::{Approvals, Endings};
 use agentfleet_runtime::{CLOCK_SKEW, Disposition, Handler};
-use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::property;
 use agentfleet_schema::{FAR, Millis, keys, millis};
 use async_trait::async_trait;
@@ -64,7 +62,7 @@ impl Deadlines {
         }
         match properties.get(property::KIND).map(String::as_str) {
             Some(property::KIND_JOIN) => {
-                self.fan_in.evaluate(&place, Some(delivery)).await?;
+                self.fan_in.evaluate(&place).await?;
             }
             Some(property::KIND_HARD) => {
                 self.endings.end(&place.0, "deadline", "").await?;
@@ -73,7 +71,7 @@ impl Deadlines {
                 let by = properties.get(property::BY).map_or("", String::as_str);
                 self.endings.end(&place.0, "cancelled", by).await?;
             }
-            Some(property::KIND_APPROVAL) => self.approvals.expire(&place).await?,
+            Some(property::KIND_APPROVAL) => self.approvals.expire(&place.0, place.1).await?,
             other => {
                 return Ok(Disposition::DeadLetter(format!(
                     "unknown kind of deadline `{}` (known: `{}`, `{}`, `{}`)",
@@ -95,26 +93,18 @@ impl Deadlines {
         (session, step): &Place,
         properties: &Properties,
     ) -> Result<bool, Error> {
-        let documents = &*self.parts.documents;
+        let records = self.parts.records();
         if properties.get(property::KIND).map(String::as_str) == Some(property::KIND_APPROVAL) {
-            return self.approvals.is_settled(&(session.clone(), *step)).await;
+            return self.approvals.is_settled(session, *step).await;
         }
         if properties.get(property::KIND).map(String::as_str) == Some(property::KIND_JOIN) {
             let marker = keys::fan_in_published(session, *step);
-            return Ok(documents.get(&marker).await?.is_some());
+            return Ok(records.has(&marker).await?);
         }
-        for step in *step.. {
-            let key = keys::outcome(session, step);
-            let Some(body) = documents.get(&key).await? else {
-                break;
-            };
-            let record: StepRecord = decode(&key, &body)?;
-            if record.outcome.is_terminal() {
-                let marker = keys::published(session, step);
-                return Ok(documents.get(&marker).await?.is_some());
-            }
-        }
-        Ok(false)
+        Ok(match records.end_from(session, *step).await? {
+            Some(end) => records.is_published(session, end.step).await?,
+            None => false,
+        })
     }
 }
 

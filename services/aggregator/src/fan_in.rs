@@ -5,27 +5,24 @@
 //! (FI-1, FI-2). Completions that come together are looked at together, which is the same. One that
 //! comes without the properties of this fleet's messages is found by its correlation in the graph.
 
-use crate::Parts;
-use crate::approvals::Approvals;
-use crate::endings::Endings;
-use crate::error::Error;
+use crate::completion::{Of, Place, read, step_of};
+use crate::{Error, Parts};
 use agentfleet_broker::Delivery;
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_graph::{Batch, QueryOptions};
+use agentfleet_runs::{Approvals, Endings};
+use agentfleet_runtime::records::decode;
 use agentfleet_runtime::{
     Adoption, BatchHandler, Committed, Disposition, StepCommit, erased, metrics, telemetry,
 };
 use agentfleet_schema::records::{
     CompletionStatus, FanInRecord, FanOutRecord, JoinCause, StepRecord,
 };
-use agentfleet_schema::tolerant::MOST_COUNTED;
-use agentfleet_schema::topics::property;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{
-    CorrelationId, Millis, SessionId, Source, Spent, Term, Triple, Triples, keys, uris,
+    CorrelationId, Millis, SessionId, Source, Spent, Term, Triple, keys, uris,
 };
 use async_trait::async_trait;
-use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,8 +33,6 @@ const REMEMBERED: usize = 256;
 /// not know yet, and how often that is looked for.
 const FOREIGN_WAIT: Millis = 60_000;
 const FOREIGN_LOOK: Duration = Duration::from_secs(1);
-/// Highest step number at which a fan-out is looked for.
-const LAST_STEP: u32 = 10_000;
 
 /// The aggregator of completions.
 #[derive(Clone, Debug)]
@@ -45,16 +40,6 @@ pub struct FanIn {
     parts: Parts,
     endings: Endings,
     fan_outs: Arc<Mutex<HashMap<String, Arc<FanOutRecord>>>>,
-}
-
-/// A fan-out by the session and step it was committed at.
-pub(crate) type Place = (SessionId, u32);
-
-/// What the message of a completion says of the fan-out that it belongs to.
-enum Of {
-    Place(Place),
-    /// Only what its triples say: the correlation, and the session above if they name it.
-    Foreign(Vec<(CorrelationId, Option<SessionId>)>),
 }
 
 #[async_trait]
@@ -113,7 +98,7 @@ impl BatchHandler for FanIn {
             }
         }
         for (place, members) in places {
-            if let Err(error) = self.evaluate(&place, None).await {
+            if let Err(error) = self.evaluate(&place).await {
                 tracing::warn!(session = %place.0, step = place.1, %error, "fan-in put off");
                 for at in members {
                     dispositions[at] = Some(error.disposition());
@@ -155,13 +140,8 @@ impl FanIn {
         Ok(self.parts.graph.insert(batches).await?)
     }
 
-    /// Looks at a fan-out, and concludes it if its rule is met. `delivery` is acknowledged with the
-    /// verdict if there is one to create.
-    pub(crate) async fn evaluate(
-        &self,
-        (session, step): &Place,
-        delivery: Option<&Delivery>,
-    ) -> Result<(), Error> {
+    /// Looks at a fan-out, and concludes it if its rule is met.
+    pub(crate) async fn evaluate(&self, (session, step): &Place) -> Result<(), Error> {
         let Some(fan_out) = self.fan_out(session, *step).await? else {
             return Ok(());
         };
@@ -178,7 +158,7 @@ impl FanIn {
         let (verdict, published) = (found(0), found(1).is_some());
         if let Some(body) = verdict {
             let verdict = decode(&verdict_key, body)?;
-            return self.release(&fan_out, &verdict, published, delivery).await;
+            return self.release(&fan_out, &verdict, published).await;
         }
         let Some(mut verdict) = self.verdict(&fan_out).await? else {
             return Ok(());
@@ -190,7 +170,7 @@ impl FanIn {
             missing = verdict.missing.len(), "fan-in concluded"
         );
         let is_complete = verdict.missing.is_empty();
-        let won = self.create(&fan_out, &verdict, delivery).await?;
+        let won = self.create(&fan_out, &verdict).await?;
         if won {
             metrics::fan_in(verdict.cause.as_str());
             let now = self.parts.host.now();
@@ -208,17 +188,12 @@ impl FanIn {
         };
         let verdict = decode(&verdict_key, body)?;
         let published = published.is_some();
-        self.release(&fan_out, &verdict, published, delivery).await
+        self.release(&fan_out, &verdict, published).await
     }
 
     /// Creates a verdict; `false` if another one is there. One that does without nobody is one with the
     /// request of its synthesis.
-    async fn create(
-        &self,
-        fan_out: &FanOutRecord,
-        verdict: &FanInRecord,
-        delivery: Option<&Delivery>,
-    ) -> Result<bool, Error> {
+    async fn create(&self, fan_out: &FanOutRecord, verdict: &FanInRecord) -> Result<bool, Error> {
         let key = keys::fan_in(&fan_out.session, fan_out.step);
         let body = serde_json::to_vec(verdict).unwrap_or_default();
         if !verdict.missing.is_empty() {
@@ -233,7 +208,7 @@ impl FanIn {
             marker: keys::fan_in_published(&fan_out.session, fan_out.step),
             without_call: None,
         };
-        let committed = self.parts.committer.commit(commit, delivery).await?;
+        let committed = self.parts.committer.commit(commit, None).await?;
         Ok(committed == Committed::Won)
     }
 
@@ -244,7 +219,6 @@ impl FanIn {
         fan_out: &FanOutRecord,
         verdict: &FanInRecord,
         published: bool,
-        delivery: Option<&Delivery>,
     ) -> Result<(), Error> {
         if !published {
             self.endings.end_missing(fan_out, &verdict.missing).await?;
@@ -258,7 +232,7 @@ impl FanIn {
                 publications: vec![fan_out.synthesis.clone()],
                 marker: keys::fan_in_published(&fan_out.session, fan_out.step),
             };
-            self.parts.committer.adopt(adoption, delivery).await?;
+            self.parts.committer.adopt(adoption, None).await?;
         }
         // Somebody may have completed between the count and the verdict.
         self.mark_late(fan_out, verdict).await
@@ -276,9 +250,9 @@ impl FanIn {
             // is missing only if no record of its own ends it.
             let mut forgotten = Vec::new();
             for child in &verdict.missing {
-                if let Some(end) = self.endings.end_of(&child.session).await? {
+                if let Some(end) = self.parts.records().end_from(&child.session, 0).await? {
                     completions.push(Completion::of(&end));
-                    forgotten.extend(told(&end));
+                    forgotten.extend(told(&self.endings.whole(end).await?));
                 }
             }
             if !forgotten.is_empty() {
@@ -330,13 +304,13 @@ impl FanIn {
         {
             return Ok(Some(Arc::clone(fan_out)));
         }
-        let Some(body) = self.parts.documents.get(&key).await? else {
+        let Some(fan_out) = self.parts.records().fan_out(session, step).await? else {
             // Children are published after the record is there, so it can only have been erased,
             // or the message is not of this fleet.
             tracing::info!(%key, "no such fan-out; its completion has no effect");
             return Ok(None);
         };
-        let fan_out: Arc<FanOutRecord> = Arc::new(decode(&key, &body)?);
+        let fan_out = Arc::new(fan_out);
         if let Ok(mut known) = self.fan_outs.lock() {
             if known.len() >= REMEMBERED {
                 known.clear();
@@ -490,99 +464,10 @@ impl FanIn {
     }
 }
 
-fn read(delivery: &Delivery) -> Result<(Batch, Of), String> {
-    let message: Triples =
-        serde_json::from_slice(&delivery.payload).map_err(|error| error.to_string())?;
-    let properties = &delivery.properties;
-    let of = if properties.contains_key(property::PARENT) {
-        Of::Place(place(properties, property::PARENT, property::PARENT_STEP)?)
-    } else {
-        Of::Foreign(named(&message))
-    };
-    Ok((Batch::of_message(message, properties), of))
-}
-
-/// The correlations that completions among triples name, with the session above where that is named.
-fn named(message: &Triples) -> Vec<(CorrelationId, Option<SessionId>)> {
-    let triples = &message.triples;
-    let is_completion = |t: &&Triple| t.p.iri == RDF_TYPE && t.o.iri == tg::SUBAGENT_COMPLETION;
-    let text = |of: &Term, name: &str| {
-        let mut told = triples.iter().filter(|t| t.s == *of && t.p.iri == name);
-        told.find_map(|t| Some(t.o.value.as_str()).filter(|text| !text.is_empty()))
-    };
-    let completions = triples.iter().filter(is_completion);
-    let found = completions.filter_map(|t| {
-        let correlation = text(&t.s, tg::CORRELATION_ID)?;
-        let parent = text(&t.s, tg::PARENT_SESSION_ID).map(SessionId::from);
-        Some((CorrelationId::from(correlation), parent))
-    });
-    found.collect()
-}
-
 /// What a record told the graph.
 fn told(record: &StepRecord) -> impl Iterator<Item = Batch> {
     record.provenance().filter_map(|published| {
         let message = serde_json::from_str(&published.body).ok()?;
         Some(Batch::of_message(message, &published.properties))
     })
-}
-
-/// The step of a session that fanned out under a correlation.
-pub(crate) fn step_of(session: &SessionId, correlation: &CorrelationId) -> Option<u32> {
-    (0..LAST_STEP).find(|step| CorrelationId::of_fan_out(session, *step) == *correlation)
-}
-
-/// A session and step out of a message's properties.
-pub(crate) fn place(
-    properties: &BTreeMap<String, String>,
-    session: &str,
-    step: &str,
-) -> Result<Place, String> {
-    let text = |name: &str| {
-        properties
-            .get(name)
-            .ok_or_else(|| format!("the message has no property `{name}`"))
-    };
-    let number = text(step)?;
-    let step: u32 = number
-        .parse()
-        .map_err(|_| format!("property `{step}` is no step number: `{number}`"))?;
-    Ok((
-        SessionId::from(text(session)?.as_str()),
-        step.min(MOST_COUNTED),
-    ))
-}
-
-pub(crate) fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|error| Error::Unreadable {
-        key: key.to_owned(),
-        reason: error.to_string(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_completion_of_another_program_is_known_by_its_triples() {
-        let said = |predicate: &str, object: Term| Triple::new("urn:c", predicate, object);
-        let mut message = Triples {
-            triples: vec![
-                said(RDF_TYPE, Term::iri(prov::ENTITY)),
-                said(tg::CORRELATION_ID, Term::text("corr")),
-                said(tg::PARENT_SESSION_ID, Term::text("s")),
-            ],
-            ..Triples::default()
-        };
-        assert_eq!(named(&message), []);
-        message
-            .triples
-            .push(said(RDF_TYPE, Term::iri(tg::SUBAGENT_COMPLETION)));
-        assert_eq!(named(&message), [("corr".into(), Some("s".into()))]);
-        let session = SessionId::from("s");
-        let correlation = CorrelationId::of_fan_out(&session, 7);
-        assert_eq!(step_of(&session, &correlation), Some(7));
-        assert_eq!(step_of(&session, &"corr".into()), None);
-    }
 }

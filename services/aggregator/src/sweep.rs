@@ -7,12 +7,12 @@
 //!
 //! Waits for people are looked at with it: whoever answered may have died before that was published.
 
-use crate::approvals::Approvals;
-use crate::error::Error;
-use crate::fan_in::{FanIn, step_of};
-use crate::{PATIENCE, Parts};
+use crate::completion::step_of;
+use crate::fan_in::FanIn;
+use crate::{Error, PATIENCE, Parts};
 use agentfleet_core::provenance::date_time;
 use agentfleet_graph::QueryOptions;
+use agentfleet_runs::Approvals;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, millis, uris};
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Sweep {
                 continue;
             };
             tracing::warn!(%session, step, "no deadline message ended this fan-out in time");
-            if let Err(error) = self.fan_in.evaluate(&(session.clone(), step), None).await {
+            if let Err(error) = self.fan_in.evaluate(&(session.clone(), step)).await {
                 tracing::warn!(%session, step, %error, "an overdue fan-out is put off");
             }
         }

@@ -4,10 +4,9 @@
 //! it over), so that a parent's fan-in sees a terminal sibling and a caller gets an answer, and
 //! parks the message for people.
 
-use crate::Parts;
-use crate::endings::Endings;
-use crate::error::Error;
-use agentfleet_broker::Delivery;
+use crate::{Error, Parts};
+use agentfleet_broker::{Delivery, Properties};
+use agentfleet_runs::Endings;
 use agentfleet_runtime::{Disposition, Handler};
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::tolerant::MOST_COUNTED;
@@ -35,9 +34,16 @@ impl Undertaker {
         let property = |name: &str| delivery.properties.get(name).map(String::as_str);
         let reason = property(property::REASON).unwrap_or("delivered too often");
         let origin = property(property::ORIGIN).unwrap_or_default();
-        let request = (origin == topics::AGENT_REQUEST.as_str()).then(|| request_of(delivery));
+        let is_request = origin == topics::AGENT_REQUEST.as_str();
+        let request = is_request.then(|| {
+            request_of(
+                &delivery.payload,
+                &delivery.properties,
+                &delivery.message_id,
+            )
+        });
         if let Some(request) = &request
-            && self.endings.is_erased(request.root()).await?
+            && self.parts.records().is_erased(request.root()).await?
         {
             // What was erased is not kept for people either.
             return Ok(());
@@ -81,12 +87,23 @@ impl Undertaker {
     }
 }
 
+/// The session of a parked message, also of one that cannot be read: the one that was ended for it, which
+/// stands in the response and among the sessions. `None` where it has none.
+pub fn session_of(parked: &ParkedRecord) -> Option<SessionId> {
+    let session = if parked.topic == topics::AGENT_REQUEST.as_str() {
+        let body = if parked.binary { "" } else { &*parked.body };
+        request_of(body.as_bytes(), &parked.properties, &parked.id).session_id
+    } else {
+        SessionId::from(parked.properties.get(property::SESSION)?.as_str())
+    };
+    Some(session).filter(|session| !session.is_empty())
+}
+
 /// The request of a dead letter: from its body, or from its properties where the body cannot be
-/// read.
-fn request_of(delivery: &Delivery) -> AgentRequest {
-    let property = |name: &str| delivery.properties.get(name).map(String::as_str);
-    let mut request = serde_json::from_slice::<AgentRequest>(&delivery.payload)
-        .unwrap_or_else(|_| stand_in(delivery));
+/// read. `id` is that of the message.
+fn request_of(body: &[u8], properties: &Properties, id: &str) -> AgentRequest {
+    let property = |name: &str| properties.get(name).map(String::as_str);
+    let mut request = serde_json::from_slice(body).unwrap_or_else(|_| stand_in(body, properties));
     // What is no session would become part of keys that a store refuses.
     let control = &mut request.control;
     control.ancestors.retain(|one| one.session.is_well_formed());
@@ -104,17 +121,17 @@ fn request_of(delivery: &Delivery) -> AgentRequest {
             property(property::ID),
             &request.user,
             topics::AGENT_REQUEST.as_str(),
-            property(property::ORIGIN_MESSAGE).unwrap_or(&delivery.message_id),
+            property(property::ORIGIN_MESSAGE).unwrap_or(id),
         );
     }
     request
 }
 
 /// What can be known of a request that cannot be read: who asked, and whom an answer reaches.
-fn stand_in(delivery: &Delivery) -> AgentRequest {
-    let fields: Map<String, Value> = serde_json::from_slice(&delivery.payload).unwrap_or_default();
+fn stand_in(body: &[u8], properties: &Properties) -> AgentRequest {
+    let fields: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
     let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-    let property = |name: &str| delivery.properties.get(name).map(String::as_str);
+    let property = |name: &str| properties.get(name).map(String::as_str);
     let session = |name: &str| {
         let session = SessionId::from(property(name).unwrap_or_default());
         if session.is_well_formed() {
@@ -165,6 +182,45 @@ impl Handler for Undertaker {
                 tracing::warn!(message = %delivery.message_id, %error, "dead letter put off");
                 error.disposition()
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parked_message_is_of_the_session_that_was_ended_for_it() {
+        let parked = |topic: &str, body: &str, told: &str| ParkedRecord {
+            id: "m".to_owned(),
+            topic: topic.to_owned(),
+            body: body.to_owned(),
+            properties: [(property::SESSION.to_owned(), told.to_owned())].into(),
+            ..ParkedRecord::default()
+        };
+        let requests = topics::AGENT_REQUEST;
+        let request = requests.as_str();
+        let unnamed = SessionId::unnamed(None, "", request, "m").to_string();
+        for (topic, body, told, expected) in [
+            (request, r#"{"session_id": "own"}"#, "told", Some("own")),
+            (request, "no JSON", "told", Some("told")),
+            (
+                request,
+                r#"{"session_id": "own", "step": "x"}"#,
+                "no/session",
+                Some("own"),
+            ),
+            (request, "no JSON", "no/session", Some(&*unnamed)),
+            ("explainability", "{}", "told", Some("told")),
+            ("explainability", "{}", "", None),
+        ] {
+            let session = session_of(&parked(topic, body, told));
+            assert_eq!(
+                session.as_ref().map(SessionId::as_str),
+                expected,
+                "{topic} {body}"
+            );
         }
     }
 }

@@ -34,7 +34,7 @@ mod listeners;
 mod outage;
 mod pulsar;
 
-pub use embedded::{EmbeddedBroker, Kept, Options, Parcel, RetainedStats, SubscriptionStats};
+pub use embedded::{EmbeddedBroker, Kept, Options, Parcel, SubscriptionStats};
 pub use error::Error;
 pub use outage::{Outage, Witness};
 pub use pulsar::{PulsarBroker, PulsarOptions, Token};

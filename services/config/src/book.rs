@@ -128,16 +128,9 @@ impl Book {
 
     /// Refuses a change after which a reference would miss its end.
     fn allowed(&self, change: Change) -> Result<Change, Vec<Problem>> {
-        let mut set = self.set();
         // What was wrong before is not made worse, and must not stand in the way of mending it.
-        let known = validate::together(&set);
-        for item in &change.put {
-            sets::put(&mut set, item);
-        }
-        for item in &change.removed {
-            sets::remove(&mut set, item);
-        }
-        let mut problems = validate::together(&set);
+        let known = validate::together(&self.set());
+        let mut problems = validate::together(&self.after(&change, "", 0).set());
         problems.retain(|problem| !known.contains(problem));
         if problems.is_empty() {
             Ok(change)

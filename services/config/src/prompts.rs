@@ -89,12 +89,8 @@ pub(crate) fn check(id: &str, source: &str) -> Result<(), (usize, String)> {
         return Ok(());
     };
     let known: Vec<&str> = known.collect();
-    let mut unknown: Vec<String> = used(&environment)
-        .into_iter()
-        .filter(|name| !known.contains(&name.as_str()))
-        .collect();
-    unknown.sort();
-    let Some(name) = unknown.first() else {
+    let mut used = used(&environment).into_iter();
+    let Some(name) = used.find(|name| !known.contains(&name.as_str())) else {
         return Ok(());
     };
     let at = source
@@ -175,24 +171,22 @@ fn part(
 
 /// Variables the template uses and nobody gave.
 fn missing(environment: &Environment<'_>, variables: &Value) -> Vec<String> {
-    let mut names: Vec<String> = used(environment)
-        .into_iter()
-        .filter(|name| variables.get(name).is_none())
-        .collect();
-    names.sort();
+    let mut names = used(environment);
+    names.retain(|name| variables.get(name).is_none());
     names
 }
 
+/// The variables of a template, by name.
 fn used(environment: &Environment<'_>) -> Vec<String> {
     let Ok(template) = environment.get_template(NAME) else {
         return Vec::new();
     };
     let builtin = |name: &String| environment.globals().any(|(global, _)| global == name);
-    template
-        .undeclared_variables(false)
-        .into_iter()
-        .filter(|name| !builtin(name))
-        .collect()
+    let names = template.undeclared_variables(false).into_iter();
+    let mut names: Vec<String> = names.collect();
+    names.retain(|name| !builtin(name));
+    names.sort();
+    names
 }
 
 fn quoted<T: AsRef<str>>(names: &[T]) -> String {
@@ -211,13 +205,11 @@ fn line(error: &minijinja::Error) -> usize {
 }
 
 fn reason(error: &minijinja::Error) -> String {
-    let detail = error
-        .detail()
-        .map_or_else(|| error.kind().to_string(), str::to_owned);
-    if error.kind() == ErrorKind::UndefinedError && error.detail().is_none() {
-        return "a value used here does not exist".to_owned();
+    match (error.detail(), error.kind()) {
+        (Some(detail), _) => detail.to_owned(),
+        (None, ErrorKind::UndefinedError) => "a value used here does not exist".to_owned(),
+        (None, kind) => kind.to_string(),
     }
-    detail
 }
 
 type Compiled = Arc<Environment<'static>>;

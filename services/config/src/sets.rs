@@ -1,4 +1,4 @@
-//! Items to typed sets, and changes of sets.
+//! Items to typed sets.
 //!
 //! An item that this program cannot read is left out and warned about, so that one item of a newer
 //! or older program does not stop the fleet.
@@ -58,23 +58,5 @@ fn read_into<T: DeserializeOwned>(map: &mut BTreeMap<String, T>, item: &Item) {
                 "config item cannot be read and is left out"
             );
         }
-    }
-}
-
-pub(crate) fn remove(set: &mut Snapshot, item: &Item) {
-    let key = &item.key;
-    match item.item_type.as_str() {
-        item_type::AGENT_PATTERN => drop(set.patterns.remove(key)),
-        item_type::AGENT_TASK_TYPE => {
-            set.task_types.remove(key);
-            set.proposals.remove(key);
-        }
-        item_type::PROMPT => drop(set.prompts.remove(key)),
-        item_type::TOOL => drop(set.tools.remove(key)),
-        item_type::MODEL_PROFILE => drop(set.profiles.remove(key)),
-        item_type::INTENT => drop(set.intents.remove(key)),
-        item_type::SPECIALIST => drop(set.specialists.remove(key)),
-        item_type::QUERY => drop(set.queries.remove(key)),
-        _ => (),
     }
 }

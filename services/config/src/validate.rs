@@ -1,19 +1,22 @@
 //! Checks before anything is stored: each item by its schema and its meaning, and all together.
 
+mod together;
+
+pub(crate) use together::together;
+
 use crate::error::Problem;
 use crate::{Item, prompts, queries};
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, DEFAULT_PROFILE, Intent, JoinPolicy, ModelProfile, PromptItem,
-    QueryItem, Snapshot, Specialist, ToolItem, choice, item_type, parameter_type, tool_kind,
+    AgentPattern, AgentTaskType, Intent, JoinPolicy, ModelProfile, PromptItem, QueryItem,
+    Specialist, ToolItem, choice, item_type, parameter_type, tool_kind,
 };
-use agentfleet_schema::json_schema;
 use agentfleet_schema::request::RunLimits;
-use agentfleet_schema::{Money, Operation};
+use agentfleet_schema::{Money, Operation, json_schema};
 use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 /// The longest type or key.
@@ -38,25 +41,14 @@ const CONTEXT: &[&str] = &[
 ];
 const RESPONSE_TYPES: &[&str] = &["", "text", "json"];
 
-/// What an item of a type looks like.
-struct Schema {
-    item_type: &'static str,
-    json: Value,
-    validator: Validator,
-}
-
-static SCHEMAS: LazyLock<Vec<Schema>> = LazyLock::new(|| {
+/// What an item of a type looks like, and what checks that.
+static SCHEMAS: LazyLock<BTreeMap<&'static str, (Value, Validator)>> = LazyLock::new(|| {
     let compile = |(item_type, schema): (&'static str, Value)| {
-        Some(Schema {
-            item_type,
-            validator: jsonschema::validator_for(&schema).ok()?,
-            json: schema,
-        })
+        let validator = jsonschema::validator_for(&schema).ok()?;
+        Some((item_type, (schema, validator)))
     };
-    json_schema::config_items()
-        .into_iter()
-        .filter_map(compile)
-        .collect()
+    let schemas = json_schema::config_items().into_iter();
+    schemas.filter_map(compile).collect()
 });
 
 /// A schema, or the one in `$defs` that it refers to.
@@ -82,118 +74,6 @@ pub fn items(items: &[Item]) -> Vec<Problem> {
         check.value();
     }
     problems
-}
-
-/// Everything that is wrong between the items of a set: references without their end.
-pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let mut problem = |item_type: &str, key: &str, field: String, reason: String| {
-        let (item_type, key) = (item_type.to_owned(), key.to_owned());
-        problems.push(Problem {
-            item_type,
-            key,
-            field,
-            reason,
-        });
-    };
-    for (key, task_type) in set.task_types.iter().chain(&set.proposals) {
-        for (index, name) in task_type.valid_patterns.iter().enumerate() {
-            if !set.patterns.contains_key(name) {
-                let reason = unknown("pattern", name, set.patterns.keys());
-                problem(
-                    item_type::AGENT_TASK_TYPE,
-                    key,
-                    format!("/valid_patterns/{index}"),
-                    reason,
-                );
-            }
-        }
-    }
-    let mut named: Vec<(&str, &str, String, &str)> = Vec::new();
-    for (key, pattern) in &set.patterns {
-        for (index, reasoner) in pattern.reasoners.iter().enumerate() {
-            let at = |field: &str| format!("/reasoners/{index}/{field}");
-            if !reasoner.pattern.is_empty() && !set.patterns.contains_key(&reasoner.pattern) {
-                let reason = unknown("pattern", &reasoner.pattern, set.patterns.keys());
-                problem(item_type::AGENT_PATTERN, key, at("pattern"), reason);
-            }
-            named.push((
-                item_type::AGENT_PATTERN,
-                key,
-                at("profile"),
-                &reasoner.profile,
-            ));
-        }
-    }
-    for (key, task_type) in &set.task_types {
-        for (pattern, profile) in &task_type.profiles {
-            let field = format!("/profiles/{pattern}");
-            if !set.patterns.contains_key(pattern) {
-                let reason = unknown("pattern", pattern, set.patterns.keys());
-                problem(item_type::AGENT_TASK_TYPE, key, field.clone(), reason);
-            }
-            named.push((item_type::AGENT_TASK_TYPE, key, field, profile));
-        }
-        for (operation, prompt) in &task_type.prompts {
-            let field = format!("/prompts/{operation}");
-            let reason = match set.prompts.get(prompt) {
-                None => unknown("prompt", prompt, set.prompts.keys()),
-                // It is given what that operation's own prompt is given.
-                Some(item) => match [&item.prompt, &item.system]
-                    .into_iter()
-                    .find_map(|source| prompts::check(operation, source).err())
-                {
-                    None => continue,
-                    Some((line, reason)) => format!("prompt `{prompt}`, line {line}: {reason}"),
-                },
-            };
-            problem(item_type::AGENT_TASK_TYPE, key, field, reason);
-        }
-    }
-    for (key, specialist) in &set.specialists {
-        let field = "/profile".to_owned();
-        named.push((item_type::SPECIALIST, key, field, &specialist.profile));
-    }
-    for (item_type, key, field, profile) in &named {
-        if !profile.is_empty() && !set.profiles.contains_key(*profile) {
-            let reason = unknown("model profile", profile, set.profiles.keys());
-            problem(item_type, key, field.clone(), reason);
-        }
-    }
-    let named: BTreeSet<&str> = named.iter().map(|(.., profile)| *profile).collect();
-    for (key, meant) in misnamed_profiles(set, &named) {
-        let reason = format!("unknown operation or prompt `{key}`: did you mean `{meant}`?");
-        problem(item_type::MODEL_PROFILE, key, String::new(), reason);
-    }
-    for (key, tool) in &set.tools {
-        if let (tool_kind::PROMPT, Some(template)) = (tool.kind.as_str(), &tool.template)
-            && !set.prompts.contains_key(template)
-        {
-            let reason = unknown("prompt", template, set.prompts.keys());
-            problem(item_type::TOOL, key, "/template".to_owned(), reason);
-        }
-    }
-    problems
-}
-
-/// Profiles that nothing would ever read, with what was probably meant. A name of its own is for other items
-/// to name; one letter beside an operation's is a slip.
-fn misnamed_profiles<'s>(
-    set: &'s Snapshot,
-    named: &BTreeSet<&str>,
-) -> impl Iterator<Item = (&'s str, &'s str)> {
-    let own: BTreeSet<&str> = [DEFAULT_PROFILE]
-        .into_iter()
-        .chain(Operation::ALL.map(Operation::as_str))
-        .chain(set.prompts.keys().map(String::as_str))
-        .collect();
-    let keys = set.profiles.keys().map(String::as_str);
-    let unread = keys.filter(|key| !own.contains(key) && !named.contains(key));
-    let unread: Vec<&str> = unread.collect();
-    unread.into_iter().filter_map(move |key| {
-        let meant = own.iter().find(|one| strsim::osa_distance(key, one) <= 2);
-        meant.map(|meant| (key, *meant))
-    })
 }
 
 /// Beyond it a sum of costs could not be counted.
@@ -295,15 +175,7 @@ impl Check<'_> {
                 return;
             }
         }
-        let known = SCHEMAS
-            .iter()
-            .find(|known| known.item_type == item.item_type);
-        if let Some(Schema {
-            json: schema,
-            validator,
-            ..
-        }) = known
-        {
+        if let Some((schema, validator)) = SCHEMAS.get(item.item_type.as_str()) {
             self.unknown_fields(schema, schema, &item.value, "");
             for error in validator.iter_errors(&item.value) {
                 for (field, reason) in reasons(&error) {
@@ -327,14 +199,6 @@ impl Check<'_> {
         }
     }
 
-    fn limits(&mut self, limits: &RunLimits) {
-        self.bounds("", limits);
-    }
-
-    fn most(&mut self, limits: &RunLimits) {
-        self.bounds("/most", limits);
-    }
-
     fn bounds(&mut self, below: &str, limits: &RunLimits) {
         let numbers = [
             ("max_iterations", limits.max_iterations.map(u64::from)),
@@ -354,7 +218,7 @@ impl Check<'_> {
 
     fn pattern(&mut self, pattern: &AgentPattern) {
         self.named(&pattern.name);
-        self.limits(&pattern.limits);
+        self.bounds("", &pattern.limits);
         let mut names = BTreeSet::new();
         for (index, reasoner) in pattern.reasoners.iter().enumerate() {
             let field = format!("/reasoners/{index}/name");
@@ -390,11 +254,11 @@ impl Check<'_> {
 
     fn task_type(&mut self, task_type: &AgentTaskType) {
         self.named(&task_type.name);
-        self.limits(&task_type.limits);
+        self.bounds("", &task_type.limits);
         if task_type.join == JoinPolicy::AtLeast(0) {
             self.problem("/join", "`at-least` must be at least 1");
         }
-        self.most(&task_type.most);
+        self.bounds("/most", &task_type.most);
         if task_type.termination.max_failures == Some(0) {
             self.problem("/termination/max_failures", "must be at least 1");
         }

@@ -21,11 +21,11 @@ use agentfleet_schema::records::RunState;
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId};
 use serde::Serialize;
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Row<'a> {
     event: &'static str,
     at: Instant,
-    session: &'a SessionId,
+    session: Option<&'a SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<&'a SessionId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,10 +70,6 @@ struct Fault<'a> {
     hint: Option<&'a str>,
 }
 
-fn concluded<'t>(trace: Option<&'t Trace>, response: &AgentResponse) -> Option<&'t Conclusion> {
-    trace?.session(&response.session_id)?.conclusion.as_ref()
-}
-
 /// An event as one line, without its line feed. `trace` is that of a run which has ended.
 pub fn line(event: &Event, at: Millis, trace: Option<&Trace>) -> String {
     let row = match event {
@@ -113,21 +109,25 @@ pub fn line(event: &Event, at: Millis, trace: Option<&Trace>) -> String {
             text,
             error,
             response,
-        } => Row {
-            text: Some(text),
-            sources: trace
-                .filter(|_| error.is_none())
-                .map(|trace| divided(trace, text)),
-            unsourced: concluded(trace, response).is_some_and(|end| end.unsourced),
-            state: concluded(trace, response).map(Conclusion::state),
-            termination: concluded(trace, response).and_then(|end| end.termination.as_deref()),
-            error: Some(error.as_ref().map(Fault::of)),
-            document: response.document.as_deref(),
-            model: response.model.as_deref(),
-            in_token: response.in_token,
-            out_token: response.out_token,
-            ..Row::of("end", at, response)
-        },
+        } => {
+            let session = trace.and_then(|trace| trace.session(&response.session_id));
+            let concluded = session.and_then(|session| session.conclusion.as_ref());
+            Row {
+                text: Some(text),
+                sources: trace
+                    .filter(|_| error.is_none())
+                    .map(|trace| divided(trace, text)),
+                unsourced: concluded.is_some_and(|end| end.unsourced),
+                state: concluded.map(Conclusion::state),
+                termination: concluded.and_then(|end| end.termination.as_deref()),
+                error: Some(error.as_ref().map(Fault::of)),
+                document: response.document.as_deref(),
+                model: response.model.as_deref(),
+                in_token: response.in_token,
+                out_token: response.out_token,
+                ..Row::of("end", at, response)
+            }
+        }
     };
     // Plain data with text keys: writing it as JSON cannot fail.
     serde_json::to_string(&row).unwrap_or_default()
@@ -138,24 +138,8 @@ impl<'a> Row<'a> {
         Self {
             event,
             at: Instant(at),
-            session,
-            parent: None,
-            step: None,
-            message_id: None,
-            kind: None,
-            goal: None,
-            text: None,
-            node: None,
-            graph: None,
-            document: None,
-            error: None,
-            model: None,
-            in_token: None,
-            out_token: None,
-            sources: None,
-            unsourced: false,
-            state: None,
-            termination: None,
+            session: Some(session),
+            ..Self::default()
         }
     }
 

@@ -19,4 +19,4 @@ pub mod table;
 pub mod text;
 pub mod trace;
 
-pub use style::{ColorEnvironment, ColorWish, Look};
+pub use style::Look;

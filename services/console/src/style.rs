@@ -4,8 +4,6 @@
 
 use crate::text;
 use anstyle::{AnsiColor, Effects, Style};
-use std::ffi::OsStr;
-use std::str::FromStr;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// How something is to be shown.
@@ -31,68 +29,9 @@ impl Look {
     }
 }
 
-/// `--color`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ColorWish {
-    /// Where the output is a terminal and nothing in the environment speaks against it.
-    #[default]
-    Auto,
-    Always,
-    Never,
-}
-
-impl FromStr for ColorWish {
-    type Err = UnknownColorWish;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "always" => Ok(Self::Always),
-            "never" => Ok(Self::Never),
-            _ => Err(UnknownColorWish(text.to_owned())),
-        }
-    }
-}
-
-/// A `--color` that is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown color choice `{0}` (available: `auto`, `always`, `never`)")]
-pub struct UnknownColorWish(String);
-
-/// What the environment says about colours; the caller reads it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ColorEnvironment<'a> {
-    /// `NO_COLOR`: any value but the empty one says no (<https://no-color.org>).
-    pub no_color: Option<&'a OsStr>,
-    /// `CLICOLOR_FORCE`: any value but `0` and the empty one says yes, terminal or not.
-    pub force: Option<&'a OsStr>,
-    /// `TERM`: `dumb` says no.
-    pub term: Option<&'a OsStr>,
-    pub is_terminal: bool,
-}
-
-impl ColorWish {
-    /// Whether to write colours: the flag first, then `NO_COLOR`, then the rest.
-    pub fn resolve(self, environment: ColorEnvironment<'_>) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::Auto => {
-                if environment.no_color.is_some_and(|v| !v.is_empty()) {
-                    return false;
-                }
-                if environment.force.is_some_and(|v| !v.is_empty() && v != "0") {
-                    return true;
-                }
-                environment.is_terminal && environment.term.is_none_or(|t| t != "dumb")
-            }
-        }
-    }
-}
-
-pub(crate) const PLAIN: Style = Style::new();
-pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
+pub const PLAIN: Style = Style::new();
+pub const BOLD: Style = Style::new().bold();
+pub const DIM: Style = Style::new().dimmed();
 pub(crate) const ITALIC: Style = Style::new().italic();
 pub(crate) const STRIKE: Style = Style::new().strikethrough();
 pub(crate) const NAME: Style = color(AnsiColor::Cyan);
@@ -385,52 +324,6 @@ mod tests {
         assert_eq!(
             Line::of("ab", PLAIN).with("cd", BOLD).shortened(3).plain(),
             "ab…"
-        );
-    }
-
-    #[test]
-    fn the_flag_comes_before_the_environment() {
-        let yes = ColorEnvironment {
-            is_terminal: true,
-            ..ColorEnvironment::default()
-        };
-        let no_color = ColorEnvironment {
-            no_color: Some(OsStr::new("1")),
-            ..yes
-        };
-        let empty = ColorEnvironment {
-            no_color: Some(OsStr::new("")),
-            ..yes
-        };
-        let dumb = ColorEnvironment {
-            term: Some(OsStr::new("dumb")),
-            ..yes
-        };
-        let forced = ColorEnvironment {
-            force: Some(OsStr::new("1")),
-            is_terminal: false,
-            ..ColorEnvironment::default()
-        };
-        for (wish, environment, expected) in [
-            (ColorWish::Auto, yes, true),
-            (ColorWish::Auto, ColorEnvironment::default(), false),
-            (ColorWish::Auto, no_color, false),
-            (ColorWish::Auto, empty, true),
-            (ColorWish::Auto, dumb, false),
-            (ColorWish::Auto, forced, true),
-            (ColorWish::Always, no_color, true),
-            (ColorWish::Never, yes, false),
-        ] {
-            assert_eq!(
-                wish.resolve(environment),
-                expected,
-                "{wish:?} {environment:?}"
-            );
-        }
-        assert!(
-            "sometimes"
-                .parse::<ColorWish>()
-                .is_err_and(|e| e.to_string().contains("`auto`"))
         );
     }
 

@@ -136,10 +136,7 @@ pub fn shorten(text: &str, max: usize) -> String {
 /// One line of `text`, no wider than `max`.
 pub fn preview(text: &str, max: usize) -> String {
     // Graphemes are at least a byte wide; reading a megabyte to show a line is no use.
-    let mut end = text.len().min(max.saturating_mul(16).saturating_add(64));
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(max.saturating_mul(16).saturating_add(64));
     let line = one_line(&text[..end]);
     if end < text.len() && width(&line) <= max {
         return shorten(&format!("{line} {ELLIPSIS}"), max);
@@ -160,10 +157,15 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// A number and its noun: `1 step`, `3 steps`.
+/// A number and its noun: `1 step`, `3 steps`, `2 entities`.
 pub fn counted(n: u64, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(n))
+    let number = count(n);
+    let stem = noun.strip_suffix('y');
+    match stem.filter(|stem| !stem.ends_with(['a', 'e', 'i', 'o', 'u'])) {
+        _ if n == 1 => format!("1 {noun}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {noun}s"),
+    }
 }
 
 /// Tokens in all, and how many of them came to nothing.
@@ -254,6 +256,14 @@ mod tests {
         assert_eq!(
             [counted(1, "step"), counted(0, "step")],
             ["1 step", "0 steps"]
+        );
+        assert_eq!(
+            [
+                counted(1, "entity"),
+                counted(2, "entity"),
+                counted(3, "day")
+            ],
+            ["1 entity", "2 entities", "3 days"]
         );
         let times = [640, 2_449, 59_999, 185_000, 7_810_000].map(duration);
         assert_eq!(

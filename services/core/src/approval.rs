@@ -5,8 +5,8 @@
 //! passes here before it reaches the driver. It lets a call through that needs nobody, and the one
 //! call that was approved, with exactly the arguments that were approved.
 
+use crate::order::{Finish, Order, Outcome, Said, ToolUse};
 use crate::say;
-use crate::step::{Finish, Outcome, Said, Step, ToolUse};
 use crate::tools;
 use agentfleet_schema::config::{Approval, DefaultAnswer, ToolItem};
 use agentfleet_schema::records::{
@@ -14,7 +14,7 @@ use agentfleet_schema::records::{
     StepRecord,
 };
 use agentfleet_schema::{
-    AgentRequest, AgentStep, ApprovalId, HeldCall, MessageType, Millis, later, uris,
+    AgentRequest, AgentStep, ApprovalId, HeldCall, MessageType, Millis, StepKind, later, uris,
 };
 use std::collections::BTreeMap;
 
@@ -39,19 +39,21 @@ pub(crate) struct Asker<'a> {
     /// Number of the iteration.
     pub n: u32,
     pub tools: &'a [ToolItem],
+    /// The call that was ordered last.
+    pub calling: Option<&'a (ToolItem, BTreeMap<String, String>)>,
     pub thought: &'a str,
     pub not_run: &'a [String],
     pub model_ms: u64,
 }
 
 /// Lets a call through, or ends the step with a wait for a person.
-pub(crate) fn gate(asker: &Asker<'_>, tool_use: ToolUse) -> Step {
+pub(crate) fn gate(asker: &Asker<'_>, tool_use: ToolUse) -> Order {
     let Some(approval) = tool_use.tool.approval.clone() else {
-        return Step::CallTool(Box::new(tool_use));
+        return Order::CallTool(Box::new(tool_use));
     };
     let (tool, arguments) = (&tool_use.tool.name, &tool_use.arguments);
     if asker.held.is_some_and(|held| allows(held, tool, arguments)) {
-        return Step::CallTool(Box::new(tool_use));
+        return Order::CallTool(Box::new(tool_use));
     }
     pause(
         asker,
@@ -62,13 +64,10 @@ pub(crate) fn gate(asker: &Asker<'_>, tool_use: ToolUse) -> Step {
     )
 }
 
-/// Ends the step with a wait for a person, because an equal call of the tree was started earlier and
-/// nobody knows what became of it.
-pub(crate) fn after_unknown(
-    asker: &Asker<'_>,
-    tool: &ToolItem,
-    arguments: BTreeMap<String, String>,
-) -> Step {
+/// Ends the step with a wait for a person instead of the call that was ordered, because an equal call of
+/// the tree was started earlier and nobody knows what became of it.
+pub(crate) fn after_unknown(asker: &Asker<'_>) -> Option<Order> {
+    let (tool, arguments) = asker.calling?;
     let approval = Approval {
         reason: "an equal call was started earlier in this run, and nobody knows whether it took \
                  effect"
@@ -76,7 +75,7 @@ pub(crate) fn after_unknown(
         default: DefaultAnswer::Deny,
         ..tool.approval.clone().unwrap_or_default()
     };
-    pause(asker, &tool.name, arguments, &approval, true)
+    Some(pause(asker, &tool.name, arguments.clone(), &approval, true))
 }
 
 /// Whether a person approved just this call.
@@ -90,7 +89,7 @@ fn pause(
     arguments: BTreeMap<String, String>,
     approval: &Approval,
     after_unknown: bool,
-) -> Step {
+) -> Order {
     let request = asker.request;
     let session = &request.session_id;
     let asked = Asked {
@@ -129,7 +128,7 @@ fn pause(
         });
     }
     said.push(say::status(waits(&asked)));
-    Step::Finish(Box::new(Finish {
+    Order::Finish(Box::new(Finish {
         outcome: Outcome::Pause(Box::new(resume)),
         activity: Activity::Asked(asked),
         routed: None,
@@ -281,7 +280,7 @@ pub fn answered(request: &AgentRequest, decided: &Decided) -> Finish {
                 arguments: decided.arguments.clone(),
                 observation,
                 user: request.user.clone(),
-                step_type: "react".into(),
+                step_type: StepKind::React.into(),
                 plan: None,
                 subagent_results: None,
             });

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::{Input, Reply};
+use crate::order::{Input, Reply};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{Snapshot, ToolArgument};
 use agentfleet_schema::records::ApprovalAnswer::{Approve, Deny, Edit};
@@ -53,10 +53,10 @@ fn request() -> AgentRequest {
 }
 
 /// What becomes of a request whose model wants to pay.
-fn ordered(request: AgentRequest, approval: Option<Approval>) -> Step {
+fn ordered(request: AgentRequest, approval: Option<Approval>) -> Order {
     let mut turn = turn(request, approval);
     match turn.resume(Input::Begin) {
-        Step::AskModel(_) => turn.resume(Input::ModelReplied(Reply {
+        Order::AskModel(_) => turn.resume(Input::ModelReplied(Reply {
             text: "Thought: due\nAction: pay\nArgs: {\"amount\": \"5\"}".into(),
             ..Reply::default()
         })),
@@ -64,8 +64,8 @@ fn ordered(request: AgentRequest, approval: Option<Approval>) -> Step {
     }
 }
 
-fn paused(step: Step) -> (Asked, AgentRequest) {
-    let Step::Finish(finish) = step else {
+fn paused(step: Order) -> (Asked, AgentRequest) {
+    let Order::Finish(finish) = step else {
         panic!("not over: {step:?}")
     };
     match (finish.activity, finish.outcome) {
@@ -94,7 +94,7 @@ fn only_the_approved_call_passes_the_gate() {
         (held(false, "pay", "5"), needs(), false),
     ] {
         let step = ordered(request, approval);
-        assert_eq!(matches!(step, Step::CallTool(_)), passes, "{step:?}");
+        assert_eq!(matches!(step, Order::CallTool(_)), passes, "{step:?}");
     }
     for (held, tool, text, expected) in [
         (held(true, "pay", "5"), "pay", "5", true),
@@ -113,7 +113,7 @@ fn a_wait_says_what_is_asked_and_how_to_answer() {
         reason: "it costs".into(),
         ..Approval::default()
     };
-    let Step::Finish(finish) = ordered(request(), Some(approval)) else {
+    let Order::Finish(finish) = ordered(request(), Some(approval)) else {
         panic!("not over")
     };
     let told = &finish.said.last().unwrap().text;
@@ -123,7 +123,7 @@ fn a_wait_says_what_is_asked_and_how_to_answer() {
         told.ends_with("for pay(amount: \"5\") (it costs)"),
         "{told}"
     );
-    let (asked, resume) = paused(Step::Finish(finish));
+    let (asked, resume) = paused(Order::Finish(finish));
     assert_eq!((asked.id, asked.n, asked.thought.as_str()), (id, 1, "due"));
     assert!(!resume.control.held.unwrap().approved);
 }

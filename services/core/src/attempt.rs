@@ -3,8 +3,8 @@
 //! Workers, who ends a step from outside, and replay all go this way from a request to its commit.
 
 use crate::commit::{Assembled, Commit, Streamed, assemble};
+use crate::order::Finish;
 use crate::say;
-use crate::step::Finish;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Call, EndedBy, Publication, Worked};
 use agentfleet_schema::topics::{self, Topic};

@@ -1,13 +1,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
+use super::publish::MOST_TOLD;
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::Answer;
-use crate::step::{Input, Reply, Step};
+use crate::order::Answer;
+use crate::order::{Input, Order, Reply};
+use crate::say;
 use crate::turn::{Situation, Turn};
-use agentfleet_schema::RunLimits;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
 use agentfleet_schema::records::{Concluded, Decision, TELLING, Termination};
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
+use agentfleet_schema::{AgentResponse, MessageId, RunLimits, Triples};
 use std::sync::Arc;
 
 fn snapshot() -> Arc<Snapshot> {
@@ -41,7 +43,7 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         text: reply.into(),
         ..Reply::default()
     };
-    let Step::Finish(finish) = turn.resume(Input::ModelReplied(reply)) else {
+    let Order::Finish(finish) = turn.resume(Input::ModelReplied(reply)) else {
         panic!()
     };
     assemble(&Commit {
@@ -655,7 +657,7 @@ fn no_number_of_a_request_leaves_the_range_of_its_sums() {
             };
             let mut turn = Turn::parse(request.clone(), situation).unwrap();
             let mut step = turn.resume(Input::Begin);
-            if let Step::AskModel(_) = step {
+            if let Order::AskModel(_) = step {
                 let usage = Usage {
                     input_tokens: u64::MAX,
                     output_tokens: u64::MAX,
@@ -669,7 +671,9 @@ fn no_number_of_a_request_leaves_the_range_of_its_sums() {
                     ..Reply::default()
                 }));
             }
-            let Step::Finish(finish) = step else { continue };
+            let Order::Finish(finish) = step else {
+                continue;
+            };
             worked += 1;
             let made = assemble(&Commit {
                 finish: *finish,
@@ -774,4 +778,45 @@ fn a_completion_tells_its_error_and_a_run_its_conversation_and_config() {
         t.p.iri == tg::ERROR_MESSAGE || t.s.iri == answer && t.p.iri == tg::CONVERSATION_ID
     };
     assert!(!told.iter().any(is_new), "{told:?}");
+}
+
+#[test]
+fn a_record_is_stored_without_what_it_tells_and_read_with_it() {
+    // What looks like the member that is filled in, within a text before it and one after it.
+    let trap = r#"{"publications":[]} and "publications":[]"#;
+    let mut commit = template(AgentRequest {
+        session_id: "s".into(),
+        question: trap.into(),
+        ..AgentRequest::default()
+    });
+    commit.finish.decisions = vec![Decision {
+        subject: "trap".into(),
+        rationale: trap.into(),
+        ..Decision::default()
+    }];
+    commit.worked = Some(Box::new(Worked {
+        telling: TELLING,
+        request: Some(trap.into()),
+        ..Worked::default()
+    }));
+    for decisions in [1, 300] {
+        let first = commit.finish.decisions[0].clone();
+        commit.finish.decisions = (0..decisions)
+            .map(|n| Decision {
+                subject: format!("trap-{n}"),
+                rationale: trap.repeat(200),
+                ..first.clone()
+            })
+            .collect();
+        let assembled = assemble(&commit);
+        let whole = serde_json::to_vec(&assembled.record).unwrap();
+        let stored = StepRecord::stored(assembled.bare, &assembled.record.publications);
+        assert!(stored.len() < whole.len());
+        assert_eq!(audit::identity(&stored), audit::identity(&whole));
+        let bodies = serde_json::from_slice::<StepRecord>(&stored).unwrap();
+        assert!(bodies.provenance().all(|message| message.body.is_empty()));
+        assert_eq!(read_whole(&stored).unwrap(), assembled.record);
+        // As older versions stored it.
+        assert_eq!(read_whole(&whole).unwrap(), assembled.record);
+    }
 }

@@ -6,9 +6,8 @@
 //! may be half is not made.
 
 use crate::json;
+use crate::order::{AfterCut, Input, ModelAsk, Order, Reply, StreamAs};
 use crate::react_format::{Said, parse};
-use crate::step::{AfterCut, Input, ModelAsk, Reply, Step, StreamAs};
-use agentfleet_schema::Operation;
 
 /// What stands for an object that was cut.
 pub(crate) const CUT: &str = "the reply was cut at the limit of its length";
@@ -23,12 +22,13 @@ pub(crate) struct Open {
 
 impl Open {
     /// Notes what a turn ordered.
-    pub(crate) fn note(&mut self, step: &Step) {
+    pub(crate) fn note(&mut self, step: &Order) {
         self.ask = match step {
-            Step::AskModel(ask) => Some(ask.clone()),
-            Step::CallTool(_) | Step::FindFacts(_) | Step::ReadDocuments(_) | Step::Finish(_) => {
-                None
-            }
+            Order::AskModel(ask) => Some(ask.clone()),
+            Order::CallTool(_)
+            | Order::FindFacts(_)
+            | Order::ReadDocuments(_)
+            | Order::Finish(_) => None,
         };
     }
 
@@ -111,25 +111,13 @@ fn is_answer(ask: &ModelAsk, reply: &Reply, native: bool) -> bool {
     if !reply.tool_calls.is_empty() || reply.text.trim().is_empty() {
         return false;
     }
-    match ask.operation {
-        Operation::React | Operation::PlanStep => match parse(&reply.text).said {
-            Said::Final(_) => true,
-            Said::Malformed { loose, .. } => native && !loose.is_empty(),
-            Said::Action { .. } => false,
-        },
-        Operation::PlanSynthesise | Operation::Synthesise | Operation::Judge => true,
-        Operation::ClassifyTaskType
-        | Operation::SelectPattern
-        | Operation::ClassifyIntent
-        | Operation::Decompose
-        | Operation::Review
-        | Operation::Compare
-        | Operation::Critique
-        | Operation::PlanCreate
-        | Operation::PlanRevise
-        | Operation::PlanAssess
-        | Operation::Complete
-        | Operation::Prompt => false,
+    if !ask.is_agent {
+        return true;
+    }
+    match parse(&reply.text).said {
+        Said::Final(_) => true,
+        Said::Malformed { loose, .. } => native && !loose.is_empty(),
+        Said::Action { .. } => false,
     }
 }
 

@@ -1,13 +1,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::{Finish, ModelFailure, Outcome, ToolOutcome};
+use crate::order::{Finish, ModelFailure, Outcome, ToolOutcome};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Reasoner, Snapshot, ToolItem};
 use agentfleet_schema::records::{
     Activity, CompletionStatus, DecidedBy, FanInRecord, Member, TELLING, Termination,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, PlanStep};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, PlanStep};
 use std::sync::Arc;
 
 fn snapshot() -> Snapshot {
@@ -172,26 +172,26 @@ fn play(mut turn: Turn, replies: Vec<Input>) -> Played {
     let mut input = Input::Begin;
     loop {
         input = match turn.resume(input) {
-            Step::AskModel(ask) => {
+            Order::AskModel(ask) => {
                 played.asked.push((ask.operation, ask.cut.clone()));
                 let asked = &played.asked;
                 replies
                     .next()
                     .unwrap_or_else(|| panic!("no reply to {asked:?}"))
             }
-            Step::CallTool(_) => {
+            Order::CallTool(_) => {
                 played.called += 1;
                 Input::ToolReturned(ToolOutcome {
                     content: "found".into(),
                     ..ToolOutcome::default()
                 })
             }
-            Step::FindFacts(_) => Input::FactsFound(Vec::new()),
-            Step::ReadDocuments(uris) => {
+            Order::FindFacts(_) => Input::FactsFound(Vec::new()),
+            Order::ReadDocuments(uris) => {
                 let texts = uris.iter().map(|uri| Some(format!("text of {uri}")));
                 Input::DocumentsRead(texts.collect())
             }
-            Step::Finish(finish) => {
+            Order::Finish(finish) => {
                 assert_eq!(replies.next(), None, "a reply was not asked for");
                 played.finish = Some(*finish);
                 return played;
@@ -284,8 +284,8 @@ fn nothing_is_asked_on_that_no_budget_pays_for() {
     // Where an estimate of its price says so, likewise.
     let mut turn = turn(planned("complete"), false);
     turn.resume(Input::Begin);
-    assert!(matches!(turn.resume(cut("The mill")), Step::AskModel(_)));
-    let Step::Finish(finish) = turn.cannot_afford("too dear") else {
+    assert!(matches!(turn.resume(cut("The mill")), Order::AskModel(_)));
+    let Order::Finish(finish) = turn.cannot_afford("too dear") else {
         panic!("not finished")
     };
     let Outcome::Answer(answer) = finish.outcome else {
@@ -379,18 +379,18 @@ fn half_an_object_is_asked_for_anew_and_says_nothing() {
         let (mut anew, mut told) = (0, String::new());
         for _ in 0..20 {
             input = match turn.resume(input) {
-                Step::AskModel(ask) if ask.operation == operation => {
+                Order::AskModel(ask) if ask.operation == operation => {
                     anew += usize::from(ask.cut == Some(AfterCut::Anew));
                     cut(half)
                 }
-                Step::AskModel(_) if replies.is_empty() => whole("Final Answer: it"),
-                Step::AskModel(_) => replies.remove(0),
-                Step::CallTool(_) => Input::ToolReturned(ToolOutcome::default()),
-                Step::FindFacts(_) => Input::FactsFound(Vec::new()),
-                Step::ReadDocuments(uris) => {
+                Order::AskModel(_) if replies.is_empty() => whole("Final Answer: it"),
+                Order::AskModel(_) => replies.remove(0),
+                Order::CallTool(_) => Input::ToolReturned(ToolOutcome::default()),
+                Order::FindFacts(_) => Input::FactsFound(Vec::new()),
+                Order::ReadDocuments(uris) => {
                     Input::DocumentsRead(uris.iter().map(|_| Some("text".into())).collect())
                 }
-                Step::Finish(finish) => {
+                Order::Finish(finish) => {
                     told = format!("{finish:?}");
                     break;
                 }

@@ -6,11 +6,12 @@
 //! had spent, its config version. A plan comes along with what its steps came to, unless another question
 //! is asked or another pattern is to answer it: then the new session makes its own.
 
-use crate::history::{self, SUMMARY};
-use crate::patterns::{self, Implemented};
+use crate::history;
+use crate::limits::Both;
+use crate::patterns;
 use agentfleet_schema::records::{ForkedFrom, StepRecord};
 use agentfleet_schema::{
-    AgentRequest, AgentStep, HeldCall, Lineage, RunControl, RunLimits, SessionId, uris,
+    AgentRequest, AgentStep, HeldCall, Lineage, RunControl, RunLimits, SessionId, StepKind, uris,
 };
 
 /// What is to be otherwise.
@@ -95,7 +96,7 @@ pub fn fork(
         task_type,
         framing,
         model: otherwise.model.unwrap_or_else(|| message.model.clone()),
-        limits: either(otherwise.limits, &message.limits),
+        limits: Both::First.of_limits(&otherwise.limits, &message.limits),
         control: RunControl {
             context: before.context.clone(),
             specialist: before.specialist.clone(),
@@ -140,7 +141,8 @@ fn is_planned(message: &AgentRequest) -> bool {
 fn taken_along(message: &AgentRequest, otherwise: &Otherwise) -> (Vec<AgentStep>, bool) {
     let is_planned = is_planned(message);
     let of_plan = |step: &AgentStep| {
-        is_planned && matches!(step.step_type.as_str(), "plan" | "execute" | SUMMARY)
+        let kinds = [StepKind::Plan, StepKind::Execute, StepKind::Summary];
+        is_planned && kinds.into_iter().any(|kind| step.is(kind))
     };
     let others = message.history.iter().filter(|step| !of_plan(step));
     let mut history: Vec<AgentStep> = others.cloned().collect();
@@ -149,34 +151,17 @@ fn taken_along(message: &AgentRequest, otherwise: &Otherwise) -> (Vec<AgentStep>
         let same_task = otherwise.question.is_none() && otherwise.task_type.is_none();
         same_task
             && *pattern == message.pattern
-            && Implemented::by_name(pattern).is_some_and(Implemented::has_plan)
+            && patterns::by_name(pattern).is_some_and(patterns::Pattern::has_plan)
     });
     let goes_by_plan = plan.is_some();
     history.extend(plan.map(|plan| AgentStep {
         action: "plan".to_owned(),
         user: message.user.clone(),
-        step_type: "plan".to_owned(),
+        step_type: StepKind::Plan.into(),
         plan: Some(plan.clone()),
         ..AgentStep::default()
     }));
     (history, goes_by_plan)
-}
-
-fn either(wanted: RunLimits, given: &RunLimits) -> RunLimits {
-    RunLimits {
-        max_iterations: wanted.max_iterations.or(given.max_iterations),
-        max_subagents: wanted.max_subagents.or(given.max_subagents),
-        max_depth: wanted.max_depth.or(given.max_depth),
-        max_sessions: wanted.max_sessions.or(given.max_sessions),
-        max_tokens: wanted.max_tokens.or(given.max_tokens),
-        max_cost: wanted.max_cost.or(given.max_cost),
-        max_model_calls: wanted.max_model_calls.or(given.max_model_calls),
-        max_tool_calls: wanted.max_tool_calls.or(given.max_tool_calls),
-        subagent_timeout_ms: wanted.subagent_timeout_ms.or(given.subagent_timeout_ms),
-        run_timeout_ms: wanted.run_timeout_ms.or(given.run_timeout_ms),
-        max_replan_depth: wanted.max_replan_depth.or(given.max_replan_depth),
-        max_reflections: wanted.max_reflections.or(given.max_reflections),
-    }
 }
 
 #[cfg(test)]

@@ -13,18 +13,18 @@ mod summary;
 mod text;
 
 use crate::limits::FleetLimits;
-use crate::patterns::{self, Implemented};
+use crate::patterns;
 use agentfleet_schema::config::{ModelProfile, Snapshot};
 use agentfleet_schema::records::Decision;
-use agentfleet_schema::{AgentRequest, AgentStep, Lineage, Operation, SessionId};
+use agentfleet_schema::{AgentRequest, AgentStep, Lineage, Operation, SessionId, StepKind};
 use serde_json::{Value, json};
 pub(crate) use text::is_error;
 pub use text::is_left_out;
 use text::is_short;
 pub(crate) use text::preview;
 
-/// `step_type` of the step that stands for others.
-pub const SUMMARY: &str = "summary";
+/// What the decision chose where one step stands for others, and what that step did.
+pub const SUMMARY: &str = StepKind::Summary.as_str();
 /// Subject of the decision.
 pub const CONTEXT: &str = "context";
 
@@ -86,14 +86,10 @@ fn window(request: &AgentRequest, snapshot: &Snapshot) -> Option<u32> {
     if let Some(window) = named.and_then(of) {
         return Some(window);
     }
-    let operations: &[Operation] = match Implemented::by_name(&request.pattern) {
-        Some(Implemented::PlanThenExecute) => &[
-            Operation::PlanStep,
-            Operation::PlanRevise,
-            Operation::PlanSynthesise,
-        ],
-        _ => &[Operation::React],
-    };
+    let pattern = patterns::by_name(&request.pattern);
+    let operations = pattern.map_or(&[Operation::React][..], |pattern| {
+        pattern.shows_history_in()
+    });
     operations
         .iter()
         .filter_map(|operation| {
@@ -102,20 +98,41 @@ fn window(request: &AgentRequest, snapshot: &Snapshot) -> Option<u32> {
         .min()
 }
 
+/// Iterations done so far: making a plan and synthesising do not count.
+pub(crate) fn iterations(request: &AgentRequest) -> u32 {
+    request.history.iter().map(counted).sum()
+}
+
+/// Whether a step of the history is one iteration.
+pub(crate) fn is_iteration(step: &AgentStep) -> bool {
+    match step.kind() {
+        Some(StepKind::React | StepKind::Execute) => true,
+        Some(StepKind::Reflect) => step.action == patterns::ANSWER,
+        Some(
+            StepKind::Plan
+            | StepKind::Supervise
+            | StepKind::Synthesise
+            | StepKind::Summary
+            | StepKind::Route,
+        )
+        | None => false,
+    }
+}
+
 /// Iterations that a step of the history stands for.
 pub(crate) fn counted(step: &AgentStep) -> u32 {
-    match step.step_type.as_str() {
-        SUMMARY => number(step, "iterations"),
-        kind => u32::from(patterns::is_iteration(kind, &step.action)),
+    if step.is(StepKind::Summary) {
+        return number(step, "iterations");
     }
+    u32::from(is_iteration(step))
 }
 
 /// Plans that a step of the history stands for.
 pub(crate) fn plans(step: &AgentStep) -> u32 {
-    match step.step_type.as_str() {
-        SUMMARY => number(step, "plans"),
-        _ => u32::from(step.action == "plan"),
+    if step.is(StepKind::Summary) {
+        return number(step, "plans");
     }
+    u32::from(step.action == "plan")
 }
 
 fn number(step: &AgentStep, name: &str) -> u32 {
@@ -132,7 +149,7 @@ pub fn has_more(request: &AgentRequest) -> bool {
     request
         .history
         .iter()
-        .any(|step| step.step_type == SUMMARY || is_short(&step.observation) || of_plan(step))
+        .any(|step| step.is(StepKind::Summary) || is_short(&step.observation) || of_plan(step))
 }
 
 /// Notes which steps of a history no step of this session made, before the first one is worked.
@@ -141,7 +158,7 @@ pub(crate) fn settle(request: &mut AgentRequest) {
     if request.step > 0 || !control.lineage.is_empty() || request.history.is_empty() {
         return;
     }
-    let iterations = patterns::iterations(request);
+    let iterations = iterations(request);
     request.control.lineage.push(Lineage {
         session: SessionId::default(),
         iterations,
@@ -184,7 +201,7 @@ pub(crate) fn shown(step: &AgentStep) -> Value {
     json!({
         "thought": step.thought, "action": step.action,
         "arguments": step.arguments, "observation": step.observation,
-        "summary": step.step_type == SUMMARY,
+        "summary": step.is(StepKind::Summary),
     })
 }
 

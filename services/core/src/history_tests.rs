@@ -2,8 +2,8 @@
 use super::fitting::size;
 use super::text::{shorter, whole};
 use super::*;
-use crate::step::{Input, Step};
-use crate::step::{Outcome, Reply, ToolOutcome};
+use crate::order::{Input, Order};
+use crate::order::{Outcome, Reply, ToolOutcome};
 use crate::turn::Situation;
 use crate::turn::Turn;
 use agentfleet_schema::PlanStep;
@@ -338,7 +338,7 @@ fn finished(request: AgentRequest, inputs: Vec<Input>) -> crate::Finish {
     for input in inputs {
         step = turn.resume(input);
     }
-    let Step::Finish(finish) = step else {
+    let Order::Finish(finish) = step else {
         panic!("not finished: {step:?}")
     };
     *finish
@@ -366,7 +366,7 @@ fn a_turn_tells_that_its_history_was_shortened_and_offers_to_read_back() {
             vec![call(back)]
         };
         let finish = finished(asked.clone(), inputs);
-        let crate::step::Finish { activity, .. } = &finish;
+        let crate::order::Finish { activity, .. } = &finish;
         let agentfleet_schema::records::Activity::Iterated(it) = activity else {
             panic!()
         };

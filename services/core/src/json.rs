@@ -18,6 +18,12 @@ pub fn extract(text: &str) -> Option<Value> {
     serde_json::from_str(&mended(candidate)).ok()
 }
 
+/// A field of an object as a text without space around it; empty where it is none.
+pub(crate) fn text<'a>(object: &'a Value, name: &str) -> &'a str {
+    let text = object.get(name).and_then(Value::as_str);
+    text.unwrap_or_default().trim()
+}
+
 /// Whether the first JSON object or array in `text` is there to its end.
 pub fn is_whole(text: &str) -> bool {
     let start = text.find(['{', '[']);

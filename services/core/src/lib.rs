@@ -2,7 +2,7 @@
 //!
 //! No IO, no async, no clock, no randomness: instants and ids come in as arguments, effects go out
 //! as values. A driver parses a request into a [`Turn`], feeds it [`Input`]s, carries out each
-//! [`Step`] it answers with, and [`assemble`](commit::assemble)s the committed record from the end.
+//! [`Order`] it answers with, and [`assemble`](commit::assemble)s the committed record from the end.
 
 pub mod approval;
 pub mod attempt;
@@ -19,6 +19,7 @@ pub mod fork;
 pub mod history;
 pub mod json;
 pub mod limits;
+pub mod order;
 pub mod patterns;
 pub mod prices;
 pub mod provenance;
@@ -29,7 +30,6 @@ pub mod routing;
 pub mod say;
 pub mod so_far;
 pub mod specialists;
-pub mod step;
 pub mod task_types;
 pub mod tools;
 pub mod turn;
@@ -38,9 +38,9 @@ pub use attempt::{Ending, Overruled, Prepared};
 pub use commit::{Assembled, Commit};
 pub use error::Rejection;
 pub use limits::{FleetLimits, Limits};
-pub use reply::ReplyTopics;
-pub use step::{
-    AfterCut, Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Outcome, Reply,
-    Said, Step, StreamAs, ToolOutcome, ToolUse,
+pub use order::{
+    AfterCut, Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Order, Outcome,
+    Reply, Said, StreamAs, ToolOutcome, ToolUse,
 };
+pub use reply::ReplyTopics;
 pub use turn::{Situation, Turn};

@@ -2,7 +2,7 @@
 //! the fleet's; and how a fan-out splits them.
 
 use crate::history::Room;
-use crate::patterns::Implemented;
+use crate::patterns;
 use agentfleet_schema::config::Snapshot;
 pub use agentfleet_schema::records::FleetLimits;
 use agentfleet_schema::{AgentRequest, LONGEST_MS, Millis, Money, RunLimits, Spent, later};
@@ -39,13 +39,14 @@ impl Limits {
         let pattern = snapshot.patterns.get(&request.pattern).map(|p| &p.limits);
         let layers = [Some(own), task, pattern];
         let supervisor = snapshot.patterns.get("supervisor").map(|p| &p.limits);
-        let named = Implemented::by_name(&request.pattern);
-        let rounds = if named.is_some_and(Implemented::fans_out) {
+        let named = patterns::by_name(&request.pattern);
+        let rounds = if named.is_some_and(patterns::Pattern::fans_out) {
             pick(&layers, |l| l.max_iterations)
         } else {
             supervisor.and_then(|l| l.max_iterations)
         };
-        let most = &within(&fleet.most, task_type.map(|t| &t.most));
+        let of_type = task_type.map(|t| Both::Least.of_limits(&fleet.most, &t.most));
+        let most = of_type.as_ref().unwrap_or(&fleet.most);
         let at_most = |value: u32, most: Option<u32>| most.map_or(value, |most| value.min(most));
         let at_most_ms =
             |value: u64, most: Option<u64>| value.min(most.unwrap_or(LONGEST_MS).min(LONGEST_MS));
@@ -155,30 +156,37 @@ pub fn accept(
     }
 }
 
-/// The narrower of two bounds, each of them optional.
-fn within(of_fleet: &RunLimits, of_type: Option<&RunLimits>) -> RunLimits {
-    fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
-        match (a, b) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+/// Which of two bounds counts where both are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Both {
+    First,
+    Least,
+}
+
+impl Both {
+    fn of<T: Ord>(self, a: Option<T>, b: Option<T>) -> Option<T> {
+        match (self, a, b) {
+            (Self::Least, Some(a), Some(b)) => Some(a.min(b)),
+            (_, a, b) => a.or(b),
         }
     }
-    let (a, Some(b)) = (of_fleet, of_type) else {
-        return of_fleet.clone();
-    };
-    RunLimits {
-        max_iterations: least(a.max_iterations, b.max_iterations),
-        max_subagents: least(a.max_subagents, b.max_subagents),
-        max_depth: least(a.max_depth, b.max_depth),
-        max_sessions: least(a.max_sessions, b.max_sessions),
-        max_tokens: least(a.max_tokens, b.max_tokens),
-        max_cost: least(a.max_cost, b.max_cost),
-        max_model_calls: least(a.max_model_calls, b.max_model_calls),
-        max_tool_calls: least(a.max_tool_calls, b.max_tool_calls),
-        max_replan_depth: least(a.max_replan_depth, b.max_replan_depth),
-        max_reflections: least(a.max_reflections, b.max_reflections),
-        subagent_timeout_ms: least(a.subagent_timeout_ms, b.subagent_timeout_ms),
-        run_timeout_ms: least(a.run_timeout_ms, b.run_timeout_ms),
+
+    /// Of two sets of bounds.
+    pub(crate) fn of_limits(self, a: &RunLimits, b: &RunLimits) -> RunLimits {
+        RunLimits {
+            max_iterations: self.of(a.max_iterations, b.max_iterations),
+            max_subagents: self.of(a.max_subagents, b.max_subagents),
+            max_depth: self.of(a.max_depth, b.max_depth),
+            max_sessions: self.of(a.max_sessions, b.max_sessions),
+            max_tokens: self.of(a.max_tokens, b.max_tokens),
+            max_cost: self.of(a.max_cost, b.max_cost),
+            max_model_calls: self.of(a.max_model_calls, b.max_model_calls),
+            max_tool_calls: self.of(a.max_tool_calls, b.max_tool_calls),
+            max_replan_depth: self.of(a.max_replan_depth, b.max_replan_depth),
+            max_reflections: self.of(a.max_reflections, b.max_reflections),
+            subagent_timeout_ms: self.of(a.subagent_timeout_ms, b.subagent_timeout_ms),
+            run_timeout_ms: self.of(a.run_timeout_ms, b.run_timeout_ms),
+        }
     }
 }
 
@@ -224,19 +232,12 @@ impl Budget {
 
     fn of(layers: &[Option<&RunLimits>], most: &RunLimits) -> Self {
         // An operator's bound holds where nobody asks for one, too.
-        let within = |asked: Option<u64>, most: Option<u64>| match (asked, most) {
-            (Some(asked), Some(most)) => Some(asked.min(most)),
-            (asked, most) => asked.or(most),
-        };
-        let cost = within(
-            pick(layers, |l| l.max_cost).map(Money::as_millionths),
-            most.max_cost.map(Money::as_millionths),
-        );
+        let least = Both::Least;
         Self {
-            tokens: within(pick(layers, |l| l.max_tokens), most.max_tokens),
-            cost: cost.map(Money::millionths),
-            model_calls: within(pick(layers, |l| l.max_model_calls), most.max_model_calls),
-            tool_calls: within(pick(layers, |l| l.max_tool_calls), most.max_tool_calls),
+            tokens: least.of(pick(layers, |l| l.max_tokens), most.max_tokens),
+            cost: least.of(pick(layers, |l| l.max_cost), most.max_cost),
+            model_calls: least.of(pick(layers, |l| l.max_model_calls), most.max_model_calls),
+            tool_calls: least.of(pick(layers, |l| l.max_tool_calls), most.max_tool_calls),
         }
     }
 

@@ -30,7 +30,7 @@ fn differences_are_told_by_their_place() {
 fn a_native_reply_is_read_as_it_was_kept() {
     let kept =
         json!({"text": "t", "tool_calls": [{"name": "search", "arguments": {"q": "x", "n": 2}}]});
-    let (text, calls) = native_reply(&kept.to_string()).unwrap_or_default();
+    let (text, calls) = tape::native_reply(&kept.to_string()).unwrap_or_default();
     assert_eq!(text, "t");
     let arguments = [
         ("n".to_owned(), "2".to_owned()),
@@ -38,13 +38,13 @@ fn a_native_reply_is_read_as_it_was_kept() {
     ];
     assert_eq!(calls, [("search".to_owned(), arguments.into())]);
     for other in ["plain", "{}", r#"{"text": "t"}"#] {
-        assert_eq!(native_reply(other), None, "{other}");
+        assert_eq!(tape::native_reply(other), None, "{other}");
     }
 }
 
 #[test]
 fn what_was_streamed_is_found_again_at_the_beginning_of_what_was_said() {
-    use crate::step::Said;
+    use crate::order::Said;
     use agentfleet_schema::MessageType;
     let said = [Said {
         message_type: MessageType::Answer,

@@ -1,10 +1,10 @@
 //! Small builders of what a step leaves to be told.
 
 use crate::error::{Code, body};
+use crate::order::{Answer, Finish, ModelFailure, Order, Outcome, Said};
 use crate::so_far;
-use crate::step::{Answer, Finish, ModelFailure, Outcome, Said, Step};
 use agentfleet_schema::records::{
-    Activity, ClosedRecord, Concluded, EndedBy, EndedFromOutside, Termination,
+    Activity, ClosedRecord, Concluded, DecidedBy, Decision, EndedBy, EndedFromOutside, Termination,
 };
 use agentfleet_schema::{ErrorBody, MessageType};
 use std::collections::BTreeMap;
@@ -63,6 +63,25 @@ pub(crate) fn name_not_run(text: &mut String, not_run: &[String]) {
     }
 }
 
+/// A decision that left nothing to choose: `signal` says what came of it.
+pub(crate) fn only(
+    subject: impl Into<String>,
+    chosen: impl Into<String>,
+    narrowed_by: impl Into<String>,
+    signal: impl Into<String>,
+) -> Decision {
+    let chosen = chosen.into();
+    Decision {
+        subject: subject.into(),
+        options: vec![chosen.clone()],
+        narrowed_by: narrowed_by.into(),
+        signal: signal.into(),
+        chosen,
+        decided_by: DecidedBy::OnlyOption,
+        rationale: String::new(),
+    }
+}
+
 /// Progress for whoever watches; not stored.
 pub fn status(text: impl Into<String>) -> Said {
     Said {
@@ -90,9 +109,9 @@ pub fn failed(error: ErrorBody, termination: Termination, model_ms: u64) -> Fini
 }
 
 /// The end of a session whose model cannot be used.
-pub fn model_failed(failure: ModelFailure, model_ms: u64) -> Step {
+pub fn model_failed(failure: ModelFailure, model_ms: u64) -> Order {
     let error = body(Code::ModelFailed, failure.message, failure.hint);
-    Step::Finish(Box::new(failed(error, Termination::Error, model_ms)))
+    Order::Finish(Box::new(failed(error, Termination::Error, model_ms)))
 }
 
 /// The end of a session at its hard deadline.

@@ -2,9 +2,9 @@
 //! was paid for is not lost: by `broke`, where a budget is used up, and here, where its time is.
 
 use crate::history;
+use crate::order::{Finish, Outcome};
 use crate::patterns;
 use crate::say;
-use crate::step::{Finish, Outcome};
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, Termination};
 use agentfleet_schema::{AgentRequest, AgentStep};
 
@@ -36,7 +36,7 @@ impl Found {
 pub fn observed(history: &[AgentStep]) -> Vec<Found> {
     let useful = history
         .iter()
-        .filter(|step| patterns::is_iteration(&step.step_type, &step.action))
+        .filter(|step| history::is_iteration(step))
         .filter(|step| !step.observation.is_empty() && !history::is_error(&step.observation))
         .filter(|step| !history::is_left_out(&step.observation));
     let mut found: Vec<Found> = useful

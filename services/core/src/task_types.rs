@@ -1,8 +1,9 @@
 //! What a task type settles for its runs, and what it leaves to callers.
 
 use crate::error::{Code, Rejection};
+use crate::say;
 use agentfleet_schema::config::{AgentTaskType, Snapshot, choice};
-use agentfleet_schema::records::{DecidedBy, Decision};
+use agentfleet_schema::records::Decision;
 use agentfleet_schema::{AgentRequest, Operation};
 
 /// The framing of a run: the caller's or the type's, and when the task is done.
@@ -122,19 +123,16 @@ pub fn settle(request: &mut AgentRequest, snapshot: &Snapshot) -> Option<Decisio
     } else {
         "none"
     };
-    Some(Decision {
-        subject: "override-task-type".into(),
-        options: vec![chosen.into()],
-        narrowed_by: format!(
+    Some(say::only(
+        "override-task-type",
+        chosen,
+        format!(
             "the {} configured task types, version {}",
             snapshot.task_types.len(),
             snapshot.version
         ),
         signal,
-        chosen: chosen.into(),
-        decided_by: DecidedBy::OnlyOption,
-        rationale: String::new(),
-    })
+    ))
 }
 
 /// Why a fork may not be made, if its task type does not allow what is to be otherwise: another `pattern`,

@@ -1,10 +1,11 @@
 //! Which tools a step may see: by group and by state, as the reference system defines them.
 
+use crate::say;
 use crate::{history, specialists};
 use agentfleet_schema::AgentRequest;
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
-use agentfleet_schema::records::{DecidedBy, Decision};
+use agentfleet_schema::records::Decision;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,19 +82,16 @@ pub fn settle(request: &AgentRequest, snapshot: &Snapshot) -> Option<Decision> {
             names(&unknown)
         )
     };
-    Some(Decision {
-        subject: "override-group".into(),
-        options: vec![chosen.clone()],
-        narrowed_by: format!(
+    Some(say::only(
+        "override-group",
+        chosen,
+        format!(
             "the {} tool groups of the config, version {}",
             configured.iter().filter(|name| **name != "*").count(),
             snapshot.version
         ),
         signal,
-        chosen,
-        decided_by: DecidedBy::OnlyOption,
-        rationale: String::new(),
-    })
+    ))
 }
 
 /// Groups that mean something although no tool is in them.

@@ -1,20 +1,20 @@
 //! A request, parsed into what it asks for: one of the turns this worker can take.
 
-use crate::approval::{self, Asker};
+use crate::approval;
 use crate::bounds;
 use crate::cut;
 use crate::error::{Code, Rejection, body};
 use crate::history;
 use crate::limits::{Budget, FleetLimits, Left, Limits};
-use crate::patterns::{self, Implemented};
+use crate::order::{Input, ModelAsk, Order};
+use crate::patterns::{self, Begun, Instead, PatternTurn, REACT};
 use crate::routing::Route;
 use crate::say;
-use crate::step::{Input, ModelAsk, Step};
 use crate::task_types;
 use crate::tools;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
-use agentfleet_schema::{AgentRequest, Millis, Operation, Spent};
+use agentfleet_schema::{AgentRequest, Millis, Spent};
 use std::sync::Arc;
 
 /// What surrounds a request when it is worked.
@@ -35,10 +35,26 @@ pub struct Situation {
     pub fan_in: Option<FanInRecord>,
 }
 
+impl Situation {
+    /// The verdict a request answers, if it answers one.
+    pub(crate) fn verdict(&self, request: &AgentRequest) -> Result<Option<FanInRecord>, Rejection> {
+        if request.control.fan_in_step.is_some() && self.fan_in.is_none() {
+            return Err(Rejection::invalid(
+                Code::VerdictMissing,
+                "the synthesis request names a fan-in verdict that does not exist",
+                "only the aggregator publishes synthesis requests",
+            ));
+        }
+        Ok(self.fan_in.clone())
+    }
+}
+
 /// One thing to do, and what it may still spend.
 #[derive(Debug)]
 pub struct Turn {
-    kind: Kind,
+    work: Box<dyn PatternTurn>,
+    /// The turn whose place another took: a call that an earlier attempt had begun is for this one.
+    replaced: Option<Box<dyn PatternTurn>>,
     budget: Budget,
     /// What the session spent, this turn included.
     spent: Spent,
@@ -47,19 +63,6 @@ pub struct Turn {
     settled: Vec<Decision>,
     native_tools: bool,
     open: cut::Open,
-}
-
-/// Closed: a new pattern is a variant, and the exhaustive matches point at the rest.
-#[derive(Debug)]
-enum Kind {
-    Route(Box<Route>),
-    React(Box<patterns::React>),
-    Plan(Box<patterns::Plan>),
-    Decompose(Box<patterns::Decompose>),
-    Synthesise(Box<patterns::Synthesise>),
-    OpenDebate(Box<patterns::OpenDebate>),
-    CloseRound(Box<patterns::CloseRound>),
-    Dispatch(Box<patterns::Dispatch>),
 }
 
 impl Turn {
@@ -101,80 +104,93 @@ impl Turn {
             spent: request.control.spent + below,
             native_tools: situation.native_tools,
             open: cut::Open::default(),
-            kind: Kind::parse(request, situation, limits)?,
+            work: begun(request, situation, limits)?,
+            replaced: None,
             settled,
         })
     }
 
     /// The tools this turn may call.
     pub fn tools(&self) -> &[ToolItem] {
-        self.kind.tools()
+        let replaced = || self.replaced.as_ref()?.asker();
+        let asker = self.work.asker().or_else(replaced);
+        asker.map_or(&[], |asker| asker.tools)
     }
 
     /// Feeds what came of the last order, and answers with the next one. Nothing is ordered that
     /// the budget does not allow (BG-1): the turn ends with what it has instead. A call that needs a
     /// person is no order either: the step ends with a wait.
-    pub fn resume(&mut self, input: Input) -> Step {
-        let step = self.go_on(input);
-        self.told(step)
+    pub fn resume(&mut self, input: Input) -> Order {
+        let order = self.go_on(input);
+        self.told(order)
     }
 
     /// With what was decided on the request, where the step ends.
-    fn told(&self, mut step: Step) -> Step {
-        if let Step::Finish(finish) = &mut step {
+    fn told(&self, mut order: Order) -> Order {
+        if let Order::Finish(finish) = &mut order {
             finish.decisions.splice(0..0, self.settled.iter().cloned());
         }
-        step
+        order
     }
 
-    fn go_on(&mut self, input: Input) -> Step {
+    fn go_on(&mut self, input: Input) -> Order {
         self.spent = self.spent + spent_by(&input);
         if let Some(again) = self.open.after(&input, self.native_tools)
             && self.pays_for(&again)
         {
             self.open.keep(input, &again);
-            return Step::AskModel(again);
+            return Order::AskModel(again);
         }
         let input = self.open.whole(marked(input));
-        let step = self.work(input);
-        self.open.note(&step);
-        step
+        let order = self.order(input);
+        self.open.note(&order);
+        order
     }
 
-    /// Whether the budget allows to ask on where a reply was cut: the last call is the answer's.
+    /// Whether the budget allows to ask on where a reply was cut.
     fn pays_for(&self, ask: &ModelAsk) -> bool {
-        let bytes = ask.variables.to_string().len();
-        self.budget.refuses_model(self.spent).is_none()
-            && (!is_before_an_answer(ask.operation)
-                || self.budget.is_unbounded()
-                || self.budget.last_call(self.spent, bytes).is_none())
+        self.budget.refuses_model(self.spent).is_none() && self.spares(ask).is_none()
     }
 
-    fn work(&mut self, input: Input) -> Step {
-        let mut step = self.kind.resume(input);
-        // The last call that is paid for is the answer's.
-        while let Step::AskModel(ask) = &step
-            && is_before_an_answer(ask.operation)
-            && !self.budget.is_unbounded()
-            && let Some(why) = self
-                .budget
-                .last_call(self.spent, ask.variables.to_string().len())
-            && let Some(instead) = self.kind.spare(&why)
-        {
-            step = instead;
+    /// Why a question is not asked, if so: the last call that is paid for is the answer's.
+    fn spares(&self, ask: &ModelAsk) -> Option<String> {
+        if ask.may_answer || self.budget.is_unbounded() {
+            return None;
         }
-        let refused = match &step {
-            Step::AskModel(_) => self.budget.refuses_model(self.spent),
-            Step::CallTool(_) => self.budget.refuses_tool(self.spent),
-            Step::FindFacts(_) | Step::ReadDocuments(_) | Step::Finish(_) => None,
+        let bytes = ask.variables.to_string().len();
+        self.budget.last_call(self.spent, bytes)
+    }
+
+    fn order(&mut self, input: Input) -> Order {
+        if matches!(input, Input::ToolReturned(_))
+            && let Some(replaced) = self.replaced.take()
+        {
+            self.work = replaced;
+        }
+        let mut order = self.work.resume(input);
+        while let Order::AskModel(ask) = &order
+            && let Some(why) = self.spares(ask)
+        {
+            order = match self.work.spare(&why) {
+                Instead::Order(order) => order,
+                Instead::Turn(turn) => {
+                    self.replaced = Some(std::mem::replace(&mut self.work, turn));
+                    self.work.resume(Input::Begin)
+                }
+            };
+        }
+        let refused = match &order {
+            Order::AskModel(_) => self.budget.refuses_model(self.spent),
+            Order::CallTool(_) => self.budget.refuses_tool(self.spent),
+            Order::FindFacts(_) | Order::ReadDocuments(_) | Order::Finish(_) => None,
         };
-        match (refused, step) {
-            (Some(why), _) => self.kind.broke(&why),
-            (None, Step::CallTool(tool_use)) => match self.kind.asker() {
+        match (refused, order) {
+            (Some(why), _) => self.work.broke(&why),
+            (None, Order::CallTool(tool_use)) => match self.work.asker() {
                 Some(asker) => approval::gate(&asker, *tool_use),
-                None => Kind::cannot_call(),
+                None => cannot_call(),
             },
-            (None, step) => step,
+            (None, order) => order,
         }
     }
 
@@ -185,47 +201,58 @@ impl Turn {
 
     /// Ends the step with what it has instead of the model call that was ordered last, because what is
     /// left does not pay for it; `why` says so.
-    pub fn cannot_afford(&mut self, why: &str) -> Step {
-        let step = match self.open.as_it_is() {
-            Some(input) => match self.work(input) {
-                Step::AskModel(_) => self.kind.broke(why),
-                step => step,
+    pub fn cannot_afford(&mut self, why: &str) -> Order {
+        let order = match self.open.as_it_is() {
+            Some(input) => match self.order(input) {
+                Order::AskModel(_) => self.work.broke(why),
+                order => order,
             },
-            None => self.kind.broke(why),
+            None => self.work.broke(why),
         };
-        self.told(step)
+        self.told(order)
     }
 
     /// Ends the step with a wait for a person instead of the call that was ordered last: an equal one
     /// was started earlier in the tree, and nobody knows whether it took effect.
-    pub fn needs_person(&mut self) -> Step {
-        let step = self.kind.needs_person();
-        self.told(step)
+    pub fn needs_person(&mut self) -> Order {
+        let asker = self.work.asker();
+        let order = asker.and_then(|asker| approval::after_unknown(&asker));
+        self.told(order.unwrap_or_else(cannot_call))
     }
 }
 
-/// Whether what is asked only serves an answer that is still to be written. What ReACT asks may be the
-/// answer itself.
-fn is_before_an_answer(operation: Operation) -> bool {
-    match operation {
-        Operation::ClassifyTaskType
-        | Operation::SelectPattern
-        | Operation::ClassifyIntent
-        | Operation::Decompose
-        | Operation::Review
-        | Operation::Compare
-        | Operation::Critique
-        | Operation::PlanCreate
-        | Operation::PlanRevise
-        | Operation::PlanStep
-        | Operation::PlanAssess => true,
-        Operation::React
-        | Operation::PlanSynthesise
-        | Operation::Synthesise
-        | Operation::Judge
-        | Operation::Complete
-        | Operation::Prompt => false,
+/// The turn that a request asks for.
+fn begun(request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+    let name = match request.pattern.as_str() {
+        "" if request.history.is_empty() => {
+            return Ok(Box::new(Route::new(request, situation, limits)));
+        }
+        // An empty pattern with a history is ReACT without routing.
+        "" => REACT,
+        name => name,
+    };
+    if let Some(pattern) = patterns::by_name(name) {
+        return pattern.begin(request, situation, limits);
     }
+    if situation.snapshot.patterns.contains_key(name) {
+        return Err(Rejection::NotImplementedHere(name.to_owned()));
+    }
+    let known: Vec<_> = patterns::names().map(|name| format!("`{name}`")).collect();
+    Err(Rejection::invalid(
+        Code::UnknownPattern,
+        format!("unknown pattern `{name}` (available: {})", known.join(", ")),
+        "leave `pattern` empty to let the router choose",
+    ))
+}
+
+/// A turn that calls no tools ordered a call: it cannot be told whether that is allowed.
+fn cannot_call() -> Order {
+    let error = body(
+        Code::InvalidRequest,
+        "a step that calls no tools ordered a call",
+        "this is a fault of the program",
+    );
+    Order::Finish(Box::new(say::failed(error, Termination::Error, 0)))
 }
 
 /// What the last order used up.
@@ -243,172 +270,6 @@ fn spent_by(input: &Input) -> Spent {
     }
 }
 
-impl Kind {
-    fn parse(
-        request: AgentRequest,
-        situation: Situation,
-        limits: Limits,
-    ) -> Result<Self, Rejection> {
-        if request.pattern.is_empty() && request.history.is_empty() {
-            return Ok(Self::Route(Box::new(Route::new(
-                request, situation, limits,
-            ))));
-        }
-        // An empty pattern with a history is ReACT without routing.
-        let name = if request.pattern.is_empty() {
-            "react"
-        } else {
-            request.pattern.as_str()
-        };
-        match Implemented::by_name(name) {
-            Some(Implemented::React) => Ok(Self::React(Box::new(patterns::React::new(
-                request, situation, limits,
-            )))),
-            Some(Implemented::Reflexion) => Ok(Self::React(Box::new(patterns::React::reflecting(
-                request, situation, limits,
-            )))),
-            Some(Implemented::PlanThenExecute) => {
-                let verdict = verdict(&request, &situation)?;
-                let plan = patterns::Plan::new(request, situation, limits, verdict);
-                Ok(Self::Plan(Box::new(plan)))
-            }
-            Some(Implemented::Supervisor) => Ok(match verdict(&request, &situation)? {
-                Some(verdict) => Self::Synthesise(Box::new(patterns::Synthesise::new(
-                    request, situation, limits, verdict,
-                ))),
-                None => Self::Decompose(Box::new(patterns::Decompose::new(
-                    request, situation, limits,
-                ))),
-            }),
-            Some(Implemented::Debate) => Ok(match verdict(&request, &situation)? {
-                Some(verdict) => Self::CloseRound(Box::new(patterns::CloseRound::new(
-                    request, situation, limits, verdict,
-                ))),
-                None => Self::OpenDebate(Box::new(patterns::OpenDebate::new(
-                    request, situation, limits,
-                ))),
-            }),
-            Some(Implemented::Router) => {
-                let dispatch = patterns::Dispatch::new(request, situation);
-                Ok(Self::Dispatch(Box::new(dispatch)))
-            }
-            None if situation.snapshot.patterns.contains_key(name) => {
-                Err(Rejection::NotImplementedHere(name.to_owned()))
-            }
-            None => {
-                let known: Vec<_> = Implemented::ALL
-                    .iter()
-                    .map(|p| format!("`{}`", p.as_str()))
-                    .collect();
-                Err(Rejection::Invalid(body(
-                    Code::UnknownPattern,
-                    format!("unknown pattern `{name}` (available: {})", known.join(", ")),
-                    "leave `pattern` empty to let the router choose",
-                )))
-            }
-        }
-    }
-
-    fn tools(&self) -> &[ToolItem] {
-        match self {
-            Self::React(turn) => turn.tools(),
-            Self::Plan(turn) => turn.tools(),
-            Self::Route(_)
-            | Self::Decompose(_)
-            | Self::Synthesise(_)
-            | Self::OpenDebate(_)
-            | Self::CloseRound(_)
-            | Self::Dispatch(_) => &[],
-        }
-    }
-
-    /// Ends the step without the call it ordered last, because nothing is left to pay it with: with
-    /// what is known so far, and `why`.
-    fn broke(&mut self, why: &str) -> Step {
-        match self {
-            Self::Route(turn) => turn.broke(why),
-            Self::React(turn) => turn.broke(why),
-            Self::Plan(turn) => turn.broke(why),
-            Self::Decompose(turn) => turn.broke(why),
-            Self::Synthesise(turn) => turn.broke(why),
-            Self::OpenDebate(turn) => turn.resume(Input::Begin),
-            Self::CloseRound(turn) => turn.broke(why),
-            Self::Dispatch(turn) => turn.broke(why),
-        }
-    }
-
-    /// Goes on without the model call that was ordered last, because `why` says that what is left is for
-    /// the answer. `None` where nothing can be done instead.
-    fn spare(&mut self, why: &str) -> Option<Step> {
-        match self {
-            Self::Route(turn) => Some(turn.spare(why)),
-            Self::React(turn) => Some(turn.broke(why)),
-            Self::Plan(turn) => turn.spare(why),
-            Self::Decompose(turn) => Some(turn.broke(why)),
-            Self::Synthesise(turn) => Some(turn.spare(why)),
-            Self::OpenDebate(_) => None,
-            Self::CloseRound(turn) => Some(turn.spare(why)),
-            Self::Dispatch(turn) => Some(turn.spare(why)),
-        }
-    }
-
-    fn needs_person(&self) -> Step {
-        let ordered = match self {
-            Self::React(turn) => turn.ordered(),
-            Self::Plan(turn) => turn.ordered(),
-            Self::Route(_)
-            | Self::Decompose(_)
-            | Self::Synthesise(_)
-            | Self::OpenDebate(_)
-            | Self::CloseRound(_)
-            | Self::Dispatch(_) => None,
-        };
-        match (self.asker(), ordered) {
-            (Some(asker), Some((tool, arguments))) => {
-                approval::after_unknown(&asker, &tool, arguments)
-            }
-            _ => Self::cannot_call(),
-        }
-    }
-
-    /// What those turns that call tools say of a call.
-    fn asker(&self) -> Option<Asker<'_>> {
-        match self {
-            Self::React(turn) => Some(turn.asker()),
-            Self::Plan(turn) => turn.asker(),
-            Self::Route(_)
-            | Self::Decompose(_)
-            | Self::Synthesise(_)
-            | Self::OpenDebate(_)
-            | Self::CloseRound(_)
-            | Self::Dispatch(_) => None,
-        }
-    }
-
-    /// A turn that is none of those ordered a call: it cannot be told whether that is allowed.
-    fn cannot_call() -> Step {
-        let error = body(
-            Code::InvalidRequest,
-            "a step that calls no tools ordered a call",
-            "this is a fault of the program",
-        );
-        Step::Finish(Box::new(say::failed(error, Termination::Error, 0)))
-    }
-
-    fn resume(&mut self, input: Input) -> Step {
-        match self {
-            Self::Route(turn) => turn.resume(input),
-            Self::React(turn) => turn.resume(input),
-            Self::Plan(turn) => turn.resume(input),
-            Self::Decompose(turn) => turn.resume(input),
-            Self::Synthesise(turn) => turn.resume(input),
-            Self::OpenDebate(turn) => turn.resume(input),
-            Self::CloseRound(turn) => turn.resume(input),
-            Self::Dispatch(turn) => turn.resume(input),
-        }
-    }
-}
-
 /// A tool's failure is told as one in histories, whatever words the tool has for it: what is looked for
 /// there later, such as failures in a row, knows it by them.
 fn marked(mut input: Input) -> Input {
@@ -419,19 +280,4 @@ fn marked(mut input: Input) -> Input {
         outcome.content.insert_str(0, "Error: ");
     }
     input
-}
-
-/// The verdict a request answers, if it answers one.
-fn verdict(
-    request: &AgentRequest,
-    situation: &Situation,
-) -> Result<Option<FanInRecord>, Rejection> {
-    if request.control.fan_in_step.is_some() && situation.fan_in.is_none() {
-        return Err(Rejection::invalid(
-            Code::VerdictMissing,
-            "the synthesis request names a fan-in verdict that does not exist",
-            "only the aggregator publishes synthesis requests",
-        ));
-    }
-    Ok(situation.fan_in.clone())
 }

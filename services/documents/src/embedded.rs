@@ -49,19 +49,7 @@ impl EmbeddedDocuments {
                  ON CONFLICT(key) DO NOTHING",
             )?
             .execute((key, unit.now(), body.as_bytes()))?;
-        Ok(if new == 1 {
-            Created::New
-        } else {
-            Created::Exists
-        })
-    }
-
-    /// Whether an object exists, as the caller's unit sees it.
-    pub fn exists_in(&self, unit: &Unit<'_>, key: &str) -> Result<bool, storage::Error> {
-        let mut statement = unit
-            .tx()
-            .prepare_cached("SELECT 1 FROM objects WHERE key = ?1")?;
-        Ok(statement.exists([key])?)
+        Ok(Created::of(new == 1))
     }
 
     /// An object's body, as the caller's unit sees it.
@@ -80,6 +68,29 @@ impl Documents for EmbeddedDocuments {
             documents.create_in(unit, &key, &body)
         });
         Ok(created.await?)
+    }
+
+    async fn create_with(
+        &self,
+        key: &str,
+        body: Vec<u8>,
+        others: &[(String, Vec<u8>)],
+    ) -> Result<Option<Arc<[u8]>>, Error> {
+        let (documents, key, packed) = (self.clone(), key.to_owned(), Packed::of(&body));
+        let others: Vec<(String, Packed)> = others
+            .iter()
+            .map(|(key, body)| (key.clone(), Packed::of(body)))
+            .collect();
+        let there = self.database.write(Durability::Durable, move |unit| {
+            if documents.create_in(unit, &key, &packed)? == Created::Exists {
+                return documents.get_in(unit, &key);
+            }
+            for (key, body) in &others {
+                documents.create_in(unit, key, body)?;
+            }
+            Ok(None)
+        });
+        Ok(there.await?.filter(|there| **there != *body))
     }
 
     async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, Error> {

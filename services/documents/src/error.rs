@@ -8,15 +8,11 @@ pub enum Error {
     #[error("the key of a document is empty: name what it holds")]
     EmptyKey,
     #[error(
-        "`{0}` is no address of documents: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, `s3://BUCKET` or `s3://BUCKET/PREFIX`"
+        "`{0}` is no address of documents: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"
     )]
     Address(String),
     #[error("the settings of the documents store are not usable: {0}")]
     Settings(String),
-    #[error(
-        "`{address}` ignores the condition of a create (`If-None-Match: *`), so two workers could commit one step: use a store that honours it"
-    )]
-    Unconditional { address: String },
     #[error("`{address}` refuses access: {reason}; check {check}")]
     Denied {
         address: String,
@@ -24,8 +20,6 @@ pub enum Error {
         /// What is usually wrong.
         check: &'static str,
     },
-    #[error("there is no bucket `{bucket}` at {endpoint}: create it, or name another")]
-    NoBucket { bucket: String, endpoint: String },
     #[error(
         "`{address}` has no such database or tables: {reason}; create the database, or name another"
     )]
@@ -59,6 +53,12 @@ pub enum Error {
     Contradictory { key: String },
     #[error("the object `{key}` is damaged, it cannot be unpacked: restore it from a backup")]
     Damaged { key: String },
+    #[error("`{key}` is of a run that is over and archived, and its archive does not hold it so")]
+    Archived { key: String },
+    #[error(
+        "the object that `{key}` stands for is not in the bucket: name the bucket that the run was archived to, or bring the object back"
+    )]
+    Lost { key: String },
     #[error(transparent)]
     Storage(storage::Error),
 }
@@ -70,14 +70,14 @@ impl Error {
             Self::EmptyKey
             | Self::Address(_)
             | Self::Settings(_)
-            | Self::Unconditional { .. }
             | Self::Newer { .. }
             | Self::Unstorable { .. }
+            | Self::Archived { .. }
             | Self::Damaged { .. } => None,
             // What is set up wrong is put right while messages wait.
             Self::Denied { .. }
-            | Self::NoBucket { .. }
             | Self::NoDatabase { .. }
+            | Self::Lost { .. }
             | Self::Unsafe { .. }
             | Self::ReadOnly { .. }
             | Self::Untrusted { .. } => Some(Duration::from_secs(10)),

@@ -4,7 +4,7 @@
 //! # Contract
 //! - `create` returns after the object is durable; of any number of concurrent creates of one key
 //!   exactly one reports [`Created::New`].
-//! - No key may lie below another, as `a/b` lies below `a`: stores that keep objects as files refuse it.
+//! - `create_with` stores the object and the others as one, or none of them.
 //! - `get` after a successful `create` (by anyone) returns the object, until it is deleted.
 //! - `list` returns the keys below a prefix, sorted.
 //! - `entries` pages through the same keys in an order of the store's own, which stays the same.
@@ -14,16 +14,16 @@ use async_trait::async_trait;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use std::sync::Arc;
 
+mod archive;
 mod embedded;
 mod error;
 mod postgres;
 mod range;
-mod s3;
 
+pub use archive::{Archive, Archived, SETTLE, Stage};
 pub use embedded::EmbeddedDocuments;
 pub use error::Error;
 pub use postgres::{PostgresDocuments, Standing};
-pub use s3::{S3Documents, S3Options};
 
 /// How often a create is repeated that is refused although nothing is there, before its caller is
 /// told to come again later.
@@ -36,6 +36,12 @@ const AT_ONCE: usize = 8;
 pub enum Created {
     New,
     Exists,
+}
+
+impl Created {
+    fn of(is_new: bool) -> Self {
+        if is_new { Self::New } else { Self::Exists }
+    }
 }
 
 /// What is known of an object without reading it.
@@ -102,7 +108,7 @@ pub trait Documents: Send + Sync + 'static {
     }
 
     /// As [`Documents::create_or_get`]; and if the object is new, others with it that nobody writes
-    /// otherwise. They may follow it, unless the store can create several as one.
+    /// otherwise, all as one. Where only this default is, they follow it: enough for a test without crashes.
     async fn create_with(
         &self,
         key: &str,
@@ -114,6 +120,23 @@ pub trait Documents: Send + Sync + 'static {
             self.ensure_all(others).await?;
         }
         Ok(there)
+    }
+
+    /// Creates an object and others with it, unless one of the first `unless` of the keys `asked` is
+    /// there; and reads all of these, as they were before. What [`Created`] says is true of all that was to
+    /// be created. It is one round trip where the store can do it as one. The body names who begins: an
+    /// equal one that is there may be taken for it.
+    async fn begin(
+        &self,
+        (key, body): (&str, Vec<u8>),
+        others: &[(String, Vec<u8>)],
+        asked: &[String],
+        unless: usize,
+    ) -> Result<(Created, Vec<Option<Arc<[u8]>>>), Error> {
+        let found = self.get_many(asked).await?;
+        let is_new = !found.iter().take(unless).any(Option::is_some)
+            && self.create_with(key, body, others).await?.is_none();
+        Ok((Created::of(is_new), found))
     }
 
     /// Deletes everything below a prefix and says how much it was. For retention and erasure.

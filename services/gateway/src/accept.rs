@@ -13,10 +13,11 @@ use agentfleet_broker::{Broker, MAX_PAYLOAD};
 use agentfleet_config::ConfigStore;
 use agentfleet_core::prices;
 use agentfleet_documents::Documents;
+use agentfleet_runtime::records::decode;
 use agentfleet_runtime::{Adoption, Committed, Committer, Host, StepCommit};
 use agentfleet_schema::records::{AcceptedRecord, FleetLimits, Publication, StepRecord};
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, Digest, Millis, SessionId, keys};
+use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -25,7 +26,6 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub(crate) async fn ask(
 ) -> Result<Response, Problem> {
     negotiate::require_type(&headers, "application/json")?;
     let body = body.map_err(|rejection| refused_body(&rejection, app.options.max_body))?;
-    let listens = negotiate::wants_events(&headers);
+    let listens = negotiate::wants(&headers, "text/event-stream");
     let request = intake::parse(&body, listens)?;
     let key = idempotency_key(&headers)?;
     let trace = headers
@@ -141,13 +141,6 @@ pub struct Taken {
     pub repeated: bool,
 }
 
-/// A request as it was taken in.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
-    pub at: Millis,
-    pub request: AgentRequest,
-}
-
 /// Takes requests in, whichever door they come through.
 #[derive(Clone)]
 pub struct Intake {
@@ -218,27 +211,6 @@ impl Intake {
     ) -> Result<Taken, Problem> {
         let id = identify(&mut request, key)?;
         self.admit(request, id, None).await
-    }
-
-    /// What a session was asked, if it came through a door.
-    pub async fn accepted(&self, session: &SessionId) -> Result<Option<Asked>, Problem> {
-        let found = self.accepted_of(std::slice::from_ref(session)).await?;
-        Ok(found.into_iter().next().flatten())
-    }
-
-    /// The same of several, in one round trip.
-    pub async fn accepted_of(&self, sessions: &[SessionId]) -> Result<Vec<Option<Asked>>, Problem> {
-        let keys: Vec<String> = sessions.iter().map(keys::accepted).collect();
-        let bodies = self.documents.get_many(&keys).await?;
-        let asked = keys.iter().zip(bodies).map(|(key, body)| {
-            let Some(body) = body else {
-                return Ok(None);
-            };
-            let record = decode::<AcceptedRecord>(key, &body)?;
-            let at = record.accepted_at;
-            Ok(record.asked().map(|request| Asked { at, request }))
-        });
-        asked.collect()
     }
 
     async fn admit(
@@ -409,10 +381,4 @@ fn publication(request: &AgentRequest, id: &str, trace: Option<&str>) -> Publica
         deliver_at: None,
         body: serde_json::to_string(request).unwrap_or_default(),
     }
-}
-
-/// Reads a record.
-pub(crate) fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body)
-        .map_err(|error| Problem::internal("reading a record", &format!("`{key}`: {error}")))
 }

@@ -3,11 +3,12 @@
 use crate::accept::refused_body;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
-use crate::seams::Answered;
-use crate::session::{instant, link};
+use crate::session::link;
 use crate::state::App;
 use crate::{intake, negotiate};
 use agentfleet_core::approval::Verdict;
+use agentfleet_core::provenance::date_time;
+use agentfleet_runs::{Answered, Found, became, tool_of};
 use agentfleet_schema::records::{ApprovalAnswer, Decided, PauseRecord};
 use agentfleet_schema::{ApprovalId, SessionId};
 use axum::Json;
@@ -65,8 +66,8 @@ impl ApprovalView {
             arguments: asked.arguments,
             thought: asked.thought,
             reason: asked.reason,
-            asked_at: instant(asked.asked_at),
-            expires_at: instant(asked.expires_at),
+            asked_at: date_time(asked.asked_at),
+            expires_at: date_time(asked.expires_at),
             default: asked.default.as_str(),
         }
     }
@@ -113,7 +114,7 @@ impl DecisionView {
             reason: decided.reason,
             tool: decided.tool,
             arguments: decided.arguments,
-            decided_at: instant(decided.at),
+            decided_at: date_time(decided.at),
             session: link(session, ""),
         }
     }
@@ -125,8 +126,7 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<ApprovalList>, Problem> {
     Params::read(query.as_deref(), &[])?;
-    let open = app.parts.approvals.open().await;
-    let open = open.map_err(|error| Problem::internal("listing approvals", &error))?;
+    let open = app.parts.approvals.open().await?;
     Ok(Json(ApprovalList {
         approvals: open.into_iter().map(ApprovalView::of).collect(),
     }))
@@ -169,22 +169,33 @@ pub(crate) async fn answer(
         reason: body.reason,
         arguments: body.arguments,
     };
-    let answered = app.parts.approvals.answer(&id, verdict).await;
-    match answered.map_err(|error| Problem::internal("answering", &error))? {
-        Answered::Now(session, decided) => Ok(Json(DecisionView::of(&session, *decided))),
-        Answered::Over(became) => Err(Problem::new(
-            Code::ApprovalOver,
-            format!("approval `{id}` is {became}"),
-        )),
+    let over = |became: String| {
+        let says = format!("approval `{id}` is {became}");
+        Problem::new(Code::ApprovalOver, says)
+    };
+    let pause = match app.parts.approvals.find(&id).await? {
+        Found::Open(pause) if pause.asked.id.as_str() == id => pause,
+        Found::Over(pause, after) if pause.asked.id.as_str() == id => {
+            return Err(over(became(&after)));
+        }
+        // Programs name it whole.
+        Found::Open(_) | Found::Over(..) | Found::Several(_) | Found::Unknown => {
+            return Err(Problem::new(
+                Code::UnknownApproval,
+                format!("nothing is known of approval `{id}`"),
+            )
+            .hint("`GET /approvals` lists what waits for a person"));
+        }
+    };
+    let tool = tool_of(&*app.parts.config, &pause).await?;
+    let answering = app.parts.approvals.answer(&pause, verdict, tool.as_ref());
+    match Box::pin(answering).await? {
+        Answered::Now(decided) => Ok(Json(DecisionView::of(&pause.session, decided))),
+        Answered::Before(after) => Err(over(became(&after))),
         Answered::TooLate(reason) => Err(Problem::new(
             Code::ApprovalOver,
             format!("it is too late to answer approval `{id}`: {reason}"),
         )),
-        Answered::Refused(reason) => Err(Problem::new(Code::InvalidRequest, reason)),
-        Answered::Unknown => Err(Problem::new(
-            Code::UnknownApproval,
-            format!("nothing is known of approval `{id}`"),
-        )
-        .hint("`GET /approvals` lists what waits for a person")),
+        Answered::Refused(refused) => Err(Problem::new(Code::InvalidRequest, refused.to_string())),
     }
 }

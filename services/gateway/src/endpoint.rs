@@ -130,21 +130,10 @@ impl Endpoint {
 
     /// Whether it needs no token: what probes and scrapers read, and what says nothing of the fleet.
     pub(crate) fn is_public(self) -> bool {
-        match self {
-            Self::Index | Self::OpenApi | Self::Live | Self::Ready | Self::Metrics => true,
-            Self::Ask
-            | Self::Sessions
-            | Self::Session
-            | Self::CancelSession
-            | Self::Events
-            | Self::Trace
-            | Self::Approvals
-            | Self::Answer
-            | Self::Document
-            | Self::SparqlGet
-            | Self::SparqlPost
-            | Self::GraphUpdate => false,
-        }
+        matches!(
+            self,
+            Self::Index | Self::OpenApi | Self::Live | Self::Ready | Self::Metrics
+        )
     }
 
     fn handler(self) -> MethodRouter<App> {

@@ -10,7 +10,7 @@ use crate::session::{self, Seen, link};
 use crate::state::{App, OpenStream};
 use agentfleet_runtime::client::{self, Follow, Followed};
 use agentfleet_schema::records::StepRecord;
-use agentfleet_schema::{AgentResponse, MessageType, SessionId, keys, topics};
+use agentfleet_schema::{AgentResponse, MessageType, SessionId, topics};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -189,33 +189,20 @@ impl Telling {
 
     /// Tells the end from the record that holds it.
     async fn recall(&mut self) {
-        let publications = self
-            .ended
-            .take()
-            .map(|record| record.publications)
-            .unwrap_or_default();
-        let why = "the events of this run are no longer kept; this is how it ended";
-        self.ready.push_back(Event::default().comment(why));
-        for publication in publications {
-            // The caller may have named another topic for them.
-            let is_response = topics::ALL.iter().all(|topic| {
-                *topic == topics::AGENT_RESPONSE || topic.as_str() != publication.topic
-            });
-            if !is_response {
-                continue;
+        let Some(record) = self.ended.take() else {
+            return;
+        };
+        let told = client::recalled(&*self.app.parts.documents, &record).await;
+        let why = match &told {
+            Ok(_) => "the events of this run are no longer kept; this is how it ended",
+            Err(error) => {
+                tracing::warn!(%error, events = self.events, "the end of a run cannot be read");
+                "the events of this run are no longer kept, and its end cannot be read now"
             }
-            let Ok(response) = serde_json::from_str::<AgentResponse>(&publication.body) else {
-                continue;
-            };
-            let text = match &response.document {
-                Some(uri) => self.app.parts.documents.get(&keys::document(uri)).await,
-                None => Ok(None),
-            };
-            let text = text
-                .ok()
-                .flatten()
-                .map(|body| String::from_utf8_lossy(&body).into_owned());
-            self.ready.push_back(event_of(&response, text));
+        };
+        self.ready.push_back(Event::default().comment(why));
+        for (response, text) in told.unwrap_or_default() {
+            self.ready.push_back(event_of(&response, Some(text)));
         }
         self.done = true;
     }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
     let served = Endpoint::ALL.into_iter();
     let served = served.filter(|endpoint| endpoint.is_served(&app.options));
-    if negotiate::wants_html(&headers) {
+    // A person's browser.
+    if negotiate::wants(&headers, "text/html") {
         let mut text = format!("Agentfleet {}\n\n", env!("CARGO_PKG_VERSION"));
         for endpoint in served {
             let (method, path) = (endpoint.method(), endpoint.path());

@@ -4,7 +4,7 @@
 //! pass for a worker, nor for somebody's subagent.
 
 use crate::problem::{Code, Problem};
-use agentfleet_core::patterns::Implemented;
+use agentfleet_core::patterns::is_implemented;
 use agentfleet_core::tools::UNDEFINED_STATE;
 use agentfleet_core::{bounds, error};
 use agentfleet_schema::config::Snapshot;
@@ -190,12 +190,9 @@ pub(crate) fn check(request: &AgentRequest) -> Result<(), Problem> {
 /// Checks what a request names against the config in force.
 pub(crate) fn check_names(request: &AgentRequest, config: &Snapshot) -> Result<(), Problem> {
     let wanted = request.pattern.as_str();
-    let known = Implemented::by_name(wanted).is_some() && config.patterns.contains_key(wanted);
+    let known = is_implemented(wanted) && config.patterns.contains_key(wanted);
     if !wanted.is_empty() && wanted != ALWAYS_PATTERN && !known {
-        let usable = config
-            .patterns
-            .keys()
-            .filter(|name| Implemented::by_name(name).is_some());
+        let usable = config.patterns.keys().filter(|name| is_implemented(name));
         let what = if config.patterns.contains_key(wanted) {
             "is configured, and this version cannot run it"
         } else {

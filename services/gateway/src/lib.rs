@@ -27,7 +27,6 @@ mod intake;
 mod negotiate;
 mod options;
 mod params;
-mod patient;
 mod problem;
 mod rdf;
 mod rooms;
@@ -39,19 +38,18 @@ mod sparql;
 mod state;
 mod trace;
 mod update;
+mod write_timeout;
 
-pub use accept::{Asked, Intake, Taken};
+pub use accept::{Intake, Taken};
 pub use error::Error;
 pub use intake::check_collection;
 pub use options::{Doors, Options};
 pub use problem::{Code, Problem};
 pub use rdf::written;
-pub use seams::{
-    Answered, Approvals, Cancel, Cancelled, Check, Collections, Failure, Status, TraceFormat,
-    TraceRenderer,
-};
+pub use seams::{Check, Collections, Failure, Status};
 pub use server::Gateway;
 pub use state::Parts;
+pub use trace::{roots_of, texts_of, trace_of};
 
 /// The OpenAPI document that `GET /openapi.json` answers with.
 pub fn openapi() -> serde_json::Value {

@@ -88,18 +88,11 @@ pub(crate) fn named<'k>(headers: &HeaderMap, kinds: &[&'k str]) -> Option<&'k st
     best.map(|(kind, _)| kind)
 }
 
-/// Whether the caller asks for an event stream by name.
-pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
-    ranges(headers)
-        .iter()
-        .any(|(range, weight)| range == "text/event-stream" && *weight > 0.0)
-}
-
-/// Whether the caller is a person's browser.
-pub(crate) fn wants_html(headers: &HeaderMap) -> bool {
-    ranges(headers)
-        .iter()
-        .any(|(range, weight)| range == "text/html" && *weight > 0.0)
+/// Whether the caller asks for a media type by name.
+pub(crate) fn wants(headers: &HeaderMap, kind: &str) -> bool {
+    let ranges = ranges(headers);
+    let mut weights = ranges.iter().filter(|(range, _)| range == kind);
+    weights.any(|(_, weight)| *weight > 0.0)
 }
 
 /// The media type of the body, without its parameters.

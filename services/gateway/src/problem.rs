@@ -225,8 +225,15 @@ impl Problem {
             .hint("the log of the gateway says what broke")
     }
 
-    /// Something below failed and may be back soon.
-    fn unavailable(what: &str, error: &dyn std::fmt::Display, after: std::time::Duration) -> Self {
+    /// Something below failed; where it says after which time to try again, it may be back then.
+    fn below(
+        what: &str,
+        error: &dyn std::fmt::Display,
+        retry: Option<std::time::Duration>,
+    ) -> Self {
+        let Some(after) = retry else {
+            return Self::internal(what, error);
+        };
         tracing::warn!(%error, what, "a request could not be served");
         let mut problem = Self::new(
             Code::Unavailable,
@@ -235,17 +242,6 @@ impl Problem {
         .hint("try again; the same key or session id is safe to repeat");
         problem.retry_after = Some(after.as_secs().max(1));
         problem
-    }
-
-    fn below(
-        what: &str,
-        error: &dyn std::fmt::Display,
-        retry: Option<std::time::Duration>,
-    ) -> Self {
-        match retry {
-            Some(after) => Self::unavailable(what, error, after),
-            None => Self::internal(what, error),
-        }
     }
 }
 
@@ -303,7 +299,21 @@ impl From<agentfleet_runtime::Error> for Problem {
             Error::Broker(error) => error.into(),
             Error::Documents(error) => error.into(),
             Error::Storage(error) => Self::below("the storage", &error, error.retry()),
-            Error::Unreadable { .. } => Self::below("the records", &error, None),
+            Error::Unreadable { .. } | Error::Missing { .. } => {
+                Self::below("the records", &error, None)
+            }
+        }
+    }
+}
+
+impl From<agentfleet_runs::Error> for Problem {
+    fn from(error: agentfleet_runs::Error) -> Self {
+        use agentfleet_runs::Error;
+        match error {
+            Error::Broker(error) => error.into(),
+            Error::Documents(error) => error.into(),
+            Error::Graph(error) => error.into(),
+            Error::Commit(error) => error.into(),
         }
     }
 }
@@ -338,9 +348,7 @@ impl From<agentfleet_graph::Error> for Problem {
             | Error::Invalid { .. }
             | Error::Damaged { .. }
             | Error::UnknownFormat(_)
-            | Error::OneGraphFormat(_)
-            | Error::Parse { .. }
-            | Error::Write(_) => Self::internal("the query", &error),
+            | Error::Parse { .. } => Self::internal("the query", &error),
         }
     }
 }

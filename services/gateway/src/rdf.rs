@@ -2,13 +2,9 @@
 
 use crate::negotiate::Offer;
 use crate::problem::Problem;
-use agentfleet_graph::{Answer, Solutions};
+use agentfleet_graph::{Answer, Solutions, term_to_rdf, to_rdf};
 use agentfleet_schema::vocabulary::{prov, tg};
-use agentfleet_schema::{Term, TermType, Triple};
-use oxrdf::{
-    BaseDirection, BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad,
-    Term as RdfTerm, Triple as RdfTriple, Variable,
-};
+use oxrdf::{GraphName, NamedNode, Variable};
 use oxrdfio::{JsonLdProfileSet, RdfFormat, RdfSerializer};
 use sparesults::{QueryResultsFormat, QueryResultsSerializer};
 use std::error::Error;
@@ -155,7 +151,7 @@ pub(crate) fn results(answer: Answer, format: QueryResultsFormat) -> Written {
                 let mut bound = Vec::with_capacity(row.len());
                 for (variable, term) in variables.iter().zip(&row) {
                     if let Some(term) = term {
-                        bound.push((variable, rdf(term)?));
+                        bound.push((variable, term_to_rdf(term, "a value")?));
                     }
                 }
                 out.serialize(bound.iter().map(|(variable, term)| (*variable, term)))?;
@@ -181,66 +177,9 @@ pub(crate) fn graph(answer: Answer, format: RdfFormat) -> Written {
             Some(graph) => NamedNode::new(graph)?.into(),
             None => GraphName::DefaultGraph,
         };
-        let RdfTriple {
-            subject,
-            predicate,
-            object,
-        } = statement(triple)?;
-        out.serialize_quad(&Quad::new(subject, predicate, object, graph))?;
+        out.serialize_quad(&to_rdf(triple)?.in_graph(graph))?;
     }
     Ok(out.finish()?)
-}
-
-fn statement(triple: &Triple) -> Result<RdfTriple, Box<dyn Error + Send + Sync>> {
-    let subject: NamedOrBlankNode = match rdf(&triple.s)? {
-        RdfTerm::NamedNode(node) => node.into(),
-        RdfTerm::BlankNode(node) => node.into(),
-        RdfTerm::Literal(_) | RdfTerm::Triple(_) => return Err("no subject".into()),
-    };
-    let RdfTerm::NamedNode(predicate) = rdf(&triple.p)? else {
-        return Err("no predicate".into());
-    };
-    Ok(RdfTriple::new(subject, predicate, rdf(&triple.o)?))
-}
-
-fn rdf(term: &Term) -> Result<RdfTerm, Box<dyn Error + Send + Sync>> {
-    Ok(match term.kind {
-        TermType::Iri => NamedNode::new(&term.iri)?.into(),
-        TermType::Blank => BlankNode::new(&term.id)?.into(),
-        TermType::Literal => literal(term)?.into(),
-        TermType::Triple => {
-            let inner = term
-                .triple
-                .as_deref()
-                .ok_or("a triple term without its triple")?;
-            RdfTerm::Triple(Box::new(statement(inner)?))
-        }
-    })
-}
-
-/// A base direction follows the language, as in `ar--rtl`.
-fn literal(term: &Term) -> Result<Literal, Box<dyn Error + Send + Sync>> {
-    let value = &term.value;
-    if let Some((language, direction)) = term.language.split_once("--") {
-        let direction = if direction == "rtl" {
-            BaseDirection::Rtl
-        } else {
-            BaseDirection::Ltr
-        };
-        return Ok(Literal::new_directional_language_tagged_literal(
-            value, language, direction,
-        )?);
-    }
-    if !term.language.is_empty() {
-        return Ok(Literal::new_language_tagged_literal(value, &term.language)?);
-    }
-    if term.datatype.is_empty() {
-        return Ok(Literal::new_simple_literal(value));
-    }
-    Ok(Literal::new_typed_literal(
-        value,
-        NamedNode::new(&term.datatype)?,
-    ))
 }
 
 /// An IRI as people read it: with a prefix, where one is known.

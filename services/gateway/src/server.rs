@@ -7,9 +7,9 @@ use crate::endpoint;
 use crate::error::Error;
 use crate::guard::Hosts;
 use crate::options::{Doors, Options};
-use crate::patient::Patient;
 use crate::rooms::{Room, Rooms};
 use crate::state::{App, Parts};
+use crate::write_timeout::WriteTimeout;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
@@ -113,7 +113,7 @@ impl Gateway {
                 }
             };
             while tasks.try_join_next().is_some() {}
-            let io = TokioIo::new(Patient::new(stream, options.stall_timeout));
+            let io = TokioIo::new(WriteTimeout::new(stream, options.stall_timeout));
             let inner = TowerToHyperService::new(routes.clone());
             let occupied = room.clone();
             let service = service_fn(move |request| {

@@ -1,16 +1,18 @@
 //! What became of a session, read from its records: so a result is found whenever it came, and
 //! after any restart.
 
-use crate::accept::decode;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
-use crate::seams::Cancelled;
 use crate::state::App;
+use agentfleet_core::provenance::date_time;
+use agentfleet_runs::Ended;
 use agentfleet_runtime::client::Follow;
+use agentfleet_runtime::records::decode;
 use agentfleet_schema::records::{
-    AcceptedRecord, Activity, Call, ClosedRecord, Concluded, RunState, StepRecord, Termination,
+    AcceptedRecord, Call, ClosedRecord, Concluded, PartConfidence, RunState, StepRecord,
+    Termination,
 };
-use agentfleet_schema::{Millis, SessionId, keys, uris};
+use agentfleet_schema::{SessionId, keys, uris};
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use schemars::JsonSchema;
@@ -65,43 +67,22 @@ impl Seen {
 
 /// Where a session is found.
 pub(crate) fn link(session: &SessionId, suffix: &str) -> String {
-    let mut path = String::from("/sessions/");
-    for byte in session.as_str().bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte) {
-            path.push(char::from(byte));
-        } else {
-            path.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    path + suffix
+    format!("/sessions/{}{suffix}", uris::encode(session.as_str()))
 }
 
 /// Reads what there is; a session that nothing is known of is a problem.
 pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem> {
-    let documents = &*app.parts.documents;
-    let prefix = format!("sessions/{session}/steps/");
-    let steps: Vec<u32> = documents
-        .list(&prefix)
-        .await?
-        .iter()
-        .filter_map(|key| {
-            key.strip_prefix(&prefix)?
-                .strip_suffix("/outcome")?
-                .parse()
-                .ok()
-        })
-        .collect();
+    let steps = app.parts.records().committed(session).await?;
     let mut wanted = vec![
         keys::tombstone(session),
         keys::accepted(session),
         keys::closed(session),
     ];
-    let newest = steps.iter().max();
-    if let Some(newest) = newest {
+    if let Some(newest) = steps.last() {
         wanted.push(keys::outcome(session, 0));
         wanted.push(keys::outcome(session, *newest));
     }
-    let found = documents.get_many(&wanted).await?;
+    let found = app.parts.documents.get_many(&wanted).await?;
     let body = |at: usize| found.get(at).and_then(Option::as_ref);
     if let Some(tombstone) = body(0) {
         return Err(Problem::erased(session.as_str(), tombstone));
@@ -119,19 +100,6 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
         return Err(Problem::unknown_session(session.as_str()));
     }
     Ok(seen)
-}
-
-fn concluded(record: &StepRecord) -> Option<&Concluded> {
-    match &record.activity {
-        Activity::Concluded(end) => Some(end),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::FannedOut(_)
-        | Activity::Planned(_)
-        | Activity::Executed(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
-    }
 }
 
 /// How a session is, and what became of it. What is not known, or does not apply, is left out.
@@ -153,7 +121,7 @@ pub(crate) struct View {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     partial: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    confidence: Vec<ConfidenceView>,
+    confidence: Vec<PartConfidence>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     subagents: Vec<SubagentView>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -195,15 +163,6 @@ struct ErrorView {
     hint: Option<String>,
 }
 
-/// Confidence in one part of an answer, from 0 to 1.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Confidence")]
-struct ConfidenceView {
-    /// Empty for the whole.
-    part: String,
-    confidence: f64,
-}
-
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Subagent")]
 struct SubagentView {
@@ -234,69 +193,45 @@ struct Links {
     answer: Option<String>,
 }
 
-/// An instant as RFC 3339 in UTC.
-pub(crate) fn instant(at: Millis) -> String {
-    chrono::DateTime::from_timestamp_millis(at)
-        .unwrap_or_default()
-        .to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
-}
-
 /// What to show of a session.
 async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
     let session = &seen.session;
     let state = RunState::of(seen.newest.as_ref());
-    let asked = seen.accepted.as_ref().and_then(AcceptedRecord::asked);
+    let accepted = seen.accepted.as_ref();
+    let asked = accepted.and_then(AcceptedRecord::asked);
+    let asked = asked.as_ref();
     let first = seen.first.as_ref();
     let newest = seen.newest.as_ref();
     let routed = first.and_then(|record| record.routed.as_ref());
-    let end = seen.ended().and_then(concluded);
+    let end = seen.ended().and_then(StepRecord::concluded);
     let document = uris::answer_document(session);
     let text = match seen.ended() {
-        Some(_) => app.parts.documents.get(&keys::document(&document)).await?,
+        Some(_) => app.parts.records().text(&document).await?,
         None => None,
     };
-    let text = text.map(|body| String::from_utf8_lossy(&body).into_owned());
     let answered = matches!(state, RunState::Answered | RunState::Partial);
     let has_error = state.is_final() && !answered;
     let error = has_error.then(|| error_of(end, text.as_deref()));
-    let pattern = routed
-        .map(|r| r.pattern.clone())
-        .or(asked.as_ref().map(|r| r.pattern.clone()));
-    let task = routed
-        .map(|r| r.task_type.clone())
-        .or(asked.as_ref().map(|r| r.task_type.clone()));
-    let question = routed
-        .map(|r| r.question.clone())
-        .or(asked.as_ref().map(|r| r.question.clone()));
-    let collection = first
-        .map(|record| record.collection.to_string())
-        .or(asked.as_ref().map(|request| request.collection.to_string()));
-    let conversation = first.map(|record| record.conversation.to_string()).or(asked
-        .as_ref()
-        .map(|request| request.conversation_id.to_string()));
+    let conversation = first.map(|r| &r.conversation);
     Ok(View {
         session_id: session.clone(),
         state,
         finished: state.is_final(),
-        question: question.unwrap_or_default(),
+        question: known(routed.map(|r| &r.question), asked.map(|r| &r.question)),
         answer: text.filter(|_| answered),
         error,
         termination: end.map(|end| end.termination.as_str()),
         partial: end.is_some_and(|end| end.partial),
-        confidence: end.map(confidence).unwrap_or_default(),
+        confidence: end.map(|end| end.confidence.clone()).unwrap_or_default(),
         subagents: newest.map(subagents).unwrap_or_default(),
-        task_type: task.unwrap_or_default(),
-        pattern: pattern.unwrap_or_default(),
+        task_type: known(routed.map(|r| &r.task_type), asked.map(|r| &r.task_type)),
+        pattern: known(routed.map(|r| &r.pattern), asked.map(|r| &r.pattern)),
         model: newest.and_then(model),
         steps: seen.steps,
         tokens: newest.map_or(0, |record| record.total.tokens),
-        user: seen
-            .accepted
-            .as_ref()
-            .map(|record| record.user.clone())
-            .unwrap_or_default(),
-        collection: collection.unwrap_or_default(),
-        conversation_id: conversation.unwrap_or_default(),
+        user: known(accepted.map(|r| &r.user), None),
+        collection: known(first.map(|r| &r.collection), asked.map(|r| &r.collection)),
+        conversation_id: known(conversation, asked.map(|r| &r.conversation_id)),
         root_session_id: seen.root().clone(),
         parent_session_id: first
             .and_then(|r| r.parent.as_ref())
@@ -307,16 +242,13 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
             .filter(|_| !state.is_final())
             .map(|closed| ClosingView {
                 cause: closed.cause.clone(),
-                at: instant(closed.at),
+                at: date_time(closed.at),
                 by: closed.by.clone(),
             }),
-        accepted_at: seen
-            .accepted
-            .as_ref()
-            .map(|record| instant(record.accepted_at)),
-        started_at: first.map(|record| instant(record.began())),
-        updated_at: newest.map(|record| instant(record.committed_at)),
-        finished_at: seen.ended().map(|record| instant(record.committed_at)),
+        accepted_at: accepted.map(|record| date_time(record.accepted_at)),
+        started_at: first.map(|record| date_time(record.began())),
+        updated_at: newest.map(|record| date_time(record.committed_at)),
+        finished_at: seen.ended().map(|record| date_time(record.committed_at)),
         links: Links {
             this: link(session, ""),
             events: link(seen.root(), "/events"),
@@ -324,6 +256,12 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
             answer: answered.then(|| crate::document::link(&document)),
         },
     })
+}
+
+/// What the records of steps say, or else what was asked.
+fn known<T: ToString>(recorded: Option<&T>, asked: Option<&T>) -> String {
+    let said = recorded.or(asked);
+    said.map(ToString::to_string).unwrap_or_default()
 }
 
 fn error_of(end: Option<&Concluded>, text: Option<&str>) -> ErrorView {
@@ -345,16 +283,6 @@ fn error_of(end: Option<&Concluded>, text: Option<&str>) -> ErrorView {
     }
 }
 
-fn confidence(end: &Concluded) -> Vec<ConfidenceView> {
-    end.confidence
-        .iter()
-        .map(|one| ConfidenceView {
-            part: one.part.clone(),
-            confidence: one.confidence,
-        })
-        .collect()
-}
-
 fn model(record: &StepRecord) -> Option<String> {
     record.calls.iter().rev().find_map(|call| match call {
         Call::Model { model, .. } => Some(model.clone()),
@@ -370,34 +298,17 @@ fn subagents(newest: &StepRecord) -> Vec<SubagentView> {
         status,
         location: link(session, ""),
     };
-    match &newest.activity {
-        Activity::FannedOut(fan_out) => fan_out
-            .children
-            .iter()
-            .map(|child| subagent(&child.session, &child.goal, "working"))
-            .collect(),
-        Activity::Concluded(Concluded {
-            fan_in: Some(fan_in),
-            ..
-        }) => {
-            let members = fan_in
-                .members
-                .iter()
-                .map(|member| subagent(&member.session, &member.goal, member.status.as_str()));
-            let missing = fan_in
-                .missing
-                .iter()
-                .map(|child| subagent(&child.session, &child.goal, "missing"));
-            members.chain(missing).collect()
-        }
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::Planned(_)
-        | Activity::Executed(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_)
-        | Activity::Concluded(_) => Vec::new(),
-    }
+    let working = newest.children().iter();
+    let working = working.map(|child| subagent(&child.session, &child.goal, "working"));
+    let read = newest.concluded().and_then(|end| end.fan_in.as_ref());
+    let read = read.into_iter().flat_map(|fan_in| {
+        let members = fan_in.members.iter();
+        let members =
+            members.map(|member| subagent(&member.session, &member.goal, member.status.as_str()));
+        let missing = fan_in.missing.iter();
+        members.chain(missing.map(|child| subagent(&child.session, &child.goal, "missing")))
+    });
+    working.chain(read).collect()
 }
 
 /// `GET /sessions/{id}`.
@@ -462,12 +373,10 @@ pub(crate) async fn cancel(
     }
     let session = SessionId::new(id);
     look(&app, &session).await?;
-    let cancelled = app.parts.cancel.cancel(&session, by).await;
-    let cancelled = cancelled.map_err(|error| Problem::internal("cancelling", &error))?;
-    let cancel = match cancelled {
-        Cancelled::Now => CancelResult::Cancelled,
-        Cancelled::AlreadyEnded => CancelResult::AlreadyEnded,
-        Cancelled::WhenItStarts => CancelResult::WhenItStarts,
+    let cancel = match app.parts.endings.end(&session, "cancelled", by).await? {
+        Ended::Now => CancelResult::Cancelled,
+        Ended::Before(_) => CancelResult::AlreadyEnded,
+        Ended::Unknown => CancelResult::WhenItStarts,
     };
     let seen = look(&app, &session).await?;
     let state = RunState::of(seen.newest.as_ref());

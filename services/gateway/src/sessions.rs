@@ -2,11 +2,13 @@
 
 use crate::params::Params;
 use crate::problem::Problem;
-use crate::session::{instant, link};
+use crate::session::link;
 use crate::state::App;
+use agentfleet_core::provenance::date_time;
 use agentfleet_graph::{Graph, QueryOptions, Solutions};
-use agentfleet_schema::records::{RunState, Termination};
-use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
+use agentfleet_runs::Root;
+use agentfleet_schema::records::RunState;
+use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{Millis, SessionId, Term};
 use axum::Json;
@@ -44,30 +46,31 @@ pub(crate) async fn list(
     let (collection, conversation) = (params.one("collection")?, params.one("conversation")?);
     let before = params.one("before")?.map(cursor).transpose()?;
 
-    let mut bindings = Vec::new();
+    let (mut which, mut bindings) = (String::new(), Vec::new());
     if let Some(collection) = collection {
+        which.push_str("?session tg:collection ?wanted_collection . ");
         bindings.push(("wanted_collection", Term::text(collection)));
     }
     if let Some(conversation) = conversation {
+        which.push_str("?session tg:conversationId ?wanted_conversation . ");
         bindings.push(("wanted_conversation", Term::text(conversation)));
     }
     if let Some((at, session)) = &before {
+        which.push_str(
+            "FILTER(?start < ?before || (?start = ?before && STR(?session) < ?before_session)) ",
+        );
         bindings.push(("before", Term::typed(at.as_str(), xsd::DATE_TIME)));
         bindings.push(("before_session", Term::text(session.as_str())));
     }
-    let sparql = sparql(
-        limit + 1,
-        collection.is_some(),
-        conversation.is_some(),
-        before.is_some(),
-    );
+    let sparql = Root::query(SOME, &which, &bindings, "", limit + 1);
     let found = newest(&app, &sparql, &bindings, before, limit).await?;
     let mut rows = one_each(&found);
     let more = rows.len() > limit;
     rows.truncate(limit);
     let next = rows.last().filter(|_| more);
     let next = next.map(|last| next_page(&found, *last, limit, collection, conversation));
-    let sessions = rows.iter().filter_map(|row| entry(&found, *row)).collect();
+    let sessions = rows.iter().filter_map(|row| Root::of(&found, *row));
+    let sessions = sessions.map(SessionEntry::of).collect();
     Ok(Json(SessionList { sessions, next }))
 }
 
@@ -88,11 +91,7 @@ async fn newest(
     limit: usize,
 ) -> Result<Solutions, Problem> {
     let graph = &app.parts.graph;
-    let options = QueryOptions {
-        timeout: app.options.query_timeout,
-        max_rows: app.options.max_rows,
-        ..QueryOptions::default()
-    };
+    let options = app.query_options();
     let mut found = Solutions::default();
     loop {
         let from = before
@@ -143,7 +142,7 @@ async fn lately(
     let newest = newest.filter(|_| !names.any(|name| name == "wanted_conversation"));
     let begins = newest.map(|at| WINDOWS.map(|window| at.timestamp_millis() - window));
     for since in begins.into_iter().flatten() {
-        let since = instant(since);
+        let since = date_time(since);
         let some = format!(
             "{{ ?session prov:startedAtTime ?start FILTER(?start >= \"{since}\"^^xsd:dateTime) }}"
         );
@@ -182,70 +181,20 @@ struct SessionEntry {
     location: String,
 }
 
-/// The query. Nothing of the caller's is in its text but a number, and the graph's own URIs. A value reaches into the
-/// sub-select only where that selects its variable.
-fn sparql(limit: usize, collection: bool, conversation: bool, before: bool) -> String {
-    let (mut which, mut selected) = (String::new(), "?session ?start".to_owned());
-    if collection {
-        selected.push_str(" ?wanted_collection");
-        which.push_str("?session tg:collection ?wanted_collection . ");
+impl SessionEntry {
+    fn of(root: Root) -> Self {
+        Self {
+            location: link(&root.session, ""),
+            session_id: root.session,
+            state: root.state,
+            question: root.question,
+            collection: root.collection.unwrap_or_default(),
+            conversation_id: root.conversation.unwrap_or_default(),
+            pattern: root.pattern.unwrap_or_default(),
+            started_at: root.started,
+            finished_at: root.ended.unwrap_or_default(),
+        }
     }
-    if conversation {
-        selected.push_str(" ?wanted_conversation");
-        which.push_str("?session tg:conversationId ?wanted_conversation . ");
-    }
-    if before {
-        selected.push_str(" ?before ?before_session");
-        which.push_str(
-            "FILTER(?start < ?before || (?start = ?before && STR(?session) < ?before_session)) ",
-        );
-    }
-    format!(
-        "SELECT DISTINCT ?session ?start ?question ?collection ?conversation ?pattern ?end ?reason ?answered ?partial ?waits
-         FROM <{RETRIEVAL_GRAPH}> WHERE {{
-           {{ SELECT DISTINCT {selected} WHERE {{
-                {SOME} {{ ?session a tg:AgentQuestion ; prov:startedAtTime ?start . {which}
-                FILTER NOT EXISTS {{ ?session tg:parentSessionId ?parent }} }}
-              }} ORDER BY DESC(?start) DESC(STR(?session)) LIMIT {limit} }}
-           OPTIONAL {{ ?session tg:query ?question }}
-           OPTIONAL {{ ?session tg:collection ?collection }}
-           OPTIONAL {{ ?session tg:conversationId ?conversation }}
-           OPTIONAL {{ ?session prov:endedAtTime ?end }}
-           OPTIONAL {{ ?routing prov:wasGeneratedBy ?session ; tg:selectedPattern ?pattern }}
-           OPTIONAL {{ ?answer prov:wasGeneratedBy ?session ; tg:terminationReason ?reason .
-                       OPTIONAL {{ ?answer tg:partial ?partial }}
-                       BIND(EXISTS {{ ?answer a tg:Answer }} AS ?answered) }}
-           OPTIONAL {{ ?session tg:rootSessionId ?id }}
-           BIND(EXISTS {{ ?open a tg:ApprovalRequest ; prov:wasGeneratedBy/tg:rootSessionId ?id .
-                FILTER NOT EXISTS {{ ?next prov:wasDerivedFrom ?open ; prov:generatedAtTime ?at }} }} AS ?waits)
-         }} ORDER BY DESC(?start) DESC(STR(?session))"
-    )
-}
-
-fn entry(found: &Solutions, row: usize) -> Option<SessionEntry> {
-    let session_id = uris::session_of(found.text(row, "session")?)?;
-    let text = |name: &str| found.text(row, name).unwrap_or_default().to_owned();
-    let is = |name: &str| found.text(row, name) == Some("true");
-    let state = match found.text(row, "reason") {
-        None if is("waits") => RunState::Waiting,
-        None => RunState::Running,
-        Some(reason) => RunState::ended(is("answered"), is("partial"), Termination::named(reason)),
-    };
-    Some(SessionEntry {
-        state,
-        question: text("question"),
-        collection: text("collection"),
-        conversation_id: text("conversation"),
-        pattern: text("pattern")
-            .rsplit(':')
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
-        started_at: text("start"),
-        finished_at: text("end"),
-        location: link(&session_id, ""),
-        session_id,
-    })
 }
 
 /// Where the next page begins: after an instant and a session.

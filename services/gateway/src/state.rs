@@ -3,12 +3,13 @@
 use crate::accept::Intake;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
-use crate::seams::{Approvals, Cancel, Collections, Status, TraceRenderer};
+use crate::seams::{Collections, Status};
 use agentfleet_broker::Broker;
 use agentfleet_config::ConfigStore;
 use agentfleet_documents::Documents;
-use agentfleet_graph::Graph;
-use agentfleet_runtime::{Committer, Host};
+use agentfleet_graph::{Graph, QueryOptions};
+use agentfleet_runs::{Approvals, Endings};
+use agentfleet_runtime::{Committer, Host, Records};
 use agentfleet_schema::SessionId;
 use agentfleet_schema::records::FleetLimits;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,10 +30,9 @@ pub struct Parts {
     pub graph: Arc<dyn Graph>,
     pub config: Arc<dyn ConfigStore>,
     pub host: Arc<dyn Host>,
-    pub cancel: Arc<dyn Cancel>,
-    pub approvals: Arc<dyn Approvals>,
+    pub endings: Endings,
+    pub approvals: Approvals,
     pub status: Arc<dyn Status>,
-    pub traces: Option<Arc<dyn TraceRenderer>>,
     pub collections: Option<Arc<dyn Collections>>,
     /// The limits of the fleet, where its model costs something: a run that is bounded in money then
     /// needs prices.
@@ -40,6 +40,10 @@ pub struct Parts {
 }
 
 impl Parts {
+    pub(crate) fn records(&self) -> Records<'_> {
+        Records::new(&*self.documents)
+    }
+
     pub(crate) fn intake(&self) -> Intake {
         Intake {
             documents: Arc::clone(&self.documents),
@@ -92,6 +96,15 @@ impl App {
             stop,
             open_streams: watch::Sender::new(0),
             taking_in: Arc::new((0..STRIPES).map(|_| Mutex::new(())).collect()),
+        }
+    }
+
+    /// How a question of the gateway's own is asked.
+    pub(crate) fn query_options(&self) -> QueryOptions {
+        QueryOptions {
+            timeout: self.options.query_timeout,
+            max_rows: self.options.max_rows,
+            ..QueryOptions::default()
         }
     }
 

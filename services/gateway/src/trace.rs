@@ -2,45 +2,37 @@
 
 use crate::negotiate::{self, Offer};
 use crate::params::Params;
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::rdf;
-use crate::seams::TraceFormat;
 use crate::session;
 use crate::sparql::typed;
 use crate::state::App;
-use agentfleet_graph::{Answer, QueryOptions};
+use agentfleet_console::Look;
+use agentfleet_console::trace::{Format, Trace, queries};
+use agentfleet_documents::Documents;
+use agentfleet_graph::{Answer, Error, Graph, QueryOptions};
+use agentfleet_runtime::Records;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL};
 use agentfleet_schema::{SessionId, Term, TermType, Triple, uris};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use oxrdfio::RdfFormat;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// All that was said about the sessions of a tree: what they generated and used, who worked, and
-/// what hangs on those nodes, in the provenance graph and no other: nothing that was loaded passes
-/// for a trace. What was forked from it is another tree, and of what it was forked from itself it is
-/// told that it is there. The sub-select selects `?top`, or a value for it would stay outside.
-const TREE: &str = "
-CONSTRUCT { ?node ?p ?o . ?from a prov:Entity } FROM <urn:graph:retrieval> WHERE {
-  { SELECT DISTINCT ?node ?from ?top WHERE {
-      ?session prov:wasInformedBy* ?top .
-      FILTER NOT EXISTS { ?top tg:rootSessionId ?root . ?session tg:rootSessionId ?other .
-                          FILTER(?root != ?other) }
-      { ?session prov:startedAtTime ?start . BIND(?session AS ?node) }
-      UNION { ?node prov:wasGeneratedBy ?session }
-      UNION { ?session prov:used|prov:wasAssociatedWith ?node }
-      UNION { ?made prov:wasGeneratedBy ?session .
-              ?made tg:thought|tg:subagentGoals|tg:source|prov:wasAttributedTo ?node }
-      UNION { ?session prov:wasInformedBy ?informant .
-              FILTER NOT EXISTS { ?session tg:parentSessionId ?id }
-              { ?session prov:used/prov:wasDerivedFrom ?from }
-              UNION { ?made prov:wasGeneratedBy ?session ; prov:wasDerivedFrom ?from }
-              BIND(?session AS ?node) }
-  } }
-  ?node ?p ?o
-}";
+/// What is drawn, beside the forms of a graph.
+const DRAWN: [(Format, &str); 4] = [
+    (Format::Tree, "text/plain; charset=utf-8"),
+    (Format::Mermaid, "text/vnd.mermaid"),
+    (Format::Svg, "image/svg+xml"),
+    (Format::ProvJson, "application/json"),
+];
+
+/// A tree over HTTP, where nobody says how wide a line may be.
+const PAGE: Look = Look::plain(120);
 
 /// How far the graph may be behind the records.
 const LAG: Duration = Duration::from_secs(2);
@@ -53,6 +45,13 @@ const JSON: Offer<()> = Offer {
     names: &["json"],
 };
 
+/// How a trace is written.
+enum Form {
+    Json,
+    Graph(&'static Offer<RdfFormat>),
+    Drawn(Format, &'static str),
+}
+
 /// `GET /sessions/{id}/trace`.
 pub(crate) async fn show(
     State(app): State<App>,
@@ -61,151 +60,147 @@ pub(crate) async fn show(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let params = Params::read(query.as_deref(), &["format"])?;
-    let mut format = params.one("format")?.map(str::to_ascii_lowercase);
+    let name = params.one("format")?.map(str::to_ascii_lowercase);
+    let form = form(name.as_deref(), &headers)?;
     let session = SessionId::new(id);
-    if let (None, Some(renderer)) = (&format, &app.parts.traces) {
-        format = drawn_by_type(&headers, &renderer.formats());
-    }
-    if let (Some(renderer), Some(format)) = (&app.parts.traces, &format)
-        && let Some(known) = renderer
-            .formats()
-            .iter()
-            .find(|known| known.name == *format)
-    {
-        // Not before the graph has told what the own formats would show.
-        triples(&app, &session).await?;
-        let drawn = renderer.render(&session, format).await;
-        let drawn = drawn.map_err(|error| Problem::internal("drawing the trace", &error))?;
-        let drawn = drawn.ok_or_else(|| Problem::unknown_session(session.as_str()))?;
-        return Ok(typed(drawn, &known.media_type));
-    }
-    let Some(form) = form(format.as_deref(), &headers)? else {
-        return Err(unknown_format(&app, &format.unwrap_or_default()));
-    };
-    let triples = triples(&app, &session).await?;
+    let mut trace = told(&app, &session).await?;
     match form {
-        None => {
-            let body = nodes(&session, &triples).to_string().into_bytes();
+        Form::Json => {
+            let body = nodes(&session, &trace.triples).to_string().into_bytes();
             Ok(typed(body, JSON.content_type))
         }
-        Some(offer) => {
+        Form::Graph(offer) => {
             let format = offer.form;
-            let answer = Answer::Triples(triples);
+            for triple in &mut trace.triples {
+                triple.g = Some(uris::RETRIEVAL_GRAPH.to_owned());
+            }
+            let answer = Answer::Triples(trace.triples);
             let body = rdf::write(answer, move |answer| rdf::graph(answer, format)).await?;
             Ok(typed(body, offer.content_type))
         }
+        Form::Drawn(..) if trace.is_empty() => Err(Problem::unknown_session(session.as_str())),
+        Form::Drawn(format, content_type) => {
+            let texts = texts_of(&*app.parts.documents, &trace).await?;
+            let drawn = trace.render(format, PAGE, &|uri| texts.get(uri).cloned());
+            Ok(typed(drawn.into_bytes(), content_type))
+        }
     }
+}
+
+/// The form of a name, or without one what `Accept` asks for.
+fn form(name: Option<&str>, headers: &HeaderMap) -> Result<Form, Problem> {
+    let Some(name) = name else {
+        if let Some((format, content_type)) = drawn_by_type(headers) {
+            return Ok(Form::Drawn(format, content_type));
+        }
+        // Plain JSON unless an RDF syntax is asked for by its own name.
+        if negotiate::choose(headers, &[JSON]).is_ok() {
+            return Ok(Form::Json);
+        }
+        return negotiate::choose(headers, rdf::GRAPHS).map(Form::Graph);
+    };
+    let mut drawn = DRAWN.into_iter();
+    if let Some((format, content_type)) = drawn.find(|(format, _)| format.as_str() == name) {
+        return Ok(Form::Drawn(format, content_type));
+    }
+    if JSON.names.contains(&name) {
+        return Ok(Form::Json);
+    }
+    let mut graphs = rdf::GRAPHS.iter();
+    let graph = graphs.find(|offer| offer.names.contains(&name));
+    graph.map(Form::Graph).ok_or_else(|| unknown_format(name))
 }
 
 /// What is drawn for an `Accept` that names its type. A range such as `*/*` asks for no drawing, nor
 /// do types that the gateway writes itself.
-fn drawn_by_type(headers: &HeaderMap, formats: &[TraceFormat]) -> Option<String> {
+fn drawn_by_type(headers: &HeaderMap) -> Option<(Format, &'static str)> {
     let own = rdf::GRAPHS.iter().flat_map(|offer| offer.media_types);
     let own: Vec<&str> = own.chain(JSON.media_types).copied().collect();
-    let bare = |format: &TraceFormat| {
-        let kind = format.media_type.split(';').next().unwrap_or_default();
-        kind.trim().to_ascii_lowercase()
-    };
-    let drawn: Vec<String> = formats.iter().map(bare).collect();
+    let bare = |kind: &'static str| kind.split(';').next().unwrap_or_default();
     let mut kinds = own.clone();
-    kinds.extend(drawn.iter().map(String::as_str));
+    kinds.extend(DRAWN.map(|(_, kind)| bare(kind)));
     let wanted = negotiate::named(headers, &kinds)?;
-    let at = drawn.iter().position(|kind| kind == wanted)?;
-    (!own.contains(&wanted)).then(|| formats[at].name.clone())
+    let mut drawn = DRAWN.into_iter();
+    drawn.find(|(_, kind)| bare(kind) == wanted && !own.contains(&wanted))
 }
 
-/// The form to write: `Some(None)` is JSON, and `None` an unknown name.
-#[allow(clippy::option_option)] // each level says something else, and both are used up in one place
-fn form(
-    name: Option<&str>,
-    headers: &HeaderMap,
-) -> Result<Option<Option<&'static Offer<oxrdfio::RdfFormat>>>, Problem> {
-    let Some(name) = name else {
-        // Plain JSON unless an RDF syntax is asked for by its own name.
-        if negotiate::choose(headers, &[JSON]).is_ok() {
-            return Ok(Some(None));
-        }
-        return negotiate::choose(headers, rdf::GRAPHS).map(|offer| Some(Some(offer)));
-    };
-    if JSON.names.contains(&name) {
-        return Ok(Some(None));
-    }
-    Ok(rdf::GRAPHS
-        .iter()
-        .find(|offer| offer.names.contains(&name))
-        .map(Some))
-}
-
-fn unknown_format(app: &App, format: &str) -> Problem {
-    let mut known: Vec<String> = vec!["json".to_owned()];
-    known.extend(
-        rdf::GRAPHS
-            .iter()
-            .filter_map(|o| o.names.first())
-            .map(|name| (*name).to_owned()),
-    );
-    if let Some(renderer) = &app.parts.traces {
-        known.extend(renderer.formats().into_iter().map(|format| format.name));
-    }
-    known.dedup();
-    let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-    Problem::new(
-        Code::InvalidParameter,
+fn unknown_format(format: &str) -> Problem {
+    let graphs = rdf::GRAPHS.iter().filter_map(|offer| offer.names.first());
+    let known = ["json"].iter().chain(graphs).copied();
+    let known = known.chain(DRAWN.map(|(format, _)| format.as_str()));
+    let known: Vec<_> = known.map(|name| format!("`{name}`")).collect();
+    Problem::parameter(
+        "format",
         format!(
-            "parameter `format`: unknown format `{format}` (available: {})",
+            "unknown format `{format}` (available: {})",
             known.join(", ")
         ),
     )
 }
 
-/// The triples of a session's tree. Records come before the graph: of a session that has ended, its
-/// end is waited for, for a moment.
-async fn triples(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem> {
-    let end = uris::answer(session);
+/// The trace of a session and all below it. Records come before the graph: of a session that has ended,
+/// its end is waited for, for a moment.
+async fn told(app: &App, session: &SessionId) -> Result<Trace, Problem> {
+    let graph = &*app.parts.graph;
     let until = Instant::now() + LAG;
-    loop {
-        let triples = read(app, session).await?;
-        let told = triples.iter().any(|triple| triple.s.iri == end);
-        if told || Instant::now() >= until {
-            return Ok(triples);
-        }
-        // Of a session that goes on there is no end yet, and an unknown one is a problem.
-        if session::look(app, session).await?.ended().is_none() {
-            return Ok(triples);
-        }
+    // Of a session that goes on there is no end yet, and an unknown one is a problem.
+    while !is_end_told(graph, session).await?
+        && session::look(app, session).await?.ended().is_some()
+        && Instant::now() < until
+    {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+    let trace = trace_of(graph, session.as_str(), app.query_options()).await?;
+    Ok(trace.subtree(session).unwrap_or_default())
 }
 
-async fn read(app: &App, session: &SessionId) -> Result<Vec<Triple>, Problem> {
-    let options = QueryOptions {
-        timeout: app.options.query_timeout,
-        max_rows: app.options.max_rows,
-        ..QueryOptions::default()
-    };
-    let top = Term::iri(uris::session(session));
-    let answer = app
-        .parts
-        .graph
-        .query(TREE, &[("top", top)], options)
+async fn is_end_told(graph: &dyn Graph, session: &SessionId) -> Result<bool, Error> {
+    let sparql = format!(
+        "SELECT ?p FROM <{}> WHERE {{ ?end ?p ?o }} LIMIT 1",
+        uris::RETRIEVAL_GRAPH
+    );
+    let end = Term::iri(uris::answer(session));
+    let found = graph
+        .select(&sparql, &[("end", end)], QueryOptions::default())
         .await?;
-    let Answer::Triples(mut triples) = answer else {
-        return Err(Problem::internal(
-            "reading the trace",
-            &"the graph gave no triples",
-        ));
-    };
-    for triple in &mut triples {
-        triple.g = Some(uris::RETRIEVAL_GRAPH.to_owned());
-    }
-    triples.sort_by(|a, b| key(a).cmp(&key(b)));
-    triples.dedup();
-    Ok(triples)
+    Ok(!found.rows.is_empty())
 }
 
-/// Groups the statements of a node, the same way every time.
-fn key(triple: &Triple) -> (&str, &str, &str, &str) {
-    (&triple.s.iri, &triple.p.iri, &triple.o.iri, &triple.o.value)
+/// The trace of the whole tree that an id belongs to: of a session, a correlation, or any node. It is
+/// empty where the graph knows nothing of it.
+pub async fn trace_of(graph: &dyn Graph, id: &str, options: QueryOptions) -> Result<Trace, Error> {
+    let mut triples = Vec::new();
+    for root in roots_of(graph, id).await? {
+        let tree = queries::tree(&root);
+        if let Answer::Triples(more) = graph.query(&tree.sparql, &tree.bindings, options).await? {
+            triples.extend(more);
+        }
+    }
+    Ok(Trace::from_triples(&triples))
+}
+
+/// The roots of the trees that an id belongs to.
+pub async fn roots_of(graph: &dyn Graph, id: &str) -> Result<Vec<SessionId>, Error> {
+    let roots = queries::roots_of(id);
+    let options = QueryOptions::default();
+    let found = graph
+        .select(&roots.sparql, &roots.bindings, options)
+        .await?;
+    let rows = 0..found.rows.len();
+    Ok(rows
+        .filter_map(|row| found.text(row, "root").map(SessionId::from))
+        .collect())
+}
+
+/// The texts that a trace refers to, as far as the librarian has them.
+pub async fn texts_of(
+    documents: &dyn Documents,
+    trace: &Trace,
+) -> Result<HashMap<String, String>, agentfleet_runtime::Error> {
+    let uris = trace.documents();
+    let texts = Records::new(documents).texts(&uris).await?;
+    let found = uris.into_iter().zip(texts);
+    Ok(found.filter_map(|(uri, text)| Some((uri, text?))).collect())
 }
 
 /// The trace as a list of nodes, each with its types, its label and its other properties.

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Most messages written in one transaction.
 pub const MAX_BATCH: usize = 256;
 
+/// How long a batch for a graph on a server waits for more. No run waits for it.
+pub const LINGER: Duration = Duration::from_millis(50);
+
 /// The graph-writer's subscription.
 pub fn explainability() -> Subscription {
     Subscription {

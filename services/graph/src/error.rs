@@ -47,8 +47,6 @@ pub enum Error {
     Damaged { seq: i64, reason: &'static str },
     #[error("unknown RDF format `{0}` (known: `nq`, `trig`, `nt`, `ttl`, `rdf`, `jsonld`)")]
     UnknownFormat(String),
-    #[error("format `{0}` holds one graph only: use `nq` or `trig`")]
-    OneGraphFormat(&'static str),
     #[error(
         "cannot read the {format} data: {reason}; {quads} quads before it were stored, and loading again after a correction stores none twice"
     )]
@@ -57,8 +55,6 @@ pub enum Error {
         reason: String,
         quads: u64,
     },
-    #[error("cannot write the dump: {0}")]
-    Write(#[source] std::io::Error),
     #[error("the graph in memory failed: {0}")]
     Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("a task of the graph panicked or was stopped")]
@@ -96,9 +92,7 @@ impl Error {
             | Self::Invalid { .. }
             | Self::Damaged { .. }
             | Self::UnknownFormat(_)
-            | Self::OneGraphFormat(_)
             | Self::Parse { .. }
-            | Self::Write(_)
             | Self::NotSelect
             | Self::NotInsertData
             | Self::Unsupported(_) => None,

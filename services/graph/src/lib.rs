@@ -23,7 +23,7 @@ use std::time::Duration;
 extern crate self as agentfleet_graph;
 #[cfg(test)]
 #[macro_use]
-#[path = "../tests/contract/mod.rs"]
+#[path = "../tests/it/contract.rs"]
 mod contract;
 mod embedded;
 mod error;
@@ -34,12 +34,11 @@ mod terms;
 
 pub use embedded::export;
 pub use embedded::{
-    EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, LoadOptions, Loaded, Prepared,
-    QUERIES_APART, Statistics,
+    EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, QUERIES_APART, Statistics,
 };
 pub use error::{BindingFault, Error, TermFault};
 pub use remote::{Credentials, RemoteFault, RemoteGraph, RemoteOptions};
-pub use terms::{RdfFormat, triple as to_rdf, validate};
+pub use terms::{term as term_to_rdf, triple as to_rdf, validate};
 
 /// Quads that belong together: one explainability message, or one piece of loaded knowledge.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -168,17 +167,6 @@ pub trait Graph: Send + Sync + 'static {
     /// Erases batches of one kind.
     async fn erase(&self, by: EraseBy) -> Result<Erased, Error> {
         self.erase_all(vec![by]).await
-    }
-
-    /// The names of all batches that are stored, for [`Graph::export`].
-    async fn batches(&self) -> Result<Vec<String>, Error> {
-        Err(Error::Unsupported("list its batches"))
-    }
-
-    /// Some batches with their owners, to be inserted into another graph.
-    async fn export(&self, names: &[String]) -> Result<Vec<Batch>, Error> {
-        let _ = names;
-        Err(Error::Unsupported("export its batches"))
     }
 
     /// Counts what is stored. Reads all of it: for `doctor`, not for every request.

@@ -5,14 +5,14 @@
 //! from a [`crate::RemoteGraph`] of ours, which finds out by [`PEER_HEADER`] that it may send them.
 //! A request is stored whole or not at all.
 
-use crate::embedded::Labels;
 use crate::error::Error;
 use crate::{Batch, EraseBy, Erased, Graph, Statistics, sparql, terms};
-use agentfleet_schema::{Digest, Triple};
+use agentfleet_schema::Digest;
 use oxigraph::io::{RdfFormat, RdfParser};
-use oxigraph::model::{GraphName, Quad};
+use oxigraph::model::{BlankNode, GraphName, NamedOrBlankNode, Quad};
 use serde::{Deserialize, Serialize};
 use spargebra::GraphUpdateOperation;
+use std::collections::HashMap;
 
 /// The header that every answer to a query has, with the path of updates for its value.
 pub const PEER_HEADER: &str = "agentfleet-graph";
@@ -129,21 +129,23 @@ fn n_quads(text: &str) -> Result<Vec<Quad>, Error> {
 /// One batch of what a body holds. Its blank nodes are its own, and the same when it is sent again.
 fn batch(quads: Vec<Quad>, body: &[u8], collection: &str) -> Batch {
     let key = format!("update:{}", Digest::of(body).as_str());
-    let mut labels = Labels::unique_to(&key);
-    let triples = quads.into_iter().map(|quad| {
-        let quad = labels.quad(quad);
-        let graph = match quad.graph_name {
-            GraphName::DefaultGraph => None,
-            GraphName::NamedNode(node) => Some(node.into_string()),
-            // As wherever a graph must have a name.
-            GraphName::BlankNode(node) => Some(format!("urn:agentfleet:graph:{}", node.as_str())),
+    let prefix = format!("k{:.16}b", Digest::of(key.as_bytes()));
+    let mut known: HashMap<BlankNode, BlankNode> = HashMap::new();
+    let mut own = |name| {
+        let NamedOrBlankNode::BlankNode(node) = name else {
+            return name;
         };
-        Triple {
-            s: terms::wire(quad.subject.into()),
-            p: terms::wire(quad.predicate.into()),
-            o: terms::wire(quad.object),
-            g: graph,
-        }
+        let label = format!("{prefix}{}", known.len());
+        let label = || BlankNode::new_unchecked(label);
+        known.entry(node).or_insert_with(label).clone().into()
+    };
+    let triples = quads.into_iter().map(|quad| {
+        let graph_name = match quad.graph_name {
+            GraphName::BlankNode(node) => own(node.into()).into(),
+            other => other,
+        };
+        let (subject, object) = (own(quad.subject), terms::renamed(quad.object, &mut own));
+        terms::wire_quad(Quad::new(subject, quad.predicate, object, graph_name))
     });
     Batch {
         triples: triples.collect(),

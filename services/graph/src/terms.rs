@@ -38,16 +38,11 @@ pub(crate) fn quads(batch: &Batch) -> Result<Vec<Quad>, Error> {
 }
 
 fn quad(triple: &Triple) -> Result<Quad, TermFault> {
-    let RdfTriple {
-        subject,
-        predicate,
-        object,
-    } = self::triple(triple)?;
     let graph = match triple.g.as_deref() {
         None | Some("") => GraphName::DefaultGraph,
         Some(iri) => named(iri, "the graph")?.into(),
     };
-    Ok(Quad::new(subject, predicate, object, graph))
+    Ok(self::triple(triple)?.in_graph(graph))
 }
 
 /// A triple in the terms of the engine; the graph it lies in is left out.
@@ -68,7 +63,7 @@ pub fn triple(triple: &Triple) -> Result<RdfTriple, TermFault> {
 }
 
 /// A term that stands at `position`, which is how a fault names it.
-pub(crate) fn term(term: &Term, position: &'static str) -> Result<RdfTerm, TermFault> {
+pub fn term(term: &Term, position: &'static str) -> Result<RdfTerm, TermFault> {
     Ok(match term.kind {
         TermType::Iri => named(&term.iri, position)?.into(),
         TermType::Blank => BlankNode::new(term.id.as_str())
@@ -183,6 +178,35 @@ pub(crate) fn wire_triple(triple: RdfTriple) -> Triple {
     }
 }
 
+/// A quad as it stands in a batch, where every graph has a name.
+pub(crate) fn wire_quad(quad: Quad) -> Triple {
+    let graph = match &quad.graph_name {
+        GraphName::DefaultGraph => None,
+        GraphName::NamedNode(node) => Some(node.as_str().to_owned()),
+        GraphName::BlankNode(node) => Some(format!("urn:agentfleet:graph:{}", node.as_str())),
+    };
+    Triple {
+        g: graph,
+        ..wire_triple(quad.into())
+    }
+}
+
+/// A term with other names for its nodes, also for those of a triple in it.
+pub(crate) fn renamed(
+    term: RdfTerm,
+    rename: &mut dyn FnMut(NamedOrBlankNode) -> NamedOrBlankNode,
+) -> RdfTerm {
+    match term {
+        RdfTerm::NamedNode(node) => rename(node.into()).into(),
+        RdfTerm::BlankNode(node) => rename(node.into()).into(),
+        RdfTerm::Literal(_) => term,
+        RdfTerm::Triple(triple) => {
+            let (subject, object) = (rename(triple.subject), renamed(triple.object, rename));
+            RdfTriple::new(subject, triple.predicate, object).into()
+        }
+    }
+}
+
 fn wire_literal(literal: &Literal) -> Term {
     let mut term = Term::text(literal.value());
     if let Some(language) = literal.language() {
@@ -224,57 +248,6 @@ pub(crate) fn lower_first(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| {
         first.to_lowercase().chain(chars).collect()
     })
-}
-
-/// A way to write RDF down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RdfFormat {
-    NQuads,
-    TriG,
-    NTriples,
-    Turtle,
-    RdfXml,
-    JsonLd,
-}
-
-impl RdfFormat {
-    /// The format of a file name's ending or a media type.
-    pub fn from_name(name: &str) -> Result<Self, Error> {
-        match name.trim_start_matches('.').to_ascii_lowercase().as_str() {
-            "nq" | "nquads" | "application/n-quads" => Ok(Self::NQuads),
-            "trig" | "application/trig" => Ok(Self::TriG),
-            "nt" | "ntriples" | "application/n-triples" => Ok(Self::NTriples),
-            "ttl" | "turtle" | "text/turtle" => Ok(Self::Turtle),
-            "rdf" | "xml" | "owl" | "application/rdf+xml" => Ok(Self::RdfXml),
-            "jsonld" | "application/ld+json" => Ok(Self::JsonLd),
-            _ => Err(Error::UnknownFormat(name.to_owned())),
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NQuads => "N-Quads",
-            Self::TriG => "TriG",
-            Self::NTriples => "N-Triples",
-            Self::Turtle => "Turtle",
-            Self::RdfXml => "RDF/XML",
-            Self::JsonLd => "JSON-LD",
-        }
-    }
-
-    pub(crate) fn engine(self) -> oxigraph::io::RdfFormat {
-        use oxigraph::io::{JsonLdProfileSet, RdfFormat as Format};
-        match self {
-            Self::NQuads => Format::NQuads,
-            Self::TriG => Format::TriG,
-            Self::NTriples => Format::NTriples,
-            Self::Turtle => Format::Turtle,
-            Self::RdfXml => Format::RdfXml,
-            Self::JsonLd => Format::JsonLd {
-                profile: JsonLdProfileSet::empty(),
-            },
-        }
-    }
 }
 
 #[cfg(test)]

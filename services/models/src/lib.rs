@@ -18,10 +18,10 @@ mod providers;
 mod scripted;
 mod select;
 
-pub use error::{Error, Kind, Phase, Retry};
+pub use error::{Error, Kind};
 pub use offline::Offline;
 pub use providers::{
-    ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, default_model, http_client,
+    ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, http_client,
 };
 pub use scripted::{Gate, Rule, Script, Scripted};
 pub use select::{Choice, ModelOptions, select};

@@ -55,7 +55,8 @@ impl Offline {
             Operation::Synthesise => synthesise::answer(inputs),
             Operation::PlanCreate => plan::steps(inputs).to_string(),
             Operation::PlanRevise => plan::revised().to_string(),
-            Operation::PlanStep => plan::step(inputs),
+            // One search for the step, or what can be said without one.
+            Operation::PlanStep => react::turn(inputs),
             Operation::PlanAssess => plan::assessed(inputs).to_string(),
             Operation::PlanSynthesise => plan::answer(inputs),
             Operation::Critique => judgement::critique().to_string(),

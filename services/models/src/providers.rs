@@ -8,12 +8,12 @@
 //! - Dropping the call closes the connection; nothing runs on in the background.
 //! - What a server does not take is learned once per process (`refused`) and then respected.
 
-use crate::error::{Error, Phase};
+use crate::error::{Error, Kind};
 use crate::{Capabilities, ChatModel, ModelReply, ModelRequest, TextSink};
 use agentfleet_schema::records::Usage;
 use async_trait::async_trait;
 use failure::{Failed, Fault};
-use protocol::{Outgoing, Protocol};
+use protocol::Outgoing;
 use read::{Body, Events};
 use refused::{Field, Refused};
 use reply::Reply;
@@ -37,9 +37,9 @@ mod reply;
 mod schema;
 
 pub use bounds::Bound;
-pub(crate) use failure::Fault as ReadFault;
+pub(crate) use failure::{Fault as ReadFault, root_cause};
 pub use key::ApiKey;
-pub use kind::{ProviderKind, default_model};
+pub use kind::ProviderKind;
 pub use options::{ProviderOptions, Timeouts, http_client};
 pub(crate) use read::Body as BoundedBody;
 
@@ -68,21 +68,16 @@ pub(crate) struct Target<'a> {
 
 impl Target<'_> {
     /// The address without its path, for messages.
-    fn shown_url(&self) -> String {
-        self.base_url.trim_end_matches('/').to_owned()
+    fn shown_url(&self) -> &str {
+        self.base_url.trim_end_matches('/')
     }
 
     /// The variable that holds the key, or should.
-    fn key_variable(&self) -> String {
-        match self.key {
-            Some(key) => key.source().to_owned(),
-            None => self
-                .kind
-                .key_variables()
-                .first()
-                .copied()
-                .unwrap_or("a key")
-                .to_owned(),
+    fn key_variable(&self) -> &str {
+        match (self.key, self.kind.key_variables()) {
+            (Some(key), _) => key.source(),
+            (None, [first, ..]) => first,
+            (None, []) => "a key",
         }
     }
 }
@@ -98,10 +93,10 @@ impl Provider {
             && !options.kind.key_variables().is_empty()
             && base_url == options.kind.default_base_url()
         {
-            return Err(Error::MissingKey {
-                provider: options.kind.as_str(),
-                variables: options.kind.key_variables().join("` or `"),
-            });
+            let provider = options.kind.as_str();
+            let variables = options.kind.key_variables().join("` or `");
+            let message = format!("`{provider}` needs a key: set `{variables}`");
+            return Err(Error::new(Kind::Misconfigured, message));
         }
         Ok(Self {
             options,
@@ -163,39 +158,30 @@ impl Provider {
             usage: sent.contains(&Field::Usage),
             other_limit: !sent.contains(&Field::Limit),
         };
-        let protocol = Protocol::of(self.options.kind);
-        let response = self.send(protocol, &call, &target).await?;
+        let response = self.send(&call, &target).await?;
         let mut reply = Reply::new(sink);
         let heard = if call.streaming && !is_json(&response) {
-            listen(protocol, response, &mut reply, &target).await
+            listen(response, &mut reply, &target).await
         } else {
-            take_whole(protocol, response, &mut reply).await
+            take_whole(target.kind, response, &mut reply).await
         };
         heard.map_err(|fault| failure::of_fault(fault, &target))?;
         Ok(finish(reply, request, &target)?)
     }
 
     /// Sends the call; what is no success is an error.
-    async fn send(
-        &self,
-        protocol: Protocol,
-        call: &Outgoing<'_>,
-        target: &Target<'_>,
-    ) -> Result<Response, Failed> {
-        let url = protocol
-            .url(target.base_url, call)
-            .map_err(|detail| Error::Unsupported {
-                provider: target.kind.as_str(),
-                detail,
-            })?;
-        let request = self.http.post(url).json(&protocol.body(call));
-        let sending = protocol.sign(request, target.key).send();
+    async fn send(&self, call: &Outgoing<'_>, target: &Target<'_>) -> Result<Response, Failed> {
+        let url = target.kind.url(target.base_url, call);
+        let url = url.map_err(|detail| failure::unsupported(target, &detail))?;
+        let request = self.http.post(url).json(&target.kind.body(call));
+        let sending = target.kind.sign(request, target.key).send();
         // A reply that comes in one piece has no first byte before its last.
         let sent = if call.streaming {
             let limit = target.timeouts.first_byte;
-            tokio::time::timeout(limit, sending)
-                .await
-                .map_err(|_| failure::timed_out(target, Phase::FirstByte, limit))?
+            tokio::time::timeout(limit, sending).await.map_err(|_| {
+                let (kind, url) = (target.kind, target.base_url);
+                failure::timed_out(kind, url, "no response headers", limit)
+            })?
         } else {
             sending.await
         };
@@ -236,12 +222,12 @@ fn is_json(response: &Response) -> bool {
 
 /// Takes in a reply that comes in one piece.
 async fn take_whole(
-    protocol: Protocol,
+    kind: ProviderKind,
     response: Response,
     reply: &mut Reply<'_>,
 ) -> Result<(), Fault> {
     let told = Body::new(response, Bound::Call, None).json().await?;
-    take(protocol, told, reply)?;
+    take(kind, told, reply)?;
     if reply.finished || !reply.is_empty() {
         Ok(())
     } else {
@@ -251,7 +237,6 @@ async fn take_whole(
 
 /// Takes in a reply that comes as a stream. One that broke off is an error, never a short reply.
 async fn listen(
-    protocol: Protocol,
     response: Response,
     reply: &mut Reply<'_>,
     target: &Target<'_>,
@@ -269,7 +254,7 @@ async fn listen(
         if data.trim() == "[DONE]" {
             return Ok(());
         }
-        take(protocol, read::json(data.as_bytes())?, reply)?;
+        take(target.kind, read::json(data.as_bytes())?, reply)?;
         if reply.finished {
             events.hurry(AFTER_THE_END);
         }
@@ -281,13 +266,13 @@ async fn listen(
     }
 }
 
-fn take(protocol: Protocol, told: serde_json::Value, reply: &mut Reply<'_>) -> Result<(), Fault> {
+fn take(kind: ProviderKind, told: serde_json::Value, reply: &mut Reply<'_>) -> Result<(), Fault> {
     let fails = told.get("error").is_some_and(|error| !error.is_null());
     // Gemini tells errors in a list; vLLM tells one as an object of that name.
     if fails || told.is_array() || told.get("object").is_some_and(|of| of == "error") {
         return Err(Fault::Told(told));
     }
-    protocol.take(&told, reply)
+    kind.take(&told, reply)
 }
 
 /// Reasons to stop that mean the limit of tokens, or of what the model can have before it.
@@ -324,28 +309,17 @@ fn finish(
     // What a filter breaks off is as little the whole reply as what comes to its limit.
     let cut = CUT.contains(&stop) || DECLINED.contains(&stop);
     if reply.is_empty() {
-        let usage = reply.usage;
-        return Err(match stop {
-            _ if reply.refused || DECLINED.contains(&stop) => Error::Declined {
-                provider,
-                model,
-                reason: match stop {
-                    "" | "stop" => "refusal".to_owned(),
-                    reason => reason.to_owned(),
-                },
-                usage,
-            },
-            _ if cut => Error::CutEmpty {
-                provider,
-                model,
-                usage,
-            },
-            _ => Error::Empty {
-                provider,
-                model,
-                usage,
-            },
-        });
+        if !reply.refused && !DECLINED.contains(&stop) {
+            return Err(Error::empty(provider, &model, cut, reply.usage));
+        }
+        let reason = match stop {
+            "" | "stop" => "refusal",
+            reason => reason,
+        };
+        let message = format!(
+            "{provider} model `{model}` declined to answer ({reason}): rephrase the question"
+        );
+        return Err(Error::new(Kind::Declined, message).costing(reply.usage));
     }
     if cut {
         tracing::info!(
@@ -408,12 +382,10 @@ impl ChatModel for Provider {
         };
         match tokio::time::timeout(limit, self.call(&request, sink)).await {
             Ok(result) => result,
-            Err(_) => Err(Error::Timeout {
-                provider: self.options.kind.as_str(),
-                url: self.base_url.trim_end_matches('/').to_owned(),
-                phase: Phase::WholeCall,
-                limit,
-            }),
+            Err(_) => {
+                let (kind, url) = (self.options.kind, &self.base_url);
+                Err(failure::timed_out(kind, url, "no complete reply", limit))
+            }
         }
     }
 }

@@ -5,13 +5,11 @@
 //! script serves any number of sessions at once and any order of arrival. A request that no rule
 //! matches is an error that names the operation and shows how its prompt begins.
 
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::{Capabilities, ChatModel, Message, ModelReply, ModelRequest, TextSink};
-use agentfleet_schema::Operation;
 use async_trait::async_trait;
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 mod file;
@@ -61,19 +59,10 @@ impl Script {
 
     /// Reads a script file; its format is described in `scripted/file.rs`.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
-        let bad = |reason: String| Error::BadScript {
-            path: path.display().to_string(),
-            reason,
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
-        file::parse(&text).map_err(bad)
-    }
-
-    /// Reads a script from JSON.
-    pub fn from_json(text: &str) -> Result<Self, Error> {
-        file::parse(text).map_err(|reason| Error::BadScript {
-            path: "(text)".into(),
-            reason,
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        text.and_then(|text| file::parse(&text)).map_err(|reason| {
+            let message = format!("script `{}` cannot be used: {reason}", path.display());
+            Error::new(Kind::Misconfigured, message)
         })
     }
 }
@@ -82,59 +71,18 @@ impl Script {
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
-    /// Rule positions by operation: an instant reply costs a look into a short list.
-    by_operation: BTreeMap<Operation, Vec<usize>>,
-    calls: BTreeMap<Operation, AtomicU64>,
+    /// How often each rule has answered.
     used: Vec<AtomicU64>,
     requests: Mutex<Vec<ModelRequest>>,
 }
 
 impl Scripted {
     pub fn new(script: Script) -> Self {
-        let by_operation = Operation::ALL
-            .into_iter()
-            .map(|operation| {
-                let rules = script.rules.iter().enumerate();
-                let mine = rules
-                    .filter(|(_, rule)| rule.is_for(operation))
-                    .map(|(at, _)| at);
-                (operation, mine.collect())
-            })
-            .collect();
-        let calls = Operation::ALL
-            .into_iter()
-            .map(|o| (o, AtomicU64::new(0)))
-            .collect();
-        let used = script.rules.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
+            used: script.rules.iter().map(|_| AtomicU64::new(0)).collect(),
             script,
-            by_operation,
-            calls,
-            used,
-            requests: Mutex::new(Vec::new()),
+            requests: Mutex::default(),
         }
-    }
-
-    /// Calls received so far.
-    pub fn calls(&self) -> u64 {
-        self.calls
-            .values()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
-    }
-
-    /// Calls received so far for one operation.
-    pub fn calls_for(&self, operation: Operation) -> u64 {
-        self.calls
-            .get(&operation)
-            .map_or(0, |count| count.load(Ordering::Relaxed))
-    }
-
-    /// Times the rule at a position of the script answered.
-    pub fn uses_of_rule(&self, position: usize) -> u64 {
-        self.used
-            .get(position)
-            .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Every request so far, if the script records them.
@@ -148,21 +96,15 @@ impl Scripted {
     fn matching(&self, request: &ModelRequest) -> Option<&Rule> {
         // Rendered once, and only if a rule looks at it.
         let mut rendered: Option<String> = None;
-        let positions = self.by_operation.get(&request.operation)?;
-        positions.iter().copied().find_map(|at| {
-            let rule = self.script.rules.get(at)?;
-            if !rule.fits_steps(&request.inputs) {
-                return None;
-            }
-            if rule.reads_text() {
-                let text = rendered.get_or_insert_with(|| render(&request.messages));
-                if !rule.fits_text(text) {
-                    return None;
-                }
-            }
-            let count = self.used.get(at)?;
-            rule.take_one(count).then_some(rule)
-        })
+        let mut rules = self.script.rules.iter().zip(&self.used);
+        let found = rules.find(|(rule, used)| {
+            rule.is_for(request.operation)
+                && rule.fits_steps(&request.inputs)
+                && (!rule.reads_text()
+                    || rule.fits_text(rendered.get_or_insert_with(|| render(&request.messages))))
+                && rule.take_one(used)
+        });
+        found.map(|(rule, _)| rule)
     }
 }
 
@@ -170,31 +112,28 @@ impl Scripted {
 fn render(messages: &[Message]) -> String {
     let mut text = String::new();
     for message in messages {
-        match message {
-            Message::System(said) => push(&mut text, "system", said),
-            Message::User(said) => push(&mut text, "user", said),
-            Message::Assistant(said) => push(&mut text, "assistant", said),
+        let written;
+        let (role, said) = match message {
+            Message::System(said) => ("system", said),
+            Message::User(said) => ("user", said),
+            Message::Assistant(said) => ("assistant", said),
             Message::ToolCall {
                 name,
                 arguments,
                 thought,
                 ..
             } => {
-                push(&mut text, "call", &format!("{thought}\n{name} {arguments}"));
+                written = format!("{thought}\n{name} {arguments}");
+                ("call", &written)
             }
             Message::ToolResult { name, content, .. } => {
-                push(&mut text, "result", &format!("{name}\n{content}"));
+                written = format!("{name}\n{content}");
+                ("result", &written)
             }
-        }
+        };
+        text += &format!("{role}: {said}\n");
     }
     text
-}
-
-fn push(text: &mut String, role: &str, said: &str) {
-    text.push_str(role);
-    text.push_str(": ");
-    text.push_str(said);
-    text.push('\n');
 }
 
 #[async_trait]
@@ -212,9 +151,6 @@ impl ChatModel for Scripted {
     }
 
     async fn chat(&self, request: ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {
-        if let Some(count) = self.calls.get(&request.operation) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
         if self.script.recording {
             self.requests
                 .lock()
@@ -223,10 +159,14 @@ impl ChatModel for Scripted {
         }
         let Some(rule) = self.matching(&request) else {
             let beginning: String = render(&request.messages).chars().take(BEGINNING).collect();
-            return Err(Error::Unscripted {
-                operation: request.operation.as_str(),
-                beginning,
-            });
+            let operation = request.operation.as_str();
+            return Err(Error::new(
+                Kind::Misconfigured,
+                format!(
+                    "no rule of the script answers operation `{operation}`, whose prompt begins: \
+                     {beginning}"
+                ),
+            ));
         };
         rule.answer(sink).await
     }

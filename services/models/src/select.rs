@@ -13,7 +13,7 @@
 //!
 //! An empty variable counts as unset. Reading the environment is the caller's part.
 
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::providers::{ApiKey, Provider, ProviderKind, ProviderOptions, Timeouts, http_client};
 use crate::{ChatModel, Offline, Script, Scripted};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 mod listing;
 
-use listing::Listing;
+use listing::chat_models;
 
 /// What a person or the environment says about the model.
 #[derive(Clone, Debug, Default)]
@@ -129,10 +129,11 @@ fn unknown(given: &str) -> Error {
         .map(|kind| format!("`{}:MODEL`", kind.as_str()))
         .collect();
     known.extend(["`offline`".to_owned(), "`scripted:FILE`".to_owned()]);
-    Error::UnknownModelOption {
-        given: given.to_owned(),
-        known: known.join(", "),
-    }
+    let known = known.join(", ");
+    Error::new(
+        Kind::UnknownOption,
+        format!("unknown model `{given}` (write `PROVIDER:MODEL`; available: {known})"),
+    )
 }
 
 async fn from_environment(options: &ModelOptions) -> Result<Choice, Error> {
@@ -168,11 +169,11 @@ async fn local(options: &ModelOptions) -> Result<Choice, Error> {
     let looked = "no key is set (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`)";
     let shown = base_url.trim_end_matches('/');
     let http = client(options)?;
-    match Listing::of_ollama(&http, &base_url).await {
+    match chat_models(&http, kind, &base_url, None).await {
         Err(_) => Ok(offline(&format!(
             "{looked} and no Ollama answers at {shown}"
         ))),
-        Ok(listing) if listing.chat_models().is_empty() => Ok(offline(&format!(
+        Ok(models) if models.is_empty() => Ok(offline(&format!(
             "{looked} and the Ollama at {shown} has no chat model"
         ))),
         Ok(_) => {
@@ -224,7 +225,7 @@ async fn provider(
         ProviderKind::Ollama => {
             let url = base_url.as_deref().unwrap_or(kind.default_base_url());
             if chosen.model.is_empty() {
-                chosen.model = first_of(&Listing::of_ollama(&http, url).await?, kind, url)?;
+                chosen.model = first_of(chat_models(&http, kind, url, None).await?, kind, url)?;
             }
             // Ollama says which of its models can call tools; the text format suits all the others.
             chosen.native_tools = listing::ollama_calls_tools(&http, url, &chosen.model).await;
@@ -234,8 +235,8 @@ async fn provider(
             chosen.model = if let Some(model) = own_default(kind, url) {
                 model.to_owned()
             } else {
-                let listing = Listing::of_openai(&http, url, chosen.key.as_ref()).await?;
-                first_of(&listing, kind, url)?
+                let models = chat_models(&http, kind, url, chosen.key.as_ref()).await?;
+                first_of(models, kind, url)?
             };
         }
         ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => {
@@ -270,20 +271,14 @@ fn own_default(kind: ProviderKind, base_url: &str) -> Option<&'static str> {
         .filter(|_| base_url == kind.default_base_url())
 }
 
-fn first_of(listing: &Listing, kind: ProviderKind, url: &str) -> Result<String, Error> {
-    listing
-        .chat_models()
-        .first()
-        .map(|name| (*name).to_owned())
-        .ok_or_else(|| {
-            let hint = match kind {
-                ProviderKind::Ollama => "; `ollama pull MODEL` fetches one",
-                ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => "",
-            };
-            Error::NoModelThere {
-                url: url.trim_end_matches('/').to_owned(),
-                example: format!("--model {}:MODEL", kind.as_str()),
-                hint,
-            }
-        })
+fn first_of(models: Vec<String>, kind: ProviderKind, url: &str) -> Result<String, Error> {
+    models.into_iter().next().ok_or_else(|| {
+        let hint = match kind {
+            ProviderKind::Ollama => "; `ollama pull MODEL` fetches one",
+            ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => "",
+        };
+        let (url, name) = (url.trim_end_matches('/'), kind.as_str());
+        let message = format!("`{url}` lists no model: name one (`--model {name}:MODEL`){hint}");
+        Error::new(Kind::Misconfigured, message)
+    })
 }

@@ -25,6 +25,9 @@ use std::time::Duration;
 /// what a run is held up for whose worker dies in a call with side effects.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
+/// Attempts whose signs of life a message carries: more than die at one step.
+const MOST_WAITED: usize = 100;
+
 /// `.../attempts/{k}`, and what follows it while the attempt is at work.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -54,7 +57,7 @@ pub(crate) struct Begun {
     session: SessionId,
     step: u32,
     number: u32,
-    nonce: String,
+    pub nonce: String,
     message: String,
     since: Millis,
     /// When the first one began, if that was another.
@@ -90,22 +93,15 @@ impl Attempts<'_> {
         }
         let put_off = noted.values().filter(|noted| noted.put_off).count() as u32;
         let number = noted.last_key_value().map_or(0, |(number, _)| *number) + 1;
-        let now = self.host.now();
         let first_at = match number {
             1 => None,
             _ => self.read(&keys::attempt(session, step, 1)).await?,
         };
         let begun = Begun {
             first_at: first_at.map(|first| first.since).filter(|since| *since > 0),
-            session: session.clone(),
-            step,
             number,
-            nonce: nonce.to_owned(),
-            message: delivery.message_id.clone(),
-            since: now,
             counted: number - put_off,
-            kept: AtomicU32::new(0),
-            kept_at: AtomicI64::new(now),
+            ..self.first((session, step), nonce, delivery)
         };
         let key = keys::attempt(session, step, number);
         match self.documents.create_or_get(&key, self.note(&begun)).await {
@@ -120,6 +116,28 @@ impl Attempts<'_> {
                 self.give_up(&begun, false).await;
                 Err(error.into())
             }
+        }
+    }
+
+    /// The first attempt at a step, to be noted by whoever begins it.
+    pub(crate) fn first(
+        &self,
+        (session, step): (&SessionId, u32),
+        nonce: &str,
+        delivery: &Delivery,
+    ) -> Begun {
+        let now = self.host.now();
+        Begun {
+            session: session.clone(),
+            step,
+            number: 1,
+            nonce: nonce.to_owned(),
+            message: delivery.message_id.clone(),
+            since: now,
+            first_at: None,
+            counted: 1,
+            kept: AtomicU32::new(0),
+            kept_at: AtomicI64::new(now),
         }
     }
 
@@ -160,8 +178,7 @@ impl Attempts<'_> {
         delivery: &Delivery,
     ) -> Result<(), Stop> {
         let mark = mark(number, noted.kept);
-        let waited = delivery.properties.get(property::WAITED_FOR);
-        if noted.over || noted.put_off || waited == Some(&mark) {
+        if noted.over || noted.put_off || has_waited_for(delivery, &mark) {
             return Ok(());
         }
         let key = match noted.kept {
@@ -213,7 +230,17 @@ impl Attempts<'_> {
         }
     }
 
-    fn note(&self, begun: &Begun) -> Vec<u8> {
+    /// The same of an attempt whose note may be there although the store did not say so: nobody works under
+    /// it. One of that number may be another's, who does.
+    pub(crate) async fn give_up_unanswered(&self, begun: &Begun) {
+        let key = keys::attempt(&begun.session, begun.step, begun.number);
+        let there = self.read(&key).await.ok().flatten();
+        if there.is_some_and(|note| note.nonce == begun.nonce) {
+            self.give_up(begun, false).await;
+        }
+    }
+
+    pub(crate) fn note(&self, begun: &Begun) -> Vec<u8> {
         let record = AttemptRecord {
             nonce: begun.nonce.clone(),
             lease_until: self.host.now() + millis(self.lease),
@@ -235,6 +262,24 @@ impl Attempts<'_> {
 /// What an attempt said last, as a message carries it that waits for it.
 fn mark(number: u32, kept: u32) -> String {
     format!("{number}.{kept}")
+}
+
+/// Whether a message has waited for what an attempt said last.
+fn has_waited_for(delivery: &Delivery, mark: &str) -> bool {
+    let waited = delivery.properties.get(property::WAITED_FOR);
+    waited.is_some_and(|waited| waited.split(',').any(|one| one == mark))
+}
+
+/// What a message has waited for that waits for one more. All of it is kept, or a step with several dead
+/// attempts would be waited for without end, now for one of them and now for another; of one attempt only
+/// what it said last.
+pub(crate) fn waited_for(waited: Option<&String>, mark: &str) -> String {
+    let number = |mark: &str| mark.split('.').next().map(str::to_owned);
+    let before = waited.map_or("", String::as_str).split(',');
+    let others = before.filter(|one| !one.is_empty() && number(one) != number(mark));
+    let all: Vec<&str> = others.chain([mark]).collect();
+    // A message may carry so much; whoever is dropped is waited for once more.
+    all[all.len().saturating_sub(MOST_WAITED)..].join(",")
 }
 
 /// The attempts at a step, by number.
@@ -383,6 +428,43 @@ mod tests {
         stage.at(14).give_up(&third, false).await;
         // What was put off does not count.
         assert_eq!(stage.begin(14, &one).await.unwrap().counted, 3);
+    }
+
+    #[tokio::test]
+    async fn two_dead_attempts_are_waited_for_once_each() {
+        let stage = Stage::new();
+        let one = delivery("1", None, None);
+        stage.begin(0, &one).await.unwrap();
+        let owner = "1 at 0";
+        stage.begin(1, &one).await.unwrap();
+        let step = (&stage.session, 0);
+        let mut waited = None;
+        for expected in ["2.0", "1.0"] {
+            let copy = delivery("2", waited.as_deref(), None);
+            let waits = match stage.begin(5, &copy).await {
+                Ok(begun) => {
+                    stage.at(5).give_up(&begun, false).await;
+                    stage
+                        .at(5)
+                        .wait_for_owner(step, owner, &copy)
+                        .await
+                        .map(drop)
+                }
+                Err(stop) => Err(stop),
+            };
+            let Err(Stop::Behind { attempt, .. }) = waits else {
+                panic!("{waits:?}");
+            };
+            assert_eq!(attempt, expected);
+            waited = Some(waited_for(waited.as_ref(), &attempt));
+        }
+        assert_eq!(waited.as_deref(), Some("2.0,1.0"));
+        let copy = delivery("3", waited.as_deref(), None);
+        stage.begin(9, &copy).await.unwrap();
+        let is_noted = stage.at(9).wait_for_owner(step, owner, &copy).await;
+        assert!(is_noted.unwrap());
+        // A later sign of life takes the place of an earlier one.
+        assert_eq!(waited_for(waited.as_ref(), "2.1"), "1.0,2.1");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 
 use agentfleet_broker::Delivery;
 use agentfleet_core::say;
-use agentfleet_models::{Error, Kind, Phase, Retry};
+use agentfleet_models::{Error, Kind};
 use agentfleet_schema::records::ModelWait;
 use agentfleet_schema::topics::property;
 use agentfleet_schema::{Digest, Millis, millis, redacted};
@@ -68,24 +68,17 @@ pub(crate) struct Time<'a> {
 /// How long a model wants to be left alone that is away. `None` where the failure is of another kind, or
 /// came after `ms` that are too long to go on like this.
 pub(crate) fn pause_asked(error: &Error, ms: u64) -> Option<Duration> {
-    let Retry::After(after) = error.retry() else {
-        return None;
-    };
+    let after = error.retry()?;
     let is_away = match error.kind() {
-        Kind::RateLimited | Kind::Unavailable | Kind::Unreachable => true,
+        Kind::RateLimited | Kind::Unavailable | Kind::Unreachable | Kind::ConnectTimeout => true,
         // A reply that did not come in time may have cost as much as one that did.
-        Kind::Timeout => matches!(
-            error,
-            Error::Timeout {
-                phase: Phase::Connect,
-                ..
-            }
-        ),
-        Kind::NotAllowed
+        Kind::Timeout
+        | Kind::NotAllowed
         | Kind::Refused
         | Kind::Declined
         | Kind::InvalidReply
-        | Kind::Misconfigured => false,
+        | Kind::Misconfigured
+        | Kind::UnknownOption => false,
     };
     (is_away && Duration::from_millis(ms) < SLOW).then_some(after)
 }
@@ -194,11 +187,8 @@ mod tests {
     use super::*;
 
     fn busy(asked: u64) -> Error {
-        Error::RateLimited {
-            provider: "OpenAI",
-            after: Duration::from_secs(asked),
-            detail: String::new(),
-        }
+        Error::new(Kind::RateLimited, "OpenAI limits the rate of requests")
+            .after(Duration::from_secs(asked))
     }
 
     /// From a failure at `now`, all in seconds.
@@ -292,28 +282,14 @@ mod tests {
     #[test]
     fn a_model_is_waited_for_only_where_it_is_away_and_says_so_soon() {
         let slow = SLOW.as_millis() as u64;
-        let malformed = Error::Malformed {
-            provider: "OpenAI",
-            detail: String::new(),
-        };
-        let refused = Error::Scripted {
-            message: "no".into(),
-            retry_after: None,
-        };
-        let timeout = |phase| Error::Timeout {
-            provider: "OpenAI",
-            url: String::new(),
-            phase,
-            limit: Duration::from_secs(10),
-        };
+        let failed = |kind| Error::new(kind, "it failed").after(Duration::from_secs(2));
         for (error, ms, expected) in [
-            (timeout(Phase::Connect), 10, Some(2)),
-            (timeout(Phase::WholeCall), 10, None),
-            (timeout(Phase::FirstByte), 10, None),
+            (failed(Kind::ConnectTimeout), 10, Some(2)),
+            (failed(Kind::Timeout), 10, None),
             (busy(3), 10, Some(3)),
             (busy(3), slow, None),
-            (malformed, 10, None),
-            (refused, 10, None),
+            (failed(Kind::InvalidReply), 10, None),
+            (Error::new(Kind::Refused, "no"), 10, None),
         ] {
             let asked = pause_asked(&error, ms).map(|asked| asked.as_secs());
             assert_eq!(asked, expected, "{error}");

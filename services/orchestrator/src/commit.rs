@@ -1,18 +1,17 @@
 //! Committing what a step came to, and adopting what another attempt committed.
 
 use crate::error::Stop;
-use crate::found::decode;
 use crate::handle::Orchestrator;
 use crate::intake;
 use crate::work::{Work, Worked};
 use agentfleet_broker::{
     Delivery, Durability, MAX_PAYLOAD, MAX_PROPERTIES, Outgoing, properties_size,
 };
-use agentfleet_core::commit::{Assembled, carried};
+use agentfleet_core::commit::{Assembled, carried, read_whole};
 use agentfleet_core::error::Code;
 use agentfleet_core::{Overruled, error, say};
 use agentfleet_runtime::{Adoption, Disposition, EndedStep, StepCommitted, commit_step, metrics};
-use agentfleet_schema::records::{EndedBy, StepRecord, Termination};
+use agentfleet_schema::records::{EndedBy, Termination};
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, Digest, MessageId, MessageType, keys};
 use std::sync::Arc;
@@ -40,6 +39,7 @@ impl Orchestrator {
         let step = EndedStep {
             objects: assembled.objects(),
             record: assembled.record,
+            bare: assembled.bare,
             without_call,
             pattern: &request.pattern,
             properties: &delivery.properties,
@@ -87,7 +87,8 @@ impl Orchestrator {
         if published && !is_root {
             return Ok(Disposition::Ack);
         }
-        let record: StepRecord = decode(&keys::outcome(session, step), record)?;
+        let key = keys::outcome(session, step);
+        let record = read_whole(record).map_err(|error| Stop::unreadable(&key, &error))?;
         if is_root && intake::is_another(&record, &delivery.payload) {
             self.refuse_second(request, delivery).await?;
             return Ok(Disposition::Ack);

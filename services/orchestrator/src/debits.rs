@@ -21,6 +21,8 @@ pub(crate) struct Debits<'a> {
     pub of_tools: bool,
     /// The place of the last debit that this attempt knows of.
     pub last: u32,
+    /// What was debited for the first call already, when the step was begun.
+    pub ahead: Option<Spent>,
     /// What is reserved for a call whose end is not known yet.
     pub open: Option<Spent>,
     /// Whether this attempt debited anything.
@@ -32,6 +34,11 @@ impl Debits<'_> {
     /// came to. Whoever finds another attempt's debit there leaves the step to it: both would pay for
     /// the same work.
     pub(crate) async fn reserve(&mut self, settled: Spent, reserved: Spent) -> Result<(), Stop> {
+        let ahead = self.ahead.take();
+        if settled.is_nothing() && ahead == Some(reserved) {
+            self.open = ahead;
+            return Ok(());
+        }
         while let Some(there) = self.put(settled, reserved).await? {
             if !there.reserved.is_nothing() {
                 return Err(Stop::Postpone {

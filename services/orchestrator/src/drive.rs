@@ -1,24 +1,23 @@
 //! The only driver: carries out each order of a turn and feeds the result back, until it ends.
 
+mod ask_model;
+
 use crate::attempts::Attempts;
-use crate::away::{self, Away, Time};
 use crate::calls::{Called, Caller};
 use crate::debits::Debits;
 use crate::error::Stop;
 use crate::handle::Orchestrator;
-use crate::stream::{Attempt, Stream};
+use crate::stream::Attempt;
 use crate::work::{Ended, Work};
-use crate::{Options, Parts, model};
+use crate::{Options, Parts};
 use agentfleet_core::commit::Streamed;
-use agentfleet_core::limits::{Left, Limits};
+use agentfleet_core::limits::Limits;
 use agentfleet_core::{
-    FactsQuery, Input, ModelAsk, ModelFailure, Overruled, Step, StreamAs, ToolOutcome, ToolUse,
-    Turn, approval, prices, say,
+    FactsQuery, Input, Order, Overruled, ToolOutcome, ToolUse, Turn, approval, say,
 };
 use agentfleet_graph::QueryOptions;
-use agentfleet_models::{Discard, Error as ModelError, Retry};
-use agentfleet_runtime::{metrics, texts};
-use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Source, TELLING, Usage};
+use agentfleet_runtime::Records;
+use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Source, Usage};
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
 use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
 use std::collections::BTreeMap;
@@ -62,8 +61,8 @@ impl<'o, 'w> Driver<'o, 'w> {
     pub(crate) fn new(orchestrator: &'o Orchestrator, work: &'w Work<'w>) -> Self {
         let (parts, options) = (&orchestrator.parts, &orchestrator.options);
         let request = &work.prepared.request;
-        let budget = Limits::of(request, &work.prepared.snapshot, &options.limits).budget;
-        let metered = parts.model.capabilities().metered;
+        let snapshot = &work.prepared.snapshot;
+        let budget = Limits::of(request, snapshot, &options.limits).budget;
         Self {
             parts,
             options,
@@ -73,11 +72,12 @@ impl<'o, 'w> Driver<'o, 'w> {
                 documents: &*parts.documents,
                 step: (request.session_id.clone(), request.step),
                 nonce: work.prepared.nonce.clone(),
-                of_models: metered || !budget.is_unbounded(),
+                of_models: orchestrator.debits_models(request, snapshot),
                 of_tools: budget.tool_calls.is_some(),
                 last: work.debited.last,
+                ahead: work.ahead,
                 open: None,
-                any: false,
+                any: work.ahead.is_some(),
             },
             done: Done::default(),
         }
@@ -94,9 +94,9 @@ impl<'w> Driver<'_, 'w> {
         &self.work.prepared.request
     }
 
-    /// What the calls came to.
-    pub(crate) fn spent(&self) -> Spent {
-        self.done.spent()
+    /// Notes what the calls came to, where the attempt gives up by itself.
+    pub(crate) async fn settle(&mut self) {
+        self.debits.settle(self.done.spent()).await;
     }
 
     pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Ended, Stop> {
@@ -106,23 +106,23 @@ impl<'w> Driver<'_, 'w> {
         }
         let mut input = Input::Begin;
         loop {
-            let mut step = turn.resume(input);
-            if let Step::CallTool(ordered) = &step
+            let mut order = turn.resume(input);
+            if let Order::CallTool(ordered) = &order
                 && self.needs_person(ordered).await?
             {
-                step = turn.needs_person();
+                order = turn.needs_person();
             }
-            if let Step::AskModel(ask) = &step
+            if let Order::AskModel(ask) = &order
                 && let Some(why) = self.too_dear(ask, turn.left())
             {
-                step = turn.cannot_afford(&why);
+                order = turn.cannot_afford(&why);
                 self.done.unaffordable = Some(FailedCall {
                     after: self.done.calls.len() as u32,
                     message: why,
                     ..FailedCall::default()
                 });
             }
-            let over = matches!(step, Step::Finish(_));
+            let over = matches!(order, Order::Finish(_));
             if !over && self.parts.host.now() >= self.request().control.hard_deadline {
                 // It may have come while the step was at work (BG-1).
                 let over = Overruled {
@@ -131,18 +131,18 @@ impl<'w> Driver<'_, 'w> {
                 };
                 return Ok(over.into());
             }
-            input = match step {
-                Step::AskModel(ask) => match Box::pin(self.ask(&ask, turn.left())).await? {
+            input = match order {
+                Order::AskModel(ask) => match Box::pin(self.ask(&ask, turn.left())).await? {
                     Ok(input) => input,
                     Err(over) => return Ok(over.into()),
                 },
-                Step::CallTool(tool_use) => match Box::pin(self.call_tool(*tool_use)).await? {
+                Order::CallTool(tool_use) => match Box::pin(self.call_tool(*tool_use)).await? {
                     Ok(input) => input,
                     Err(over) => return Ok(over.into()),
                 },
-                Step::FindFacts(query) => self.find_facts(&query).await?,
-                Step::ReadDocuments(uris) => self.read_documents(uris).await?,
-                Step::Finish(finish) => match self.left_behind(&turn).await? {
+                Order::FindFacts(query) => self.find_facts(&query).await?,
+                Order::ReadDocuments(uris) => self.read_documents(uris).await?,
+                Order::Finish(finish) => match self.left_behind(&turn).await? {
                     None => return Ok(Ended::own(*finish)),
                     // The turn ends otherwise, now that it knows of this call.
                     Some(input) => input,
@@ -151,172 +151,14 @@ impl<'w> Driver<'_, 'w> {
         }
     }
 
-    /// Asks the model, and keeps in mind what the turn is told where it cannot answer.
-    async fn ask(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
-        let input = self.ask_model(ask, left).await?;
-        if let Ok(Input::ModelFailed(failure)) = &input {
-            let replied = !failure.spent.is_nothing();
-            self.done.failures.push(FailedCall {
-                after: self.done.calls.len() as u32 - u32::from(replied),
-                message: failure.message.clone(),
-                hint: failure.hint.clone(),
-                replied,
-            });
+    /// Whose chunks go out.
+    fn attempt(&self) -> Attempt<'w> {
+        Attempt {
+            request: self.request(),
+            properties: &self.work.delivery.properties,
+            nonce: &self.work.prepared.nonce,
+            responses: &self.work.prepared.responses,
         }
-        Ok(input)
-    }
-
-    /// Why a model call is not made, if what is left does not pay for it.
-    fn too_dear(&self, ask: &ModelAsk, left: Left) -> Option<String> {
-        if left.is_unbounded() {
-            return None;
-        }
-        let prompts = &self.options.default_prompts;
-        let (snapshot, of) = (&self.work.prepared.snapshot, self.request());
-        // What cannot be rendered is told where it is asked.
-        let messages = model::messages(ask, of, snapshot, prompts).ok()?;
-        let prompt = model::prompt_text(&messages);
-        model::bounded(snapshot, of, ask.operation, &prompt, left, self.metered()).err()
-    }
-
-    async fn ask_model(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
-        let (of, tools) = (self.request(), &*self.parts.tools);
-        let mut request =
-            match model::request(ask, of, &self.work.prepared.snapshot, self.options, tools) {
-                Ok(request) => request,
-                Err(reason) => {
-                    return Ok(Ok(Input::ModelFailed(ModelFailure {
-                        message: reason,
-                        hint: "correct the prompt with `agentfleet config put`".into(),
-                        ..ModelFailure::default()
-                    })));
-                }
-            };
-        let prompt = model::prompt_text(&request.messages);
-        let (snapshot, metered) = (&self.work.prepared.snapshot, self.metered());
-        let bounded = model::bounded(snapshot, of, ask.operation, &prompt, left, metered);
-        if let Ok(bounded) = bounded {
-            request.max_tokens = bounded.max_tokens;
-            if self.debits.of_models {
-                self.debits
-                    .reserve(self.done.spent(), bounded.reserved)
-                    .await?;
-            }
-        }
-        let started = self.parts.host.now();
-        let chat = &*self.parts.model;
-        let watched = &self.work.watched;
-        let replied = if ask.stream == StreamAs::Nothing || !self.request().streaming {
-            watched.while_wanted(chat.chat(request, &Discard)).await
-        } else {
-            let stream = Stream {
-                broker: &*self.parts.broker,
-                request: self.request(),
-                properties: &self.work.delivery.properties,
-                nonce: &self.work.prepared.nonce,
-                responses: &self.work.prepared.responses,
-                kind: ask.stream,
-                unmarked_is_answer: !ask.tools.is_empty(),
-            };
-            let replying = stream.run(&mut self.done.streamed, |sink| async move {
-                chat.chat(request, &*sink).await
-            });
-            watched.while_wanted(replying).await
-        };
-        let replied = match replied {
-            Ok(replied) => replied,
-            Err(stopped) => return Ok(Err(stopped)),
-        };
-        let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
-        self.debits.open = None;
-        let priced = |usage: Usage| {
-            if metered {
-                prices::prices(snapshot, of, ask.operation).priced(usage)
-            } else {
-                usage
-            }
-        };
-        match replied {
-            Ok(reply) => {
-                let usage = priced(reply.usage);
-                let told = model::reply(&reply, usage, ms);
-                self.done.calls.push(Call::Model {
-                    operation: ask.operation.as_str().to_owned(),
-                    model: reply.model.clone(),
-                    prompt,
-                    reply: model::reply_text(&reply),
-                    usage,
-                    ms,
-                    calls_tools: !reply.tool_calls.is_empty(),
-                    cut: reply.cut,
-                    ignored: told.not_called(ask.operation, TELLING),
-                });
-                Ok(Ok(Input::ModelReplied(told)))
-            }
-            Err(error) => {
-                metrics::model_failed(ask.operation.as_str(), error.kind().as_str());
-                // Where it told of no tokens, it is taken to have cost nothing: it was refused, or cut off early.
-                let spent = if error.usage() == Usage::default() {
-                    Spent::default()
-                } else {
-                    let wordless = Call::Model {
-                        operation: ask.operation.as_str().to_owned(),
-                        model: chat.describe(),
-                        prompt,
-                        reply: String::new(),
-                        usage: priced(error.usage()),
-                        ms,
-                        calls_tools: false,
-                        cut: false,
-                        ignored: Vec::new(),
-                    };
-                    let spent = wordless.spent();
-                    self.done.calls.push(wordless);
-                    spent
-                };
-                let failure = self.model_failed(&error, ms)?;
-                Ok(Ok(Input::ModelFailed(ModelFailure { spent, ..failure })))
-            }
-        }
-    }
-
-    /// What becomes of a call that failed: another try, or what the turn is told.
-    fn model_failed(&self, error: &ModelError, ms: u64) -> Result<ModelFailure, Stop> {
-        if let Some(asked) = away::pause_asked(error, ms) {
-            let time = Time {
-                now: self.parts.host.now(),
-                hard_deadline: self.request().control.hard_deadline,
-                nonce: &self.work.prepared.nonce,
-            };
-            return match Away::wait(Away::of(self.work.delivery), error, asked, time) {
-                Ok(wait) => Err(Stop::ModelAway(Box::new(wait))),
-                Err(message) => Ok(ModelFailure {
-                    message,
-                    hint: "`agentfleet retry` goes on when the model can be reached".into(),
-                    ..ModelFailure::default()
-                }),
-            };
-        }
-        match error.retry() {
-            Retry::After(after) if !self.work.is_last_attempt => Err(Stop::Retry {
-                reason: error.to_string(),
-                after,
-            }),
-            Retry::After(_) => Ok(ModelFailure {
-                message: format!("gave up after {} tries: {error}", self.options.max_attempts),
-                hint: "ask again when the model can be reached".into(),
-                ..ModelFailure::default()
-            }),
-            Retry::No => Ok(ModelFailure {
-                message: error.to_string(),
-                ..ModelFailure::default()
-            }),
-        }
-    }
-
-    /// Whether the model costs somebody something.
-    fn metered(&self) -> bool {
-        self.parts.model.capabilities().metered
     }
 
     fn caller(&self) -> Caller<'_> {
@@ -353,19 +195,38 @@ impl<'w> Driver<'_, 'w> {
         {
             return Ok(None);
         }
-        let Some((intent, number)) = self.work.left.clone() else {
+        let taken = self.take_over(None).await?;
+        if taken.is_none() {
             self.done.without_call = true;
+        } else {
+            // What was said so far was said without knowing.
+            self.done.streamed = Streamed::default();
+        }
+        Ok(taken)
+    }
+
+    /// Takes the call that an earlier attempt began, where there is one, as the one call of this step;
+    /// `asked` is what this attempt ordered.
+    async fn take_over(
+        &mut self,
+        asked: Option<&(String, BTreeMap<String, String>)>,
+    ) -> Result<Option<Input>, Stop> {
+        let Some((intent, number)) = self.work.left.clone() else {
             return Ok(None);
         };
         let called = self.caller().adopt(intent, number).await?;
         self.done.side_effects = number + 1;
-        // What was said so far was said without knowing.
-        self.done.streamed = Streamed::default();
-        Ok(Some(self.called(called, None, 0)))
+        Ok(Some(self.called(called, asked, 0)))
     }
 
     async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Wanted, Stop> {
         let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
+        if self.done.side_effects == 0
+            && let Some(taken) = self.take_over(Some(&asked)).await?
+        {
+            // Nothing is called, and nothing debited: the attempt that began the call has done both.
+            return Ok(Ok(taken));
+        }
         if self.debits.of_tools {
             let reserved = Spent {
                 tool_calls: 1,
@@ -419,14 +280,9 @@ impl<'w> Driver<'_, 'w> {
             called = &mut calling => return (called, false),
             () = std::future::ready(()) => {}
         }
-        let attempt = Attempt {
-            request: self.request(),
-            properties: &self.work.delivery.properties,
-            nonce: &self.work.prepared.nonce,
-            responses: &self.work.prepared.responses,
-        };
-        let (is_told, called) =
-            tokio::join!(attempt.tell_action(&*self.parts.broker, text), calling);
+        let attempt = self.attempt();
+        let telling = attempt.tell_action(&*self.parts.broker, text);
+        let (is_told, called) = tokio::join!(telling, calling);
         (called, is_told)
     }
 
@@ -439,17 +295,8 @@ impl<'w> Driver<'_, 'w> {
         let result = called.result;
         let usage = result.usage;
         if usage != Usage::default() {
-            self.done.calls.push(Call::Model {
-                operation: "tool".into(),
-                model: self.parts.model.describe(),
-                prompt: String::new(),
-                reply: String::new(),
-                usage,
-                ms: 0,
-                calls_tools: false,
-                cut: false,
-                ignored: Vec::new(),
-            });
+            let wordless = self.wordless("tool", String::new(), usage, 0);
+            self.done.calls.push(wordless);
         }
         let adopted = match asked {
             None => Some(Adopted::Unasked),
@@ -473,6 +320,21 @@ impl<'w> Driver<'_, 'w> {
             usage,
             instead,
         })
+    }
+
+    /// A model call of which nothing is known but what it came to.
+    fn wordless(&self, operation: &str, prompt: String, usage: Usage, ms: u64) -> Call {
+        Call::Model {
+            operation: operation.to_owned(),
+            model: self.parts.model.describe(),
+            prompt,
+            reply: String::new(),
+            usage,
+            ms,
+            calls_tools: false,
+            cut: false,
+            ignored: Vec::new(),
+        }
     }
 
     async fn find_facts(&mut self, query: &FactsQuery) -> Result<Input, Stop> {
@@ -517,7 +379,7 @@ impl<'w> Driver<'_, 'w> {
     }
 
     async fn read_documents(&mut self, uris: Vec<String>) -> Result<Input, Stop> {
-        let texts = texts(&*self.parts.documents, &uris).await?;
+        let texts = Records::new(&*self.parts.documents).texts(&uris).await?;
         for (uri, text) in uris.into_iter().zip(&texts) {
             self.done.calls.push(Call::Document {
                 uri,

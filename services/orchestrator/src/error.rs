@@ -66,20 +66,12 @@ fault_from!(
 impl From<agentfleet_tools::Error> for Stop {
     fn from(error: agentfleet_tools::Error) -> Self {
         match error {
-            agentfleet_tools::Error::Storage(error) => Self::fault(&error, error.retry()),
-            agentfleet_tools::Error::Graph(error) => error.into(),
-            agentfleet_tools::Error::Documents(error) => error.into(),
-            // Another worker may have it ready.
-            error @ agentfleet_tools::Error::Building { .. } => {
-                let after = error.retry();
-                Self::fault(&error, after)
-            }
             // A tool that asks a model waits for it as for every other part that is away.
             agentfleet_tools::Error::Model(error) => {
                 let after = away::pause_asked(&error, 0);
                 Self::fault(&error, after)
             }
-            other => Self::fault(&other, None),
+            other => Self::fault(&other, other.retry()),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What the records say of a step before it is worked, and of everything above it.
 
 use crate::error::Stop;
-use agentfleet_broker::Delivery;
 use agentfleet_core::{Overruled, fan_in, say};
 use agentfleet_documents::Documents;
 use agentfleet_schema::records::{ClosedRecord, EndedBy, FanInRecord};
@@ -38,6 +37,27 @@ pub(crate) fn above(request: &AgentRequest) -> Vec<String> {
         .chain(ancestors)
         .chain(own)
         .collect()
+}
+
+/// How many of the keys [`asked`] are of the step.
+const OF_STEP: usize = 4;
+
+/// Everything that the protocol asks before a step is worked. The verdict that a synthesis answers is the
+/// last, and the only one that may be there before a step that nobody began.
+pub(crate) fn asked(request: &AgentRequest) -> Vec<String> {
+    let (session, step) = (&request.session_id, request.step);
+    let own: [String; OF_STEP] = [
+        keys::outcome(session, step),
+        keys::published(session, step),
+        keys::intent(session, step, 0),
+        keys::debit(session, step, 1),
+    ];
+    own.into_iter().chain(above(request)).collect()
+}
+
+/// How many of the keys [`asked`] keep a step from being begun, if one of them is there.
+pub(crate) fn bars(asked: &[String], request: &AgentRequest) -> usize {
+    asked.len() - usize::from(request.control.fan_in_step.is_some())
 }
 
 /// Where the verdict lies that a synthesis answers.
@@ -88,43 +108,27 @@ impl Found {
         })
     }
 
-    /// Looks a step up. Where the broker does not count deliveries, attempts are asked for too.
-    pub(crate) async fn of(
-        documents: &dyn Documents,
+    /// Reads what was found for [`asked`].
+    pub(crate) fn of_asked(
         request: &AgentRequest,
-        delivery: &Delivery,
+        bodies: &[Option<Arc<[u8]>>],
     ) -> Result<Self, Stop> {
-        match delivery.deliveries {
-            Some(_) => Self::look_up(documents, request).await,
-            None => Self::list(documents, request).await,
-        }
-    }
-
-    /// One round trip for everything the protocol asks about a step before work.
-    async fn look_up(documents: &dyn Documents, request: &AgentRequest) -> Result<Self, Stop> {
-        let (session, step) = (&request.session_id, request.step);
-        let mut wanted = vec![
-            keys::outcome(session, step),
-            keys::published(session, step),
-            keys::intent(session, step, 0),
-            keys::debit(session, step, 1),
-        ];
-        let own = wanted.len();
-        wanted.extend(above(request));
-        let bodies = documents.get_many(&wanted).await?;
-        let (of_step, of_tree) = bodies.split_at(own.min(bodies.len()));
+        let (of_step, of_tree) = bodies.split_at(OF_STEP.min(bodies.len()));
+        let is_there = |at: usize| of_step.get(at).is_some_and(Option::is_some);
         Ok(Self {
             outcome: of_step.first().cloned().flatten(),
-            published: of_step.get(1).is_some_and(Option::is_some),
-            called: of_step.get(2).is_some_and(Option::is_some),
-            debited: of_step.get(3).is_some_and(Option::is_some),
+            published: is_there(1),
+            called: is_there(2),
+            debited: is_there(3),
             ..Self::above(request, of_tree)?
         })
     }
 
-    /// The same where attempts must be known too: what there is of the step is listed, and a store
-    /// that is far away is asked for nothing that is not there.
-    async fn list(documents: &dyn Documents, request: &AgentRequest) -> Result<Self, Stop> {
+    /// Looks up a step that was begun before: what there is of it is listed, its attempts with the rest.
+    pub(crate) async fn list(
+        documents: &dyn Documents,
+        request: &AgentRequest,
+    ) -> Result<Self, Stop> {
         let (session, step) = (&request.session_id, request.step);
         let (folder, wanted) = (keys::step(session, step), above(request));
         let (listed, of_tree) =

@@ -65,6 +65,10 @@ impl Handler for Orchestrator {
         self.look_after(&watched).await;
     }
 
+    async fn drained(&self) {
+        self.parts.committer.flush().await;
+    }
+
     async fn panicked(&self, delivery: &Delivery) {
         let working = self.working().remove(&delivery.receipt);
         if let Some(Working { begun, watched }) = working {
@@ -163,7 +167,7 @@ impl Orchestrator {
             return self.pass_on(request).await;
         }
         name_in_log(request, delivery);
-        let found = Found::of(&*self.parts.documents, request, delivery).await?;
+        let (found, first) = self.begin(request, delivery).await?;
         if found.outcome.is_some() {
             metrics::redelivery();
         }
@@ -179,9 +183,15 @@ impl Orchestrator {
             Left::Call(intent, number) => Some((intent, number)),
             Left::Nothing => None,
         };
-        let mut work = self.prepare(intake, found, left, delivery).await?;
+        let mut work = self.prepare(intake, found, first, left, delivery).await?;
         let mut driver = Driver::new(self, &work);
-        let ended = Box::pin(self.drive(&mut driver)).await?;
+        let ended = match Box::pin(self.drive(&mut driver)).await {
+            Ok(ended) => ended,
+            Err(stop) => {
+                driver.settle().await;
+                return Err(stop);
+            }
+        };
         let done = driver.over();
         let worked = self.round_off(&mut work, done, ended).await?;
         self.commit(work, worked, began).await

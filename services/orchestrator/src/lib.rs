@@ -7,6 +7,7 @@
 
 mod attempts;
 mod away;
+mod begin;
 mod calls;
 mod commit;
 mod debits;

@@ -9,7 +9,7 @@ use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec, tokens_in};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::Usage;
 use agentfleet_schema::tolerant::text_of;
-use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent, StepKind};
 use agentfleet_tools::Tools;
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ const ANEW: &str = "Your last reply was cut at the limit of its length before it
 
 /// A step of the history as a native call and its result; what was no call, as plain turns.
 fn shown(step: &AgentStep, n: usize, messages: &mut Vec<Message>) {
-    let is_call = matches!(step.step_type.as_str(), "" | "react") && !step.action.starts_with("__");
+    let is_call = step.is(StepKind::React) && !step.action.starts_with("__");
     if is_call {
         let id = format!("call-{n}");
         messages.push(Message::ToolCall {

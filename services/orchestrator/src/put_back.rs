@@ -1,5 +1,6 @@
 //! Messages that are put back: waiting for somebody else must not use up the tries of a step.
 
+use crate::attempts::waited_for;
 use crate::away::Wait;
 use crate::handle::Orchestrator;
 use crate::intake;
@@ -30,7 +31,8 @@ impl Orchestrator {
         let at_once = after.is_zero();
         if let Some(attempt) = waits_for {
             // Once for each sign of life.
-            properties.insert(property::WAITED_FOR.to_owned(), attempt);
+            let waited = waited_for(properties.get(property::WAITED_FOR), &attempt);
+            properties.insert(property::WAITED_FOR.to_owned(), waited);
         } else if !at_once {
             // Ever more rarely: what is away for long comes back to a queue, not to a storm.
             let waited = intake::came_at(delivery).map_or(0, |since| self.parts.host.now() - since);

@@ -10,24 +10,28 @@ use agentfleet_core::StreamAs;
 use agentfleet_core::commit::{Streamed, carried};
 use agentfleet_core::react_format::{Gathered, Part, Splitter};
 use agentfleet_models::TextSink;
+use agentfleet_runtime::Host;
 use agentfleet_schema::topics::{Topic, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, MessageId, MessageType};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Mutex;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What a model says before it calls a tool is shorter than this, in bytes. More than this without
 /// a marker is taken for the answer, and shown as it comes.
 const PREFACE: usize = 240;
 
+/// A chunk waits so long for more text, unless it has this many bytes.
+const LINGER: Duration = Duration::from_millis(50);
+const ENOUGH: usize = 64;
+
 /// Streams one model reply.
 pub(crate) struct Stream<'a> {
     pub broker: &'a dyn Broker,
-    pub request: &'a AgentRequest,
-    pub properties: &'a BTreeMap<String, String>,
-    pub nonce: &'a str,
-    pub responses: &'a Topic,
+    pub host: &'a dyn Host,
+    pub attempt: Attempt<'a>,
     pub kind: StreamAs,
     /// Text without markers is the answer: the model has other means to call a tool.
     pub unmarked_is_answer: bool,
@@ -50,8 +54,8 @@ impl TextSink for Sink {
 }
 
 impl Stream<'_> {
-    /// Runs `chat` with a sink, publishing what arrives while it runs. Pieces that arrive while a
-    /// chunk is being published go out together in the next one.
+    /// Runs `chat` with a sink, publishing what arrives while it runs. Pieces that arrive soon after each
+    /// other, or while a chunk is being published, go out together in the next one.
     pub(crate) async fn run<'c, T, F, C>(&self, streamed: &mut Streamed, chat: C) -> T
     where
         C: FnOnce(std::sync::Arc<dyn TextSink>) -> F,
@@ -75,6 +79,17 @@ impl Stream<'_> {
             let mut text = first;
             while let Ok(more) = pieces.try_recv() {
                 text.push_str(&more);
+            }
+            // The first chunk says that something comes, and goes out at once.
+            let is_first = streamed.thought_chunks + streamed.answer_chunks == 0;
+            let mut rest = self.host.rest(LINGER);
+            while !is_first && text.len() < ENOUGH {
+                tokio::select! {
+                    biased;
+                    () = &mut rest => break,
+                    result = &mut chat => return result,
+                    Some(more) = pieces.recv() => text.push_str(&more),
+                }
             }
             let parts = match self.kind {
                 StreamAs::Nothing => continue,
@@ -149,19 +164,9 @@ impl Stream<'_> {
                 so_far.push_str(&text);
                 let seq = *count;
                 *count += 1;
-                self.chunk(kind, name, seq, text)
+                self.attempt.chunk(kind, name, seq, text)
             })
             .collect()
-    }
-
-    fn chunk(&self, kind: MessageType, name: &str, seq: u32, content: String) -> Outgoing {
-        let attempt = Attempt {
-            request: self.request,
-            properties: self.properties,
-            nonce: self.nonce,
-            responses: self.responses,
-        };
-        attempt.chunk(kind, name, seq, content)
     }
 }
 

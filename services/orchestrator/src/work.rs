@@ -2,6 +2,7 @@
 
 use crate::attempts::Begun;
 use crate::away::Away;
+use crate::begin::First;
 use crate::debits::Debits;
 use crate::drive::{Done, Driver};
 use crate::error::Stop;
@@ -12,11 +13,11 @@ use crate::watched::Watched;
 use agentfleet_broker::Delivery;
 use agentfleet_core::error::Code;
 use agentfleet_core::{
-    Ending, Finish, Overruled, Prepared, Rejection, Situation, Turn, approval, error, limits,
-    prices, say, so_far,
+    Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, error, limits, prices, say,
+    so_far,
 };
 use agentfleet_runtime::account::Debited;
-use agentfleet_runtime::{account, effects, texts};
+use agentfleet_runtime::{Records, account, effects};
 use agentfleet_schema::records::{
     EndedBy, IntentRecord, Publication, StepRecord, TELLING, Termination, Worked as Kept,
 };
@@ -43,11 +44,12 @@ pub(crate) struct Work<'a> {
     /// The call of an attempt before this one, with its number.
     pub left: Option<(IntentRecord, u32)>,
     pub debited: Debited,
+    /// What was debited for its first call when it was begun.
+    pub ahead: Option<Spent>,
     /// Why its responses may not go where the message wants them.
     pub not_allowed: Option<ErrorBody>,
     /// Whether this is the last try: a fault then ends the step instead of stopping it.
     pub is_last_attempt: bool,
-    pub native_tools: bool,
     pub watched: Arc<Watched>,
 }
 
@@ -89,6 +91,13 @@ pub(crate) struct Worked<'a> {
     pub debits: Debits<'a>,
 }
 
+/// What other attempts spent on a step. A call that one of them began is this step's own, and counts there:
+/// else the budget might leave no room for the turn that is to take it.
+fn of_others(mut debited: Spent, has_call: bool) -> Spent {
+    debited.tool_calls = debited.tool_calls.saturating_sub(has_call.into());
+    debited
+}
+
 impl Orchestrator {
     /// Takes a step up: its config, its limits, its number among the attempts, and what those before it
     /// spent.
@@ -96,6 +105,7 @@ impl Orchestrator {
         &self,
         intake: Intake,
         found: Found,
+        first: Option<First>,
         left: Option<(IntentRecord, u32)>,
         delivery: &'a Delivery,
     ) -> Result<Work<'a>, Stop> {
@@ -110,21 +120,27 @@ impl Orchestrator {
         {
             request.control.config_version = intent.config_version;
         }
-        let snapshot = match request.control.config_version {
-            Some(version) => self.parts.config.snapshot_at(version).await?,
-            None => self.parts.config.snapshot().await?,
-        };
-        let nonce = self.parts.host.nonce();
-        let session = request.session_id.clone();
-        let step = (&session, request.step);
-        let (attempt, begun) = match delivery.deliveries {
-            Some(count) => (count, None),
+        let (snapshot, nonce) = match &first {
+            Some(first) => (Arc::clone(&first.snapshot), first.begun.nonce.clone()),
             None => {
-                let begins = self.attempts();
-                let begun = begins.begin(step, &found.listed, &nonce, delivery).await?;
-                (begun.counted, Some(Arc::new(begun)))
+                let version = request.control.config_version;
+                (self.config_at(version).await?, self.parts.host.nonce())
             }
         };
+        let ahead = first.as_ref().and_then(|first| first.debited);
+        let session = request.session_id.clone();
+        let step = (&session, request.step);
+        let begun = match (delivery.deliveries, first) {
+            (Some(_), _) => None,
+            (None, Some(first)) => Some(Arc::new(first.begun)),
+            (None, None) => {
+                let attempts = self.attempts();
+                let begins = attempts.begin(step, &found.listed, &nonce, delivery);
+                Some(Arc::new(begins.await?))
+            }
+        };
+        let counted = begun.as_ref().map(|begun| begun.counted);
+        let attempt = delivery.deliveries.or(counted).unwrap_or(1);
         let first_at = begun.as_ref().and_then(|begun| begun.first_at);
         let came_at = intake::came_at(delivery).or(first_at).unwrap_or(now);
         limits::accept(&mut request, &snapshot, &self.options.limits, came_at);
@@ -132,7 +148,10 @@ impl Orchestrator {
         let debited = if found.debited {
             account::debited(&*self.parts.documents, step.0, step.1).await?
         } else {
-            Debited::default()
+            Debited {
+                last: ahead.map_or(0, |_| 1),
+                ..Debited::default()
+            }
         };
         let (responses, not_allowed) = match self.options.reply_topics.of(&delivery.properties) {
             Ok(topic) => (topic, None),
@@ -164,7 +183,7 @@ impl Orchestrator {
             worked: Some(Box::new(kept)),
             request,
         };
-        prepared.waste(debited.spent);
+        prepared.waste(of_others(debited.spent, left.is_some()));
         Ok(Work {
             delivery,
             prepared,
@@ -172,9 +191,9 @@ impl Orchestrator {
             came_at,
             left,
             debited,
+            ahead,
             not_allowed,
             is_last_attempt: attempt >= self.options.max_attempts,
-            native_tools,
             watched,
         })
     }
@@ -204,29 +223,18 @@ impl Orchestrator {
         if let Some(refused) = self.refused(work).await? {
             return Ok(refused);
         }
-        let situation = Situation {
-            now: work.prepared.started_at,
-            snapshot: Arc::clone(&work.prepared.snapshot),
-            fleet: Arc::new(self.options.limits.clone()),
-            native_tools: work.native_tools,
-            telling: TELLING,
-            nonce: work.prepared.nonce.clone(),
-            fan_in: work.found.fan_in.clone(),
-        };
-        let turn = match Turn::parse(work.prepared.request.clone(), situation) {
+        let (prepared, fan_in) = (&work.prepared, work.found.fan_in.clone());
+        let (now, nonce) = (prepared.started_at, &prepared.nonce);
+        let situation = self.situation(&prepared.snapshot, now, nonce, fan_in);
+        let turn = match Turn::parse(prepared.request.clone(), situation) {
             Ok(turn) => turn,
             Err(rejection) => return Self::rejected(work, rejection),
         };
         match Box::pin(driver.run(turn)).await {
             Err(Stop::Retry { reason, .. }) if work.is_last_attempt => {
-                let tries = work.prepared.attempt;
+                let tries = prepared.attempt;
                 let why = format!("gave up after {tries} tries: {reason}");
                 Ok(gave_up(why, "ask again when the cause is gone").into())
-            }
-            Err(stop) => {
-                let spent = driver.spent();
-                driver.debits.settle(spent).await;
-                Err(stop)
             }
             ended => ended,
         }
@@ -393,7 +401,9 @@ impl Orchestrator {
         let mut found = so_far::carried(&work.prepared.request);
         if let Some(fan_in) = &work.found.fan_in {
             let (goals, documents) = so_far::answers_of(fan_in);
-            let texts = texts(&*self.parts.documents, &documents).await?;
+            let texts = Records::new(&*self.parts.documents)
+                .texts(&documents)
+                .await?;
             found.extend(so_far::answers(goals, texts));
         }
         Ok(so_far::with(finish, &found))

@@ -5,6 +5,7 @@
 //! to and what the next one may come to; without another one behind it, that call counts as reserved.
 
 use crate::Error;
+use crate::records::{Records, decode};
 use agentfleet_documents::{Created, Documents};
 use agentfleet_schema::records::DebitRecord;
 use agentfleet_schema::{SessionId, Spent, keys};
@@ -35,12 +36,10 @@ pub async fn debited(
         .iter()
         .map(|n| keys::debit(session, step, *n))
         .collect();
-    let bodies = documents.get_many(&wanted).await?;
+    let debits = Records::new(documents).read_many::<DebitRecord>(&wanted);
     // The last word of each attempt counts.
     let mut attempts: BTreeMap<String, Spent> = BTreeMap::new();
-    for (key, body) in wanted.iter().zip(bodies) {
-        let Some(body) = body else { continue };
-        let debit = read(key, &body)?;
+    for debit in debits.await?.into_iter().flatten() {
         attempts.insert(debit.nonce, debit.settled + debit.reserved);
     }
     Ok(Debited {
@@ -56,26 +55,28 @@ pub async fn debit(
     place: u32,
     debit: &DebitRecord,
 ) -> Result<Option<DebitRecord>, Error> {
-    let key = keys::debit(session, step, place);
-    // Plain data: writing it as JSON cannot fail.
-    let body = serde_json::to_vec(debit).unwrap_or_default();
+    let (key, body) = object((session, step), place, debit);
     loop {
         if documents.create(&key, body.clone()).await? == Created::New {
             return Ok(None);
         }
         // A store may say that there is one and have stored none, so what can be read decides.
         if let Some(there) = documents.get(&key).await? {
-            let there = read(&key, &there)?;
+            let there: DebitRecord = decode(&key, &there)?;
             return Ok((there.nonce != debit.nonce).then_some(there));
         }
     }
 }
 
-fn read(key: &str, body: &[u8]) -> Result<DebitRecord, Error> {
-    serde_json::from_slice(body).map_err(|error| Error::Unreadable {
-        key: key.to_owned(),
-        reason: error.to_string(),
-    })
+/// A debit at a place of the account, as it is stored.
+pub fn object(
+    (session, step): (&SessionId, u32),
+    place: u32,
+    debit: &DebitRecord,
+) -> (String, Vec<u8>) {
+    // Plain data: writing it as JSON cannot fail.
+    let body = serde_json::to_vec(debit).unwrap_or_default();
+    (keys::debit(session, step, place), body)
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 //! late, leave, and come back: responses are retained, and reading them consumes nothing.
 
 use crate::Error;
+use crate::records::Records;
 use agentfleet_broker::{Broker, Durability, Outgoing};
 use agentfleet_documents::Documents;
-use agentfleet_schema::records::AcceptedRecord;
+use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, SessionId, keys,
+    AgentRequest, AgentResponse, Digest, ErrorBody, MessageId, MessageType, SessionId,
 };
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -168,15 +169,10 @@ impl Follow {
     /// Where the responses of the run begin, as far as is known: before that there are those of
     /// every other run.
     async fn beginning(&self) -> Result<i64, Error> {
-        let key = keys::accepted(&self.root);
-        let Some(body) = self.documents.get(&key).await? else {
+        let accepted = Records::new(&*self.documents).accepted(&self.root);
+        let Some(accepted) = accepted.await? else {
             return Ok(0);
         };
-        let accepted: AcceptedRecord =
-            serde_json::from_slice(&body).map_err(|error| Error::Unreadable {
-                key,
-                reason: error.to_string(),
-            })?;
         let began = accepted.responses_after;
         // What lies behind the end is of another broker, before a move.
         let is_here = began <= self.broker.mark(&topics::AGENT_RESPONSE).await?;
@@ -198,12 +194,42 @@ impl Follow {
             if *digest == Digest::of(text.as_bytes()) {
                 continue;
             }
-            if let Some(body) = self.documents.get(&keys::document(uri)).await? {
-                *text = String::from_utf8_lossy(&body).into_owned();
+            if let Some(kept) = Records::new(&*self.documents).text(uri).await? {
+                *text = kept;
             }
         }
         Ok(())
     }
+}
+
+/// The responses that a record published, each with its whole text: how a run ended, where what the broker
+/// kept of it is gone.
+pub async fn recalled(
+    documents: &dyn Documents,
+    record: &StepRecord,
+) -> Result<Vec<(AgentResponse, String)>, Error> {
+    // The caller may have named another topic for them.
+    let is_other = |topic: &str| {
+        let ours = &topics::AGENT_RESPONSE;
+        topics::ALL
+            .iter()
+            .any(|known| known != ours && known.as_str() == topic)
+    };
+    let published = record.publications.iter();
+    let published = published.filter(|publication| !is_other(&publication.topic));
+    let mut told = Vec::new();
+    for publication in published {
+        let Ok(response) = serde_json::from_str::<AgentResponse>(&publication.body) else {
+            continue;
+        };
+        let text = match &response.document {
+            Some(uri) => Records::new(documents).text(uri).await?,
+            None => None,
+        };
+        let text = text.unwrap_or_else(|| response.content.clone());
+        told.push((response, text));
+    }
+    Ok(told)
 }
 
 /// Puts chunks together, drops repeats and what dead attempts said.

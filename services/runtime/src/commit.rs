@@ -1,17 +1,18 @@
 //! Committing: the record is created if absent, and whoever creates it publishes from it.
 //!
 //! On the embedded engine record, documents, publications, marker and acknowledgement are one
-//! transaction. Elsewhere they are a sequence in which every prefix is safe: the fence of a step without
-//! a call (`effects`), record, objects (with the record, where the store creates several as one), publications,
-//! marker, acknowledgement. A crash in between leaves a record without its marker, and
-//! the redelivered message finds it, and goes on from there.
+//! transaction. On servers they are a sequence in which every prefix is safe: the fence of a step without
+//! a call (`effects`), record and objects as one, publications, marker, acknowledgement; the last two off
+//! the path of the step, for many at once (`settle`). A crash in
+//! between leaves a record without its marker, and the redelivered message finds it, and goes on from there.
 //!
-//! Objects lie under keys that every attempt shares. So an attempt stages its own in the record, and
-//! only what the record that counts has staged is put in place (OR-2): what a losing attempt wrote is
-//! never taken for what was committed.
+//! Objects lie under keys that every attempt shares, so they are created with the record that counts, or
+//! not at all (OR-2): what a losing attempt wrote is never taken for what was committed. A fence comes
+//! before its record, so the record in it has its objects staged, for whoever puts it in place.
 
 use crate::Error;
 use crate::effects::{Fenced, WithoutCall};
+use crate::settle::Settler;
 use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing, Parcel};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_schema::keys;
@@ -42,7 +43,7 @@ pub struct StepCommit {
 /// Who committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
-    /// This commit; its delivery is acknowledged.
+    /// This commit; its delivery is acknowledged, or will be within milliseconds.
     Won,
     /// Somebody else's record was there; nothing was published, the delivery is still open.
     Lost,
@@ -81,6 +82,9 @@ pub trait Committer: Send + Sync + 'static {
     /// Publishes what a record says, marks it, and acknowledges: for whoever finds a record
     /// without its marker.
     async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error>;
+
+    /// Waits until every delivery that was committed with is acknowledged: for whoever stops receiving.
+    async fn flush(&self) {}
 }
 
 /// A publication as the broker takes it.
@@ -178,7 +182,7 @@ impl Committer for EmbeddedCommitter {
             marker,
             ..
         } = adoption;
-        // Of a record that came from another engine, where objects follow it: they may be in it only.
+        // Of a record that came from servers in its fence: its objects may be in it only.
         let record = self.documents.get(&record_key).await?;
         let objects = record
             .map(|record| staged(&record_key, &record))
@@ -234,6 +238,8 @@ fn intent(body: &[u8]) -> IntentRecord {
 pub struct SequentialCommitter {
     broker: Arc<dyn Broker>,
     documents: Arc<dyn Documents>,
+    /// Marks and acknowledges, off the path of the step.
+    settler: Option<Settler>,
 }
 
 impl std::fmt::Debug for SequentialCommitter {
@@ -245,7 +251,20 @@ impl std::fmt::Debug for SequentialCommitter {
 
 impl SequentialCommitter {
     pub fn new(broker: Arc<dyn Broker>, documents: Arc<dyn Documents>) -> Self {
-        Self { broker, documents }
+        Self {
+            broker,
+            documents,
+            settler: None,
+        }
+    }
+
+    /// The same, which marks and acknowledges for many steps at once, in a task of its own.
+    pub fn settling(broker: Arc<dyn Broker>, documents: Arc<dyn Documents>) -> Self {
+        let settler = Settler::start(Arc::clone(&broker), Arc::clone(&documents));
+        Self {
+            settler: Some(settler),
+            ..Self::new(broker, documents)
+        }
     }
 }
 
@@ -277,9 +296,9 @@ impl Committer for SequentialCommitter {
         let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
         // Before the record is there: afterwards a refusal could only be tried for ever.
         messages.iter().try_for_each(Outgoing::check)?;
-        let record = with_staged(record, &objects);
         if let Some(without) = without_call {
-            match without.put(&*self.documents, &nonce, &record).await? {
+            let staged = with_staged(record.clone(), &objects);
+            match without.put(&*self.documents, &nonce, &staged).await? {
                 Fenced::Own => {}
                 Fenced::Called => return Ok(Committed::Called),
                 Fenced::Ended(theirs) => {
@@ -296,6 +315,7 @@ impl Committer for SequentialCommitter {
             if !is_own(&there, &nonce) {
                 return Ok(Committed::Lost);
             }
+            // Put in place by who found the fence.
             self.documents.ensure_all(&objects).await?;
         }
         self.publish(messages, marker, delivery).await?;
@@ -305,21 +325,29 @@ impl Committer for SequentialCommitter {
     async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
         let key = adoption.record_key;
         if let Some(record) = self.documents.get(&key).await? {
-            // Whoever does this has read the record, so all who do write the same.
+            // Those that came in a fence. All who do this have read the record, and write the same.
             self.documents.ensure_all(&staged(&key, &record)?).await?;
         }
         let messages = publishable(adoption.publications);
         self.publish(messages, adoption.marker, delivery).await
+    }
+
+    async fn flush(&self) {
+        if let Some(settler) = &self.settler {
+            settler.flush().await;
+        }
     }
 }
 
 impl SequentialCommitter {
     async fn publish(
         &self,
-        messages: Vec<Outgoing>,
+        mut messages: Vec<Outgoing>,
         marker: String,
         delivery: Option<&Delivery>,
     ) -> Result<(), Error> {
+        // What goes on with the run comes first. Within each topic the order stays.
+        messages.sort_by_key(|message| message.topic != topics::AGENT_REQUEST);
         if let Err(error) = self.broker.publish(messages.clone()).await {
             // A topic that a caller named may not be there, or not be ours to write to. The run must
             // not hang on it: what would have gone there goes to the fleet's own readers.
@@ -335,6 +363,10 @@ impl SequentialCommitter {
                 message
             });
             self.broker.publish(messages.collect()).await?;
+        }
+        if let (Some(delivery), Some(settler)) = (delivery, &self.settler) {
+            settler.settle(marker, delivery.clone()).await;
+            return Ok(());
         }
         self.documents.create(&marker, Vec::new()).await?;
         if let Some(delivery) = delivery {
@@ -467,7 +499,8 @@ mod tests {
         for (missing, expected) in [
             (
                 "nowhere",
-                Some(["explainability", "agent-response", "agent-request"]),
+                // What goes on with the run is the first.
+                Some(["agent-request", "explainability", "agent-response"]),
             ),
             ("explainability", None),
         ] {

@@ -41,6 +41,10 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Called when handling a delivery panicked, before the delivery is handed back.
     async fn panicked(&self, _delivery: &Delivery) {}
+
+    /// Called when nothing is in flight any more, while the broker still knows who holds what: finishes
+    /// what is left to do of deliveries that were handled.
+    async fn drained(&self) {}
 }
 
 /// How long a message rests whose handler panicked.
@@ -142,7 +146,10 @@ pub async fn serve(
             });
         }
     }
-    let finished = async { while in_flight.join_next().await.is_some() {} };
+    let finished = async {
+        while in_flight.join_next().await.is_some() {}
+        handler.drained().await;
+    };
     if tokio::time::timeout(drain.grace, finished).await.is_err() {
         tracing::info!(
             subscription = %name,
@@ -275,12 +282,14 @@ async fn handle_batch(handler: &dyn BatchHandler, deliveries: &[Delivery]) -> Ve
     dispositions
 }
 
-/// Serves a subscription in batches of up to `max`, one batch at a time.
+/// Serves a subscription in batches of up to `max`, one batch at a time. A batch waits for more messages
+/// for `linger`, from its first one on.
 pub async fn serve_batches(
     broker: Arc<dyn Broker>,
     subscription: Subscription,
     handler: Arc<dyn BatchHandler>,
     max: usize,
+    linger: Duration,
     drain: Drain,
 ) -> Result<(), Error> {
     let name = subscription.name.clone();
@@ -293,8 +302,20 @@ pub async fn serve_batches(
             received = consumer.receive(max) => received,
         };
         match received {
-            Ok(deliveries) => {
+            Ok(mut deliveries) => {
                 away.well();
+                let until = Instant::now() + linger;
+                while !linger.is_zero() && deliveries.len() < max {
+                    let more = consumer.receive(max - deliveries.len());
+                    let more = tokio::select! {
+                        biased;
+                        () = drain.stop.cancelled() => break,
+                        more = tokio::time::timeout_at(until, more) => more,
+                    };
+                    // An error comes again with the next batch.
+                    let Ok(Ok(more)) = more else { break };
+                    deliveries.extend(more);
+                }
                 let leash = deliveries.first().map(|first| drain.watch(&name, first));
                 let dispositions = handle_batch(&*handler, &deliveries).await;
                 drop(leash);

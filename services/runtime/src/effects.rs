@@ -9,11 +9,11 @@
 //! place, so that nobody waits for an attempt that died between the two.
 
 use crate::Error;
+use crate::records::{Records, decode};
 use agentfleet_documents::Documents;
 use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{Call, IntentRecord, ResultRecord};
 use agentfleet_schema::{Millis, SessionId, millis};
-use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 /// How long programs keep away from a fence that do not know that it holds a record, or that it was
@@ -39,7 +39,7 @@ pub async fn standing(
         let Some((number, CallPart::Intent)) = keys::call_part(&key) else {
             continue;
         };
-        let Some(intent) = read::<IntentRecord>(documents, &key).await? else {
+        let Some(intent) = Records::new(documents).read::<IntentRecord>(&key).await? else {
             continue;
         };
         match intent.record {
@@ -63,7 +63,8 @@ pub async fn told(
     intent: IntentRecord,
     number: u32,
 ) -> Result<Call, Error> {
-    let result = read::<ResultRecord>(documents, &keys::result(session, step, number)).await?;
+    let key = keys::result(session, step, number);
+    let result: Option<ResultRecord> = Records::new(documents).read(&key).await?;
     if result.is_none() {
         let key = keys::unknown_call(root, &intent.tool, &intent.arguments);
         // Plain data: writing it as JSON cannot fail.
@@ -151,19 +152,4 @@ impl WithoutCall {
             }
         }
     }
-}
-
-async fn read<T: DeserializeOwned>(
-    documents: &dyn Documents,
-    key: &str,
-) -> Result<Option<T>, Error> {
-    let body = documents.get(key).await?;
-    body.map(|body| decode(key, &body)).transpose()
-}
-
-fn decode<T: DeserializeOwned>(key: &str, body: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|error| Error::Unreadable {
-        key: key.to_owned(),
-        reason: error.to_string(),
-    })
 }

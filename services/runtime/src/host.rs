@@ -2,6 +2,7 @@
 
 use agentfleet_schema::Millis;
 use agentfleet_storage::Instances;
+use futures::future::BoxFuture;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Clocks of recorder, broker and handler may differ by this much. It is added to the time that a call
@@ -16,6 +17,11 @@ pub trait Host: Send + Sync + 'static {
 
     /// A text nobody else has.
     fn nonce(&self) -> String;
+
+    /// Waits for so long, where nothing but the moment of something depends on it.
+    fn rest(&self, time: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
 
     /// Whether the process that made a nonce is gone for certain. `false` where that cannot be known.
     fn is_gone(&self, _nonce: &str) -> bool {

@@ -13,9 +13,10 @@ pub mod effects;
 mod erased;
 mod host;
 pub mod metrics;
+pub mod records;
+mod settle;
 mod steps;
 pub mod telemetry;
-mod texts;
 mod watchdog;
 
 pub use commit::{
@@ -25,8 +26,8 @@ pub use commit::{
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;
 pub use host::{CLOCK_SKEW, Host, InstanceHost, SystemHost};
+pub use records::Records;
 pub use steps::{EndedStep, StepCommitted, commit_step};
-pub use texts::texts;
 pub use watchdog::{Overdue, Watchdog};
 
 use std::time::Duration;
@@ -42,16 +43,25 @@ pub enum Error {
     Storage(#[from] agentfleet_storage::Error),
     #[error("record `{key}` cannot be read: {reason}")]
     Unreadable { key: String, reason: String },
+    #[error("record `{key}` is missing: {what}")]
+    Missing { key: String, what: &'static str },
 }
 
 impl Error {
+    pub fn unreadable(key: &str, error: &serde_json::Error) -> Self {
+        Self::Unreadable {
+            key: key.to_owned(),
+            reason: error.to_string(),
+        }
+    }
+
     /// How long to wait before trying again; `None` if trying again cannot help.
     pub fn retry(&self) -> Option<Duration> {
         match self {
             Self::Broker(error) => error.retry(),
             Self::Documents(error) => error.retry(),
             Self::Storage(error) => error.retry(),
-            Self::Unreadable { .. } => None,
+            Self::Unreadable { .. } | Self::Missing { .. } => None,
         }
     }
 }

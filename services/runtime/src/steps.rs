@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct EndedStep<'a> {
     /// With everything it publishes.
     pub record: StepRecord,
+    /// The record without that, as JSON.
+    pub bare: Vec<u8>,
     /// Key and body of what the record refers to.
     pub objects: Vec<(String, Vec<u8>)>,
     /// Whether it must not have a call: then no attempt makes one once this is committed.
@@ -41,8 +43,7 @@ pub async fn commit_step(
     delivery: Option<&Delivery>,
 ) -> Result<StepCommitted, Error> {
     let mut record = step.record;
-    // Plain data: writing it as JSON cannot fail.
-    let body = serde_json::to_vec(&record).unwrap_or_default();
+    let body = StepRecord::stored(step.bare, &record.publications);
     let commit = StepCommit {
         record: (keys::outcome(&record.session, record.step), body),
         nonce: record.nonce.clone(),

@@ -9,15 +9,18 @@
 //! models said is sent only if that was asked for. Spans are told by best effort: what is lost here
 //! is still in the graph.
 
+mod ids;
+
+pub use ids::trace_id;
+
 use crate::metrics;
+use crate::records::Records;
 use agentfleet_documents::Documents;
-use agentfleet_schema::records::{Activity, Call, FanInRecord, FanOutRecord, StepRecord};
-use agentfleet_schema::topics::property;
-use agentfleet_schema::{Millis, SessionId, keys};
+use agentfleet_schema::records::{Call, FanInRecord, FanOutRecord, StepRecord};
+use agentfleet_schema::{Millis, SessionId};
 use async_trait::async_trait;
-use opentelemetry::trace::{
-    SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
-};
+use ids::{Ids, session_span, span_id, step_span};
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
@@ -145,64 +148,6 @@ impl HttpClient for Poster {
     }
 }
 
-/// The ids that a run's spans have.
-struct Ids {
-    trace: TraceId,
-    /// The caller's span, if the request came with one.
-    caller: Option<SpanId>,
-}
-
-impl Ids {
-    fn of(root: &SessionId, properties: &BTreeMap<String, String>) -> Self {
-        let given = properties.get(property::TRACEPARENT);
-        match given.and_then(|text| traceparent(text)) {
-            Some((trace, caller)) => Self {
-                trace,
-                caller: Some(caller),
-            },
-            None => Self {
-                trace: TraceId::from_bytes(derived(&format!("trace:{root}"))),
-                caller: None,
-            },
-        }
-    }
-}
-
-/// The trace that a run belongs to, as log lines name it.
-pub fn trace_id(root: &SessionId, properties: &BTreeMap<String, String>) -> String {
-    Ids::of(root, properties).trace.to_string()
-}
-
-/// Trace and span of a W3C `traceparent`.
-fn traceparent(text: &str) -> Option<(TraceId, SpanId)> {
-    let mut parts = text.trim().split('-');
-    let (version, trace, span) = (parts.next()?, parts.next()?, parts.next()?);
-    let well_formed =
-        version.len() == 2 && version != "ff" && trace.len() == 32 && span.len() == 16;
-    let trace = TraceId::from_hex(trace).ok()?;
-    let span = SpanId::from_hex(span).ok()?;
-    let named = trace != TraceId::INVALID && span != SpanId::INVALID;
-    (well_formed && named).then_some((trace, span))
-}
-
-/// Sixteen bytes that follow from a name, and from nothing else.
-fn derived(name: &str) -> [u8; 16] {
-    Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).into_bytes()
-}
-
-fn span_id(name: &str) -> SpanId {
-    let id = u128::from_be_bytes(derived(name)) >> 64;
-    SpanId::from_bytes((id as u64).to_be_bytes())
-}
-
-fn session_span(session: &SessionId) -> SpanId {
-    span_id(&format!("session:{session}"))
-}
-
-fn step_span(session: &SessionId, step: u32) -> SpanId {
-    span_id(&format!("step:{session}:{step}"))
-}
-
 fn at(time: Millis) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(time.max(0).unsigned_abs())
 }
@@ -252,8 +197,8 @@ pub async fn fan_in(
 
 /// A step's record, where it can be had.
 async fn outcome(documents: &dyn Documents, session: &SessionId, step: u32) -> Option<StepRecord> {
-    let body = documents.get(&keys::outcome(session, step)).await.ok()??;
-    serde_json::from_slice(&body).ok()
+    let record = Records::new(documents).step(session, step).await;
+    record.ok().flatten()
 }
 
 struct Spans<'a> {
@@ -292,16 +237,8 @@ impl Spans<'_> {
             let name = format!("agentfleet.decision.{}", decision.subject);
             attributes.push(KeyValue::new(name, decision.chosen.clone()));
         }
-        let failed = match &record.activity {
-            Activity::Concluded(end) => end.error.as_ref().map(|error| error.code.clone()),
-            Activity::None
-            | Activity::Iterated(_)
-            | Activity::FannedOut(_)
-            | Activity::Planned(_)
-            | Activity::Executed(_)
-            | Activity::Asked(_)
-            | Activity::Decided(_) => None,
-        };
+        let ended = record.concluded().and_then(|end| end.error.as_ref());
+        let failed = ended.map(|error| error.code.clone());
         self.tell(Told {
             id: step,
             parent: session_span(session),
@@ -519,6 +456,7 @@ fn whole(number: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::ids::traceparent;
     use super::*;
 
     #[test]

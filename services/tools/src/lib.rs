@@ -14,14 +14,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub mod dossier;
 mod error;
 mod kinds;
-pub mod library;
 mod registry;
 
 pub use error::Error;
-pub use library::Library;
 pub use registry::Toolbox;
 
 /// One call of a tool.

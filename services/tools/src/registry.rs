@@ -7,14 +7,14 @@ use crate::kinds::{
     Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, ReadBack, TextCompletion,
     ToolKind,
 };
-use crate::library::Library;
 use crate::{Error, ToolCall, ToolResult, Tools};
 use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
+use agentfleet_library::Library;
 use agentfleet_models::ChatModel;
 use agentfleet_schema::CollectionName;
 use agentfleet_schema::arguments::{self, Arguments};
-use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::config::{ToolItem, tool_kind};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -48,23 +48,23 @@ impl Toolbox {
         model: Arc<dyn ChatModel>,
         timeout: Duration,
     ) -> Result<Self, Error> {
-        let kinds: Vec<Arc<dyn ToolKind>> = vec![
-            Arc::new(DocumentSearch::new(library.clone())),
-            Arc::new(DocumentFetch::new(library.clone())),
-            Arc::new(KnowledgeQuery::new(library, graph)),
-            Arc::new(TextCompletion::new(Arc::clone(&model))),
-            Arc::new(Prompt::new(model)),
-            Arc::new(Http::new()?),
-            Arc::new(ReadBack::new(documents)),
+        let search = DocumentSearch(library.clone());
+        let fetch = DocumentFetch(library.clone());
+        let completion = TextCompletion(Arc::clone(&model));
+        let kinds: [(_, Arc<dyn ToolKind>); 7] = [
+            (tool_kind::DOCUMENT_SEARCH, Arc::new(search)),
+            (tool_kind::DOCUMENT_FETCH, Arc::new(fetch)),
+            (
+                tool_kind::KNOWLEDGE_QUERY,
+                Arc::new(KnowledgeQuery { library, graph }),
+            ),
+            (tool_kind::TEXT_COMPLETION, Arc::new(completion)),
+            (tool_kind::PROMPT, Arc::new(Prompt(model))),
+            (tool_kind::HTTP, Arc::new(Http::new()?)),
+            (tool_kind::READ_BACK, Arc::new(ReadBack(documents))),
         ];
-        Ok(Self::of(kinds, timeout))
-    }
-
-    fn of(kinds: Vec<Arc<dyn ToolKind>>, timeout: Duration) -> Self {
-        Self {
-            kinds: kinds.into_iter().map(|kind| (kind.name(), kind)).collect(),
-            timeout,
-        }
+        let kinds = kinds.into();
+        Ok(Self { kinds, timeout })
     }
 
     /// The names of the kinds, as a config item's `type` gives them.
@@ -149,10 +149,6 @@ mod tests {
 
     #[async_trait]
     impl ToolKind for Odd {
-        fn name(&self) -> &'static str {
-            "odd"
-        }
-
         fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
             tool.arguments.clone()
         }
@@ -189,7 +185,11 @@ mod tests {
                 config: Arc::new(Snapshot::default()),
             },
         };
-        let toolbox = Toolbox::of(vec![Arc::new(Odd)], Duration::from_millis(30));
+        let odd: Arc<dyn ToolKind> = Arc::new(Odd);
+        let toolbox = Toolbox {
+            kinds: BTreeMap::from([("odd", odd)]),
+            timeout: Duration::from_millis(30),
+        };
         toolbox.call(call).await.unwrap()
     }
 

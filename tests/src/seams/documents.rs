@@ -6,14 +6,24 @@ use agentfleet_documents::{Created, Documents, Entry, Error};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-#[async_trait]
-impl Documents for Seam {
-    async fn create(&self, key: &str, body: Vec<u8>) -> Result<Created, Error> {
+impl Seam {
+    /// Stores several objects as one, if the first is new.
+    async fn create_all(
+        &self,
+        key: &str,
+        body: Vec<u8>,
+        others: &[(String, Vec<u8>)],
+    ) -> Result<Created, Error> {
         self.act(Effect::new(Verb::Create, key), |world, fault| match fault {
             Some(Fault::Refused) => Err(Error::Storage(busy())),
             Some(Fault::FalseExists) => Ok(Created::Exists),
             fault => {
                 let created = world.create(key, body);
+                if created == Created::New {
+                    for (key, body) in others {
+                        world.create(key, body.clone());
+                    }
+                }
                 match fault {
                     Some(Fault::ReplyLost) => Err(Error::Storage(busy())),
                     Some(Fault::OwnExists) => Ok(Created::Exists),
@@ -22,6 +32,29 @@ impl Documents for Seam {
             }
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Documents for Seam {
+    async fn create(&self, key: &str, body: Vec<u8>) -> Result<Created, Error> {
+        self.create_all(key, body, &[]).await
+    }
+
+    async fn create_with(
+        &self,
+        key: &str,
+        body: Vec<u8>,
+        others: &[(String, Vec<u8>)],
+    ) -> Result<Option<Arc<[u8]>>, Error> {
+        loop {
+            if self.create_all(key, body.clone(), others).await? == Created::New {
+                return Ok(None);
+            }
+            if let Some(there) = self.get(key).await? {
+                return Ok((*there != *body).then_some(there));
+            }
+        }
     }
 
     async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, Error> {

@@ -4,6 +4,8 @@ use super::Seam;
 use crate::world::World;
 use agentfleet_runtime::Host;
 use agentfleet_schema::Millis;
+use futures::future::BoxFuture;
+use std::time::Duration;
 
 impl Host for Seam {
     fn now(&self) -> Millis {
@@ -12,6 +14,11 @@ impl Host for Seam {
 
     fn nonce(&self) -> String {
         self.shared.with(World::nonce)
+    }
+
+    /// Who comes next is the scheduler's to say.
+    fn rest(&self, _: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn is_gone(&self, nonce: &str) -> bool {

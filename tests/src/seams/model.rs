@@ -3,16 +3,16 @@
 use super::{Seam, script};
 use crate::effect::{Effect, Fault, Verb, When};
 use crate::scenario::{Trouble, named_in};
-use agentfleet_models::{Capabilities, ChatModel, Error, ModelReply, ModelRequest, TextSink};
+use agentfleet_models::{Capabilities, ChatModel, Error, Kind, ModelReply, ModelRequest, TextSink};
 use agentfleet_schema::records::Usage;
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 
 fn failure(message: &str, retry_after: Option<Duration>) -> Error {
-    Error::Scripted {
-        message: message.to_owned(),
-        retry_after,
+    match retry_after {
+        Some(after) => Error::new(Kind::Unavailable, message).after(after),
+        None => Error::new(Kind::Refused, message),
     }
 }
 

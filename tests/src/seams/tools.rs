@@ -33,7 +33,7 @@ impl Tools for Seam {
             fault
         });
         if fault == Some(Fault::Refused) {
-            return Err(Error::Storage(busy()));
+            return Err(Error::Library(agentfleet_library::Error::Storage(busy())));
         }
         self.pause(When::During, &effect).await;
         let content = self.shared.with(|world| {
@@ -51,7 +51,9 @@ impl Tools for Seam {
         });
         self.pause(When::After, &effect).await;
         match fault {
-            Some(Fault::ReplyLost) => Err(Error::Storage(busy())),
+            Some(Fault::ReplyLost) => {
+                Err(Error::Library(agentfleet_library::Error::Storage(busy())))
+            }
             Some(Fault::Permanent) => Ok(ToolResult {
                 content: format!("Error: {content} was not what was hoped for"),
                 is_error: true,

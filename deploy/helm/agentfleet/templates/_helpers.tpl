@@ -86,11 +86,10 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- range splitList "," (index $parts 1) }}
 {{- $ports = append $ports (include "agentfleet.port" (printf "%s://%s" (index $parts 0) (trim .))) }}
 {{- end }}
-{{- $documents := default "https://s3" $root.Values.documents.endpoint }}
-{{- if hasPrefix "postgres" $root.Values.documents.url }}{{ $documents = $root.Values.documents.url }}{{ end }}
-{{- range (list $root.Values.broker.adminUrl $documents $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl) }}
+{{- range (list $root.Values.broker.adminUrl $root.Values.documents.url $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl) }}
 {{- if . }}{{ $ports = append $ports (include "agentfleet.port" .) }}{{ end }}
 {{- end }}
+{{- if $root.Values.settings.archive }}{{ $ports = append $ports "443" }}{{ end }}
 {{- if index . 1 }}
 {{- $ports = append $ports "443" }}
 {{- with $root.Values.modelBaseUrl }}{{ $ports = append $ports (include "agentfleet.port" .) }}{{ end }}
@@ -112,8 +111,6 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
   "AGENTFLEET_BROKER_TENANT" $values.broker.tenant
   "AGENTFLEET_BROKER_NAMESPACE" $values.broker.namespace
   "AGENTFLEET_DOCUMENTS" $values.documents.url
-  "AGENTFLEET_DOCUMENTS_ENDPOINT" $values.documents.endpoint
-  "AGENTFLEET_DOCUMENTS_REGION" $values.documents.region
   "AGENTFLEET_GRAPH" $values.graph.url
   "AGENTFLEET_GRAPH_QUERY" $values.graph.queryUrl
   "AGENTFLEET_GRAPH_UPDATE" $values.graph.updateUrl
@@ -156,7 +153,7 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- end }}
 {{- end }}
 {{- if include "agentfleet.hasSecret" $root }}
-{{- $secrets := list "AGENTFLEET_GRAPH_USER" "AGENTFLEET_GRAPH_PASSWORD" "AGENTFLEET_GRAPH_TOKEN" "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
+{{- $secrets := list "AGENTFLEET_GRAPH_USER" "AGENTFLEET_GRAPH_PASSWORD" "AGENTFLEET_GRAPH_TOKEN" "PGPASSWORD" "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
 {{- if eq $role.command "up" }}
 {{- $secrets = append $secrets "AGENTFLEET_HTTP_TOKEN" }}
 {{- end }}

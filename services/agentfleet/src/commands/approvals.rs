@@ -8,14 +8,12 @@ use crate::lock::FleetLock;
 use crate::settings::Settings;
 use crate::store::{Store, reply_topics};
 use crate::ui::{self, Ui};
-use agentfleet_aggregator::{Answered, Approvals, Found, Parts, became};
-use agentfleet_config::ConfigStore;
 use agentfleet_console::text;
 use agentfleet_core::approval::{Misanswered, Verdict};
 use agentfleet_core::provenance::date_time;
 use agentfleet_core::say;
+use agentfleet_runs::{Answered, Approvals, Found, Parts, became, tool_of};
 use agentfleet_schema::Millis;
-use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{Activity, ApprovalAnswer, Decided, PauseRecord, StepRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -189,23 +187,6 @@ fn edited(whole: Option<&str>, set: Vec<String>) -> Result<Edited, Failure> {
     Ok(Edited { whole, single })
 }
 
-/// The tool that is to be called, as the run knows it.
-pub(super) async fn tool(
-    config: &dyn ConfigStore,
-    pause: &PauseRecord,
-) -> Result<Option<ToolItem>, agentfleet_config::Error> {
-    let request = pause.request();
-    let Some(version) = request.and_then(|request| request.control.config_version) else {
-        return Ok(None);
-    };
-    let set = config.snapshot_at(version).await?;
-    let found = set
-        .tools
-        .values()
-        .find(|tool| tool.name == pause.asked.tool);
-    Ok(found.cloned())
-}
-
 struct Door<'a> {
     store: &'a Store,
     settings: &'a Settings,
@@ -228,19 +209,16 @@ impl Door<'_> {
             return Ok(());
         }
         let now = self.store.now();
-        let rows = open
-            .iter()
-            .map(|pause| {
-                let asked = &pause.asked;
-                vec![
-                    asked.id.to_string(),
-                    pause.session.to_string(),
-                    say::action(&asked.tool, &asked.arguments),
-                    time(now - asked.asked_at),
-                    time(asked.expires_at - now),
-                ]
-            })
-            .collect();
+        let rows = open.iter().map(|pause| {
+            let asked = &pause.asked;
+            vec![
+                asked.id.to_string(),
+                pause.session.to_string(),
+                say::action(&asked.tool, &asked.arguments),
+                time(now - asked.asked_at),
+                time(asked.expires_at - now),
+            ]
+        });
         ui.table(&["ID", "SESSION", "CALL", "WAITS", "EXPIRES IN"], 2, rows);
         Ok(())
     }
@@ -326,7 +304,7 @@ impl Door<'_> {
             reason: answering.reason.unwrap_or_default(),
             arguments: arguments.map(|edited| edited.over(&pause.asked.arguments)),
         };
-        let tool = tool(&*self.store.config, &pause).await?;
+        let tool = tool_of(&*self.store.config, &pause).await?;
         let decided = match Box::pin(self.approvals.answer(&pause, verdict, tool.as_ref())).await? {
             Answered::Now(decided) => decided,
             Answered::Before(after) => return Err(already(id.as_str(), &after)),

@@ -1,30 +1,30 @@
 //! `ask`: publish a request and watch it being answered; `demo`, `attach` and `cancel` beside it.
 
-use super::records::{self, Run, Started};
+use super::records::{self, Started};
 use super::watch::Watch;
-use crate::cli::{Ask, Attach, Demo, Named};
+use crate::cli::{Ask, Named, Output};
 use crate::engine::{Engine, choose_model, key_at_hand};
 use crate::error::{Exit, Failure};
-use crate::keeper::{Keeper, Worker};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::{Settings, Source};
 use crate::signals::Signals;
+use crate::standby::{Standby, Worker};
 use crate::store::Store;
 use crate::ui::{self, Ui};
-use agentfleet_aggregator::Ended;
 use agentfleet_broker::{Broker as _, EmbeddedBroker};
 use agentfleet_console::lanes::Hint;
 use agentfleet_console::text;
+use agentfleet_library::{LoadOptions, dossier};
+use agentfleet_runs::Ended;
+use agentfleet_runtime::Records;
 use agentfleet_schema::topics;
 use agentfleet_schema::{AgentRequest, CollectionName, RoutingContext, SessionId};
-use agentfleet_tools::dossier;
-use agentfleet_tools::library::LoadOptions;
 use std::io::Read as _;
 
 /// The worked example.
 const EXAMPLE: &str = "Assess the risk profile of Company X as a potential partner";
 
-pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+pub(crate) async fn demo(output: Output, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let library = super::library::open(&store, settings).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
         .load_memory("dossier", dossier::files(), &options, &|_| {})
         .await?;
     drop(library);
-    if !demo.output.json {
+    if !output.json {
         errln!("The dossier of the fictional Company X is loaded (collection `{collection}`).");
     }
     let request = AgentRequest {
@@ -64,11 +64,9 @@ pub(crate) async fn demo(demo: Demo, settings: &Settings, ui: Ui) -> Result<(), 
     ];
     let asking = Asking {
         request,
-        key: None,
-        json: demo.output.json,
+        json: output.json,
         hints,
-        model_travels: false,
-        note: None,
+        ..Asking::default()
     };
     asking.answered(&store, settings, ui).await
 }
@@ -117,9 +115,7 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         request,
         key: ask.id,
         json: ask.output.json,
-        hints: Vec::new(),
-        model_travels: false,
-        note: None,
+        ..Asking::default()
     };
     asking.answered(&store, settings, ui).await
 }
@@ -149,6 +145,7 @@ pub(crate) async fn detached(
 }
 
 /// A request on its way to its answer.
+#[derive(Default)]
 pub(crate) struct Asking {
     pub request: AgentRequest,
     pub key: Option<String>,
@@ -178,15 +175,15 @@ impl Asking {
             ui.note(note);
         }
         let collection = self.request.collection.clone();
-        let keeper = keep(store, settings, ui, self.json).await?;
-        if keeper.worker() == Worker::Other && !self.model_travels && !self.json {
+        let standby = keep(store, settings, ui, self.json).await?;
+        if standby.worker() == Worker::Other && !self.model_travels && !self.json {
             ui.note(&who_answers(settings)?);
         }
         let taken = intake.take_in(self.request, self.key).await;
         let taken = match taken {
             Ok(taken) => taken,
             Err(problem) => {
-                keeper.stop().await;
+                standby.stop().await;
                 return Err(problem.into());
             }
         };
@@ -210,8 +207,8 @@ impl Asking {
             program: settings.program(),
             hints: self.hints,
         };
-        let ended = watch.run(&keeper, &mut signals).await;
-        stop(keeper, signals).await;
+        let ended = watch.run(&standby, &mut signals).await;
+        signals.drained_or_left(standby.stop()).await;
         ended
     }
 }
@@ -310,15 +307,15 @@ pub(crate) async fn can_be_had(
 }
 
 /// A fleet for as long as somebody watches.
-async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<Keeper, Failure> {
+async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<Standby, Failure> {
     // Before it works any of it.
     let left = match &store.embedded {
         Some(queue) => left(queue).await?,
         // On servers whoever asks works nothing.
         None => 0,
     };
-    let keeper = Keeper::start(store, settings, None).await?;
-    if let (Worker::Own { model }, false) = (keeper.worker(), json) {
+    let standby = Standby::start(store, settings, None).await?;
+    if let (Worker::Own { model }, false) = (standby.worker(), json) {
         ui.note(&model);
         if left > 0 {
             let left = text::counted(left, "message");
@@ -328,7 +325,7 @@ async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<
         }
         errln!();
     }
-    Ok(keeper)
+    Ok(standby)
 }
 
 /// Messages of runs that wait for a worker.
@@ -382,32 +379,24 @@ fn who_answers(settings: &Settings) -> Result<String, Failure> {
     Ok(says)
 }
 
-/// Drains, unless told to leave once more: whoever comes next takes up what is in flight.
-async fn stop(keeper: Keeper, mut signals: Signals) {
-    tokio::select! {
-        () = keeper.stop() => {}
-        () = signals.next() => std::process::exit(Exit::Left as i32),
-    }
-}
-
-pub(crate) async fn attach(attach: Attach, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+pub(crate) async fn attach(named: Named, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
-    let (named, started) = records::session_or_started(&store, &attach.session).await?;
-    let (session, question) = root_of(&store, &named, started.as_ref()).await?;
+    let (known, started) = records::session_or_started(&store, &named.session).await?;
+    let (session, question) = root_of(&store, &known, started.as_ref()).await?;
     let watch = Watch {
         store: &store,
         session,
         question: &question,
         ui,
-        json: attach.output.json,
+        json: named.output.json,
         program: settings.program(),
         hints: Vec::new(),
     };
-    let keeper = keep(&store, settings, ui, watch.json).await?;
-    let ended = watch.run(&keeper, &mut signals).await;
-    stop(keeper, signals).await;
+    let standby = keep(&store, settings, ui, watch.json).await?;
+    let ended = watch.run(&standby, &mut signals).await;
+    signals.drained_or_left(standby.stop()).await;
     ended
 }
 
@@ -417,19 +406,15 @@ async fn root_of(
     session: &SessionId,
     started: Option<&Started>,
 ) -> Result<(SessionId, String), Failure> {
-    let documents = &*store.documents;
-    let first = Run::read(documents, session)
-        .await?
-        .steps
-        .into_iter()
-        .next();
-    let root = match (first, started) {
+    let records = Records::new(&*store.documents);
+    let root = match (records.step(session, 0).await?, started) {
         (Some(record), _) => record.root,
         (None, Some(started)) => started.root.clone(),
         (None, None) => session.clone(),
     };
-    if let Some(request) = store.intake().accepted(&root).await? {
-        return Ok((root, request.request.question));
+    let accepted = records.accepted(&root).await?;
+    if let Some(request) = accepted.and_then(|accepted| accepted.asked()) {
+        return Ok((root, request.question));
     }
     // It came through no door, straight from the queue.
     let shown = super::sessions::show(store, &root, None).await?;

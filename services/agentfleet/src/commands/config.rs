@@ -23,7 +23,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
                 return ui::json(&items);
             }
             let columns = ["TYPE", "KEY", "VERSION", "BY", "SINCE"];
-            ui.table(&columns, 2, items.iter().map(row).collect());
+            ui.table(&columns, 2, items.iter().map(row));
             Ok(())
         }
         Config::Get {
@@ -152,7 +152,7 @@ fn show_history(history: &[ItemVersion], json: bool, program: &str, ui: Ui) -> R
             date_time(version.at),
         ]
     });
-    ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows.collect());
+    ui.table(&["VERSION", "WHAT", "BY", "AT"], 1, rows);
     errln!("`{program} config get {item_type} {key} --version N` shows one of them,");
     errln!("`{program} config restore {item_type} {key} N` brings it back.");
     Ok(())
@@ -164,7 +164,7 @@ fn show_prices(set: &Snapshot, ui: Ui) {
         let (input, output) = (told(profile.input_price), told(profile.output_price));
         vec![key.clone(), profile.model.clone(), input, output]
     });
-    ui.table(&["PROFILE", "MODEL", "INPUT", "OUTPUT"], 1, rows.collect());
+    ui.table(&["PROFILE", "MODEL", "INPUT", "OUTPUT"], 1, rows);
     errln!("Prices are of a million tokens. A profile without a MODEL serves the fleet's.");
 }
 

@@ -12,7 +12,8 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_config::queries;
 use agentfleet_console::text;
-use agentfleet_graph::{Graph, QueryOptions, Solutions};
+use agentfleet_graph::{Graph, Solutions};
+use agentfleet_runtime::Records;
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{SessionId, Term, keys, uris};
 use serde::Serialize;
@@ -78,15 +79,7 @@ const CURRENCY: &str = "the unit of the prices in `model-profile`";
 
 pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
-    let since = match &args.since {
-        Some(text) => Some(queries::instant(text, store.now()).ok_or_else(|| {
-            Failure::usage(format!(
-                "`--since {text}` is no instant (expected `2026-11-21`, `2026-11-21T06:30:00Z` or an age \
-                 such as `7d`)"
-            ))
-        })?),
-        None => None,
-    };
+    let since = since(&store, args.since.as_deref())?;
     let graph = graph_to_read(&store, settings).await?;
     let session = match args.id.as_ref().or(args.session.as_ref()) {
         Some(text) => Some(named(&store, &*graph, text).await?),
@@ -177,6 +170,18 @@ pub(crate) async fn run(args: Cost, settings: &Settings, ui: Ui) -> Result<(), F
     Ok(())
 }
 
+/// The instant that `--since` names, by itself or as an age.
+pub(super) fn since(store: &Store, given: Option<&str>) -> Result<Option<String>, Failure> {
+    let Some(text) = given else { return Ok(None) };
+    let instant = queries::instant(text, store.now());
+    instant.map(Some).ok_or_else(|| {
+        Failure::usage(format!(
+            "`--since {text}` is no instant (expected `2026-11-21`, `2026-11-21T06:30:00Z` or an age such \
+             as `7d`)"
+        ))
+    })
+}
+
 fn cells(spent: Spent) -> [String; 9] {
     [
         spent.steps.to_string(),
@@ -215,12 +220,13 @@ async fn named(
     text: &str,
 ) -> Result<(SessionId, SessionId), Failure> {
     let session = records::kept(store, text).await?;
-    let roots = super::trace::roots(graph, session.as_str()).await?;
+    let roots = records::roots_told(store, graph, session.as_str()).await?;
     let Some(root) = roots.into_iter().next() else {
         return Err(records::untold(store, session.as_str()).await?);
     };
-    let is_one = store.documents.get(&keys::outcome(&session, 0)).await?;
-    Ok((is_one.map_or_else(|| root.clone(), |_| session), root))
+    let records = Records::new(&*store.documents);
+    let is_one = records.has(&keys::outcome(&session, 0)).await?;
+    Ok((if is_one { session } else { root.clone() }, root))
 }
 
 /// Which steps are asked for.
@@ -376,15 +382,8 @@ impl Asked<'_> {
         let sparql = query.replace("NARROWED", &narrowed).replace("SINCE", since);
         Ok(self
             .graph
-            .select(&sparql, &bindings, self.options())
+            .select(&sparql, &bindings, self.settings.query_options())
             .await?)
-    }
-
-    fn options(&self) -> QueryOptions {
-        QueryOptions {
-            timeout: self.settings.query_timeout,
-            ..QueryOptions::default()
-        }
     }
 }
 
@@ -409,11 +408,7 @@ fn below<'a>(sessions: &'a HashMap<String, Session>, top: &'a str) -> HashSet<&'
 
 /// The step of the key of a record.
 fn step_of(key: &str) -> u32 {
-    let step = key
-        .strip_suffix("/outcome")
-        .and_then(|key| key.rsplit_once('/'));
-    step.and_then(|(_, step)| step.parse().ok())
-        .unwrap_or_default()
+    keys::step_of(key).map_or(0, |(_, step)| step)
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use crate::ui::{self, Ui};
 use agentfleet_console::diff::{Diff, Row, Totals, compare};
 use agentfleet_console::text;
 use agentfleet_orchestrator::replay::{ReplayError, steps};
+use agentfleet_runtime::Records;
 use agentfleet_schema::records::StepRecord;
-use agentfleet_schema::{SessionId, keys, uris};
+use agentfleet_schema::{SessionId, uris};
 use std::collections::HashMap;
 
 /// Most pairs of sessions that are compared; what is left out is said.
@@ -69,7 +70,7 @@ async fn read(
     session: &SessionId,
     is_asked_for: bool,
 ) -> Result<Vec<StepRecord>, Failure> {
-    match steps(&*store.documents, session).await {
+    match steps(Records::new(&*store.documents), session).await {
         // A subagent that was never begun has no steps.
         Err(ReplayError::Unknown(_)) if !is_asked_for => Ok(Vec::new()),
         found => Ok(found?),
@@ -80,17 +81,11 @@ async fn answers(
     store: &Store,
     sessions: [&SessionId; 2],
 ) -> Result<HashMap<SessionId, String>, Failure> {
-    let keys: Vec<String> = sessions
-        .iter()
-        .map(|session| keys::document(&uris::answer_document(session)))
-        .collect();
-    let bodies = store.documents.get_many(&keys).await?;
-    let found = sessions.into_iter().zip(bodies);
+    let documents = sessions.map(uris::answer_document);
+    let texts = Records::new(&*store.documents).texts(&documents).await?;
+    let found = sessions.into_iter().zip(texts);
     Ok(found
-        .filter_map(|(session, body)| {
-            let text = String::from_utf8_lossy(&body?).into_owned();
-            Some((session.clone(), text))
-        })
+        .filter_map(|(session, text)| Some((session.clone(), text?)))
         .collect())
 }
 
@@ -107,18 +102,14 @@ fn tell(diff: &Diff, ui: Ui) {
         }
     );
     let number = |step: Option<u32>| step.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    let rows = diff
-        .rows
-        .iter()
-        .map(|row| {
-            vec![
-                number(row.a),
-                number(row.b),
-                how(row).to_owned(),
-                row.what.clone(),
-            ]
-        })
-        .collect();
+    let rows = diff.rows.iter().map(|row| {
+        vec![
+            number(row.a),
+            number(row.b),
+            how(row).to_owned(),
+            row.what.clone(),
+        ]
+    });
     ui.table(&["A", "B", "", "STEP"], 3, rows);
     for row in &diff.rows {
         if row.differences.is_empty() && row.numbers.is_empty() {

@@ -6,10 +6,9 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
-use agentfleet_config::{ConfigStore, Item, queries};
+use agentfleet_config::{ConfigStore, Item};
 use agentfleet_console::text;
 use agentfleet_core::discovery::{self, Found, Run};
-use agentfleet_graph::QueryOptions;
 use agentfleet_schema::config::{AgentTaskType, Snapshot, Status, item_type};
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{Term, uris};
@@ -146,15 +145,7 @@ fn closing(found: &Found, all: usize, min_runs: usize, settings: &Settings, ui: 
 }
 
 async fn runs(args: &Discover, store: &Store, settings: &Settings) -> Result<Vec<Run>, Failure> {
-    let since = match &args.since {
-        Some(text) => Some(queries::instant(text, store.now()).ok_or_else(|| {
-            Failure::usage(format!(
-                "`--since {text}` is no instant (expected `2026-11-21`, `2026-11-21T06:30:00Z` or an age \
-                 such as `30d`)"
-            ))
-        })?),
-        None => None,
-    };
+    let since = super::cost::since(store, args.since.as_deref())?;
     let graph = graph_to_read(store, settings).await?;
     let mut bindings = Vec::new();
     let mut filter = "";
@@ -162,10 +153,7 @@ async fn runs(args: &Discover, store: &Store, settings: &Settings) -> Result<Vec
         bindings.push(("since", Term::typed(since, xsd::DATE_TIME)));
         filter = "FILTER (?at >= ?since)";
     }
-    let options = QueryOptions {
-        timeout: settings.query_timeout,
-        ..QueryOptions::default()
-    };
+    let options = settings.query_options();
     let sparql = RUNS.replace("SINCE", filter);
     let found = graph.select(&sparql, &bindings, options).await?;
     let mut runs: Vec<Run> = Vec::new();
@@ -248,7 +236,7 @@ fn show(key: &str, item: &AgentTaskType, ui: Ui) {
         let session: String = run.session.as_str().chars().take(8).collect();
         vec![session, run.ended.clone(), text::one_line(&run.question)]
     });
-    ui.table(&["SESSION", "ENDED", "QUESTION"], 1, rows.collect());
+    ui.table(&["SESSION", "ENDED", "QUESTION"], 1, rows);
     outln!();
 }
 

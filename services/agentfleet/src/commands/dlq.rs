@@ -5,15 +5,16 @@ use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
+use agentfleet_aggregator::session_of;
 use agentfleet_broker::{Durability, Outgoing};
 use agentfleet_console::text;
 use agentfleet_core::provenance::date_time;
+use agentfleet_runtime::Records;
 use agentfleet_runtime::client::submit;
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{AgentRequest, SessionId, keys};
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
@@ -29,18 +30,15 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
                 outln!("No parked message.");
                 return Ok(());
             }
-            let rows = parked
-                .iter()
-                .map(|parked| {
-                    vec![
-                        parked.id.clone(),
-                        session(parked).to_string(),
-                        parked.topic.clone(),
-                        date_time(parked.parked_at),
-                        parked.reason.clone(),
-                    ]
-                })
-                .collect();
+            let rows = parked.iter().map(|parked| {
+                vec![
+                    parked.id.clone(),
+                    session_of(parked).unwrap_or_default().to_string(),
+                    parked.topic.clone(),
+                    date_time(parked.parked_at),
+                    parked.reason.clone(),
+                ]
+            });
             ui.table(&["ID", "SESSION", "TOPIC", "PARKED AT", "REASON"], 2, rows);
             Ok(())
         }
@@ -90,42 +88,9 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn of(parked: &'a ParkedRecord) -> Self {
-        let session = session(parked);
+        let session = session_of(parked).unwrap_or_default();
         Self { session, parked }
     }
-}
-
-/// The session of a message, also of one that cannot be read: the same that the undertaker ended, which
-/// stands in the response and among the sessions. Empty where there is none.
-fn session(parked: &ParkedRecord) -> SessionId {
-    let property = |name: &str| parked.properties.get(name).map(String::as_str);
-    let told = SessionId::from(property(property::SESSION).unwrap_or_default());
-    if parked.topic != topics::AGENT_REQUEST.as_str() {
-        return told;
-    }
-    let body = if parked.binary { "" } else { &*parked.body };
-    let (named, user) = match serde_json::from_str::<AgentRequest>(body) {
-        Ok(request) => (request.session_id, request.user),
-        Err(_) => {
-            let fields: Map<String, Value> = serde_json::from_str(body).unwrap_or_default();
-            let field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-            let named = if told.is_well_formed() {
-                told
-            } else {
-                SessionId::from(field("session_id"))
-            };
-            (named, field("user").to_owned())
-        }
-    };
-    if named.is_well_formed() {
-        return named;
-    }
-    SessionId::unnamed(
-        property(property::ID),
-        &user,
-        topics::AGENT_REQUEST.as_str(),
-        property(property::ORIGIN_MESSAGE).unwrap_or(&parked.id),
-    )
 }
 
 pub(super) async fn all(store: &Store) -> Result<Vec<ParkedRecord>, Failure> {
@@ -141,12 +106,12 @@ pub(super) async fn all(store: &Store) -> Result<Vec<ParkedRecord>, Failure> {
 }
 
 async fn one(store: &Store, id: &str) -> Result<ParkedRecord, Failure> {
-    let body = store.documents.get(&keys::parked(id)).await?;
-    body.and_then(|body| serde_json::from_slice(&body).ok())
-        .ok_or_else(|| {
-            Failure::not_found(format!("there is no parked message `{id}`"))
-                .hint("`agentfleet dlq list` shows what there is")
-        })
+    let key = keys::parked(id);
+    let parked = Records::new(&*store.documents).read(&key).await?;
+    parked.ok_or_else(|| {
+        Failure::not_found(format!("there is no parked message `{id}`"))
+            .hint("`agentfleet dlq list` shows what there is")
+    })
 }
 
 /// Publishes a parked message again and forgets it. The step it asked for has ended, so a request

@@ -1,7 +1,7 @@
 //! `doctor`: what is configured, what can be reached, and what is wrong.
 
 use super::servers::Server;
-use crate::cli::{Doctor, ShowSettings};
+use crate::cli::Output;
 use crate::engine::{choose_model, fleet_limits, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
@@ -13,7 +13,7 @@ use crate::ui::{self, Ui};
 use agentfleet_broker::{Broker, EmbeddedBroker};
 use agentfleet_console::text;
 use agentfleet_core::prices::missing;
-use agentfleet_documents::Documents;
+use agentfleet_documents::{Archive, Documents};
 use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
 use agentfleet_schema::{AgentRequest, keys, redacted, topics};
 use agentfleet_storage::Database;
@@ -53,7 +53,7 @@ impl Findings {
     }
 }
 
-pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Failure> {
+pub(crate) async fn doctor(output: Output, settings: &Settings) -> Result<(), Failure> {
     let mut findings = Findings::default();
     findings.add("settings", Ok(given(settings)));
     findings.add("reply topics", replies(settings));
@@ -63,6 +63,9 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     for (server, found) in servers.iter().zip(looks) {
         away.extend(found.is_err().then_some(server.name));
         findings.add(server.name, found);
+    }
+    if let Some(address) = &settings.archive {
+        findings.add("archive", Box::pin(bucket(address)).await);
     }
     // Opening tries again for a while, which is of no use where a server is known to be away.
     let patience = if away.is_empty() {
@@ -93,7 +96,7 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
     let whose = if other { "model here" } else { "model" };
     findings.add(whose, model(settings).await);
     let bad = findings.0.iter().filter(|finding| !finding.ok).count();
-    if doctor.output.json {
+    if output.json {
         ui::json(&findings.0)?;
     } else {
         for Finding { what, ok, says } in &findings.0 {
@@ -116,12 +119,12 @@ pub(crate) async fn doctor(doctor: Doctor, settings: &Settings) -> Result<(), Fa
 }
 
 /// What is in force, and where it was said.
-pub(crate) fn settings(show: ShowSettings, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+pub(crate) fn settings(output: Output, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let in_force = settings.in_force();
     let sourced = in_force
         .iter()
         .map(|(name, value)| (*name, value, settings.source(name).as_str()));
-    if show.output.json {
+    if output.json {
         let all: serde_json::Map<_, _> = sourced
             .map(|(name, value, source)| {
                 let told = serde_json::json!({ "value": value, "source": source });
@@ -131,8 +134,7 @@ pub(crate) fn settings(show: ShowSettings, settings: &Settings, ui: Ui) -> Resul
         return ui::json(&all);
     }
     let rows = sourced
-        .map(|(name, value, source)| vec![name.to_owned(), value.clone(), source.to_owned()])
-        .collect();
+        .map(|(name, value, source)| vec![name.to_owned(), value.clone(), source.to_owned()]);
     ui.table(&["SETTING", "VALUE", "FROM"], 1, rows);
     if let Some(file) = &settings.file {
         errln!("The settings file is `{}`.", file.display());
@@ -247,6 +249,12 @@ fn not_looked_at(missed: &[&str]) -> Failure {
         missed.join(", ")
     );
     Failure::new(Exit::Unavailable, says)
+}
+
+/// Whether archived runs can be written, read and deleted.
+async fn bucket(address: &str) -> Result<String, Failure> {
+    Archive::open(address)?.look().await?;
+    Ok(format!("{address} takes, gives and deletes objects"))
 }
 
 /// Who works the queue, and with what.

@@ -3,19 +3,19 @@
 use super::ask::{Asking, can_be_had, detached};
 use super::records;
 use crate::cli::{Fork, Output};
-use crate::error::{Exit, Failure};
+use crate::error::Failure;
 use crate::settings::{Settings, Source};
 use crate::store::Store;
 use crate::ui::Ui;
+use agentfleet_console::diff::did;
 use agentfleet_console::text;
 use agentfleet_core::fork::{Otherwise, fork as forked};
 use agentfleet_core::provenance::is_partial;
 use agentfleet_core::task_types;
-use agentfleet_orchestrator::replay::{ReplayError, request_of, steps};
-use agentfleet_schema::records::{
-    Activity, CompletionStatus, FanInRecord, Member, OutcomeKind, StepRecord,
-};
-use agentfleet_schema::{AgentRequest, SessionId, keys};
+use agentfleet_orchestrator::replay::{ReplayError, steps, verdict};
+use agentfleet_runtime::Records;
+use agentfleet_schema::records::{CompletionStatus, Member, OutcomeKind, StepRecord};
+use agentfleet_schema::{AgentRequest, SessionId};
 
 /// Providers whose model has no name that a request could carry.
 const NAMELESS: [&str; 2] = ["scripted", "offline"];
@@ -24,7 +24,7 @@ pub(crate) async fn fork(args: Fork, settings: &Settings, ui: Ui) -> Result<(), 
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let session = records::session(&store, &args.session).await?;
-    let steps = steps(&*store.documents, &session).await?;
+    let steps = steps(Records::new(&*store.documents), &session).await?;
     let record = at(&steps, args.at)?.clone();
     let task_type = match args.task_type {
         None => None,
@@ -54,7 +54,7 @@ pub(crate) async fn again(
     settings: &Settings,
     session: &SessionId,
 ) -> Result<Going, Failure> {
-    let steps = steps(&*store.documents, session).await?;
+    let steps = steps(Records::new(&*store.documents), session).await?;
     let Some(last) = steps.last() else {
         return Err(ReplayError::NotBegun(session.clone()).into());
     };
@@ -120,18 +120,8 @@ async fn last_good<'a>(
     let Some(fan_out) = request.control.fan_in_step else {
         return Ok(whole(last));
     };
-    let of = agentfleet_core::fan_in::session_of(&request);
-    let of = if of.is_empty() { &last.session } else { of };
-    let key = keys::fan_in(of, fan_out);
-    let verdict = match store.documents.get(&key).await? {
-        Some(body) => serde_json::from_slice::<FanInRecord>(&body).map_err(|error| {
-            Failure::new(
-                Exit::Unavailable,
-                format!("record `{key}` cannot be read: {error}"),
-            )
-        })?,
-        None => FanInRecord::default(),
-    };
+    let (of, verdict) = verdict(Records::new(&*store.documents), last, &request).await?;
+    let verdict = verdict.unwrap_or_default();
     let answered = |member: &&Member| member.status == CompletionStatus::Answered;
     let answers = verdict.members.iter().filter(answered).count();
     let started = verdict.members.len() + verdict.missing.len();
@@ -196,14 +186,7 @@ async fn framed(
 }
 
 async fn request(store: &Store, record: &StepRecord) -> Result<AgentRequest, Failure> {
-    let body = request_of(&*store.documents, record).await?;
-    serde_json::from_str(&body).map_err(|error| {
-        let key = keys::outcome(&record.session, record.step);
-        Failure::new(
-            Exit::Unavailable,
-            format!("record `{key}` cannot be read: its request: {error}"),
-        )
-    })
+    Ok(Records::new(&*store.documents).asked_of(record).await?)
 }
 
 /// Where a new run goes on, and how.
@@ -258,10 +241,10 @@ impl Going {
             return detached(store, settings, request, None, works, output.json).await;
         }
         let forked = format!(
-            "Forked from session {}, step {}{}.",
+            "Forked from session {}, step {} ({}).",
             record.session,
             record.step,
-            text::line(&before(record))
+            text::line(&did(record))
         );
         let note = match self.note {
             Some(note) => format!("{note} {forked}"),
@@ -279,30 +262,5 @@ impl Going {
             note: Some(note),
         };
         asking.answered(store, settings, ui).await
-    }
-}
-
-/// What the step did the first time.
-fn before(record: &StepRecord) -> String {
-    match &record.activity {
-        Activity::None => String::new(),
-        Activity::Iterated(it) => format!(" ({})", it.action),
-        Activity::FannedOut(fan_out) => {
-            format!(
-                " (fan-out to {})",
-                text::counted(fan_out.children.len() as u64, "subagent")
-            )
-        }
-        Activity::Planned(plan) => format!(
-            " (plan with {})",
-            text::counted(plan.steps.len() as u64, "step")
-        ),
-        Activity::Executed(executed) => {
-            let steps = executed.steps.iter().map(|step| step.goal.as_str());
-            format!(" ({})", steps.collect::<Vec<_>>().join(", "))
-        }
-        Activity::Asked(asked) => format!(" (a wait for the approval of {})", asked.tool),
-        Activity::Decided(decided) => format!(" ({} {})", decided.tool, decided.answer.done()),
-        Activity::Concluded(end) => format!(" ({})", end.termination.as_str()),
     }
 }

@@ -8,8 +8,8 @@ use crate::store::Store;
 use crate::ui;
 use agentfleet_console::text;
 use agentfleet_graph::{Answer, Batch, Graph, QueryOptions};
+use agentfleet_library::{Library, LoadOptions, LoadReport, Progress};
 use agentfleet_schema::{CollectionName, Term, keys};
-use agentfleet_tools::library::{Library, LoadOptions, LoadReport, Progress};
 use async_trait::async_trait;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
@@ -96,11 +96,7 @@ fn print(report: &LoadReport) {
         report.replaced,
         report.unchanged,
         text::counted(report.passages, "passage"),
-        if report.entities == 1 {
-            "1 entity".to_owned()
-        } else {
-            format!("{} entities", text::count(report.entities))
-        },
+        text::counted(report.entities, "entity"),
         text::counted(report.triples, "statement"),
     );
     if report.removed > 0 {

@@ -8,17 +8,17 @@
 use crate::engine::open_graph;
 use crate::error::{Exit, Failure};
 use crate::lock::FleetLock;
-use crate::moved::{self, Moved};
+use crate::relocation::{self, Relocation};
 use crate::settings::{Place, Settings};
 use crate::store::Store;
 use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
 use agentfleet_config::DocumentsConfig;
-use agentfleet_documents::{Created, Documents, EmbeddedDocuments, Entry};
+use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_graph::Graph;
+use agentfleet_library::Library;
 use agentfleet_schema::redacted;
 use agentfleet_schema::topics::CONFIG_CHANGES;
 use agentfleet_storage::{Database, FILE};
-use agentfleet_tools::library::Library;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
@@ -33,16 +33,16 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
         Place::Embedded => None,
         Place::At(address) => Some(redacted(address).into_owned()),
     };
-    let moved = Moved::read(settings)?;
-    let target = Moved {
+    let moved = Relocation::read(settings)?;
+    let target = Relocation {
         broker: address(&settings.broker),
         documents: address(&settings.documents),
         graph: address(&settings.graph),
         unfinished: None,
     };
-    if target == Moved::default() {
+    if !settings.on_servers() {
         return Err(Failure::usage("there is nothing to move: every part is embedded")
-            .hint("name where to, such as `--broker pulsar://HOST:6650 --documents s3://BUCKET --graph http://HOST:3030/ds`"));
+            .hint("name where to, such as `--broker pulsar://HOST:6650 --documents postgres://USER@HOST/DATABASE --graph http://HOST:3030/ds`"));
     }
     if !settings.data.join(FILE).exists() {
         return Err(Failure::new(
@@ -67,13 +67,11 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     let store = Store::connect(settings).await?;
     if moved == target {
         // A move may have been cut off just before it said so there.
-        if target.documents.is_some() {
-            moved::end(&*store.documents).await?;
-        }
+        relocation::end(&*store.documents).await?;
         outln!("It was moved there already.");
         return Ok(());
     }
-    copy_parts(moved, target, &database, &store, settings).await?;
+    copy_all(moved, target, &database, &store, settings).await?;
     outln!(
         "\nMoved. What was in `{}` is not worked there any more.",
         settings.data.display()
@@ -81,62 +79,41 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies what is not there yet, and notes at both ends that it is under way until all is there.
-async fn copy_parts(
-    mut moved: Moved,
-    target: Moved,
+/// Copies everything, and notes at both ends that it is under way until all is there.
+async fn copy_all(
+    mut moved: Relocation,
+    target: Relocation,
     database: &Database,
     store: &Store,
     settings: &Settings,
 ) -> Result<(), Failure> {
-    let before = moved.clone();
     let begun = moved.unfinished.as_deref() == Some(&target);
-    let documents = target.documents.is_some() && before.documents != target.documents;
-    if documents {
-        moved::check_empty(&*store.documents, begun).await?;
-    }
+    relocation::check_empty(&*store.documents, begun).await?;
     // From here on what is there is a part of the fleet, and every start says so.
     moved.unfinished = Some(Box::new(target.clone()));
     moved.write(settings)?;
-    if documents {
-        moved::begin(&*store.documents).await?;
-        let own = EmbeddedDocuments::open(database)?;
-        // The config is among them, in the form of this version.
-        DocumentsConfig::of_directory(database, Arc::new(own.clone()), || 0).await?;
-        let objects = copy_documents(&own, &*store.documents, |_| true).await?;
-        outln!("documents  {objects} records, texts and versions of the config");
-        let loaded = take_over(database, store, settings).await?;
-        outln!("library    {loaded} loaded documents");
-        moved.documents.clone_from(&target.documents);
-    }
-    if target.graph.is_some() && before.graph != target.graph {
-        let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
-        let statements = copy_graph(database, &*graph).await?;
-        outln!("graph      {statements} statements");
-        moved.graph.clone_from(&target.graph);
-    }
-    if target.broker.is_some() && before.broker != target.broker {
-        store.establish(settings).await?;
-        let own = EmbeddedBroker::open(database, BrokerOptions::default())?;
-        let messages = copy_messages(&own, &*store.broker).await?;
-        outln!("broker     {messages} messages");
-        moved.broker.clone_from(&target.broker);
-    }
+    relocation::begin(&*store.documents).await?;
+    let own = EmbeddedDocuments::open(database)?;
+    // The config is among them, in the form of this version.
+    DocumentsConfig::of_directory(database, Arc::new(own.clone()), || 0).await?;
+    let objects = copy_documents(&own, &*store.documents).await?;
+    outln!("documents  {objects} records, texts and versions of the config");
+    let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
+    let loaded = take_over(database, store, Arc::clone(&graph), settings).await?;
+    outln!("library    {loaded} loaded documents");
+    let statements = copy_graph(database, &*graph).await?;
+    outln!("graph      {statements} statements");
+    store.establish(settings).await?;
+    let own = EmbeddedBroker::open(database, BrokerOptions::default())?;
+    let messages = copy_messages(&own, &*store.broker).await?;
+    outln!("broker     {messages} messages");
     // Until then the old state is the one that counts, and nobody starts on the new one.
-    moved.unfinished = None;
-    moved.write(settings)?;
-    if documents {
-        moved::end(&*store.documents).await?;
-    }
-    Ok(())
+    target.write(settings)?;
+    relocation::end(&*store.documents).await
 }
 
-/// Copies the objects that are wanted, and answers how many there were.
-pub(super) async fn copy_documents(
-    from: &dyn Documents,
-    to: &dyn Documents,
-    wanted: impl Fn(&Entry) -> bool,
-) -> Result<u64, Failure> {
+/// Copies every object, and answers how many there were.
+async fn copy_documents(from: &dyn Documents, to: &dyn Documents) -> Result<u64, Failure> {
     let bar = bar("documents");
     let mut after = String::new();
     let mut count = 0;
@@ -146,8 +123,10 @@ pub(super) async fn copy_documents(
             break;
         };
         after.clone_from(&last.key);
-        let wanted = page.iter().filter(|entry| wanted(entry));
-        let copies: Vec<_> = wanted.map(|entry| copy(from, to, &entry.key)).collect();
+        let copies: Vec<_> = page
+            .iter()
+            .map(|entry| copy(from, to, &entry.key))
+            .collect();
         count += copies.len() as u64;
         stream::iter(copies)
             .buffer_unordered(AT_ONCE)
@@ -172,7 +151,7 @@ async fn copy(from: &dyn Documents, to: &dyn Documents, key: &str) -> Result<(),
             Exit::Failed,
             format!("`{key}` is at the target already, and is another"),
         )
-        .hint("the target has runs of its own: move to an empty bucket or prefix")),
+        .hint("the target has runs of its own: move to an empty schema")),
     }
 }
 
@@ -180,9 +159,9 @@ async fn copy(from: &dyn Documents, to: &dyn Documents, key: &str) -> Result<(),
 async fn take_over(
     database: &Database,
     store: &Store,
+    graph: Arc<dyn Graph>,
     settings: &Settings,
 ) -> Result<u64, Failure> {
-    let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
     let own = Library::open(database.clone(), Arc::clone(&graph))?;
     let library = store.library(graph, settings).await?;
     let bar = bar("loaded documents");
@@ -210,7 +189,7 @@ async fn copy_graph(database: &Database, to: &dyn Graph) -> Result<u64, Failure>
     Ok(count)
 }
 
-pub(super) async fn copy_messages(from: &EmbeddedBroker, to: &dyn Broker) -> Result<u64, Failure> {
+async fn copy_messages(from: &EmbeddedBroker, to: &dyn Broker) -> Result<u64, Failure> {
     let bar = bar("messages");
     let mut after = 0;
     let mut count = 0;
@@ -233,7 +212,7 @@ pub(super) async fn copy_messages(from: &EmbeddedBroker, to: &dyn Broker) -> Res
     Ok(count)
 }
 
-pub(super) fn bar(what: &'static str) -> ProgressBar {
+fn bar(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} {elapsed}");
     let bar = ProgressBar::new_spinner().with_message(what);
     match style {

@@ -1,6 +1,7 @@
 //! One file for each command, or for a few that belong together.
 
 pub(crate) mod approvals;
+pub(crate) mod archive;
 pub(crate) mod ask;
 pub(crate) mod config;
 pub(crate) mod cost;
@@ -10,7 +11,6 @@ pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod fork;
-mod gather;
 pub(crate) mod library;
 pub(crate) mod migrate;
 mod person;
@@ -18,6 +18,7 @@ pub(crate) mod purge;
 pub(crate) mod query;
 pub(crate) mod records;
 pub(crate) mod replay;
+mod retell;
 pub(crate) mod retry;
 mod servers;
 pub(crate) mod sessions;

@@ -4,7 +4,7 @@
 //! run are dropped by it. The
 //! graph comes last, because it is what an interrupted purge finds its runs by when it is repeated.
 
-use super::records::{self, Run};
+use super::records;
 use crate::cli::Purge;
 use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
@@ -14,11 +14,12 @@ use agentfleet_console::text;
 use agentfleet_documents::Entry;
 use agentfleet_gateway::check_collection;
 use agentfleet_graph::{EraseBy, Graph, QueryOptions};
+use agentfleet_library::Library;
+use agentfleet_runtime::Records;
 use agentfleet_schema::records::Tombstone;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::{CollectionName, Millis, SessionId, Term, keys, millis, topics, uris};
 use agentfleet_storage::Database;
-use agentfleet_tools::library::Library;
 use std::sync::Arc;
 
 /// Most runs named before they are deleted.
@@ -233,21 +234,19 @@ async fn apart(
     store: &Store,
     roots: Vec<SessionId>,
 ) -> Result<(Vec<SessionId>, Vec<SessionId>), Failure> {
+    let records = Records::new(&*store.documents);
     let (mut running, mut ended) = (Vec::new(), Vec::new());
     for root in roots {
-        let run = Run::read(&*store.documents, &root).await?;
-        if run.end().is_some() || is_erased(store, &root).await? {
+        // A damaged run can be purged, too.
+        let (steps, _) = records.readable(&root).await?;
+        let is_over = steps.last().is_some_and(|last| last.outcome.is_terminal());
+        if is_over || records.is_erased(&root).await? {
             ended.push(root);
         } else {
             running.push(root);
         }
     }
     Ok((running, ended))
-}
-
-async fn is_erased(store: &Store, root: &SessionId) -> Result<bool, Failure> {
-    let tombstone = store.documents.get(&keys::tombstone(root)).await?;
-    Ok(tombstone.is_some())
 }
 
 async fn wanted(
@@ -257,10 +256,11 @@ async fn wanted(
 ) -> Result<Vec<SessionId>, Failure> {
     if let Some(session) = &purge.session {
         let session = records::session(store, session).await?;
-        let run = Run::read(&*store.documents, &session).await?;
-        let Some(record) = run.steps.first() else {
-            let waits = store.intake().accepted(&session).await?.is_some();
-            return if waits || is_erased(store, &session).await? {
+        let records = Records::new(&*store.documents);
+        let (steps, _) = records.readable(&session).await?;
+        let Some(record) = steps.first() else {
+            let waits = records.has(&keys::accepted(&session)).await?;
+            return if waits || records.is_erased(&session).await? {
                 Ok(vec![session])
             } else {
                 Err(records::missing(store, &session).await?)
@@ -292,7 +292,7 @@ async fn wanted(
 }
 
 /// What is said of runs that ended longer ago.
-fn older_than(store: &Store, age: Millis) -> (&'static str, Vec<(&'static str, Term)>) {
+pub(super) fn older_than(store: &Store, age: Millis) -> (&'static str, Vec<(&'static str, Term)>) {
     let before = store.now() - age;
     let instant = agentfleet_core::provenance::date_time(before.max(0));
     let term = Term::typed(instant, agentfleet_schema::vocabulary::xsd::DATE_TIME);
@@ -303,7 +303,7 @@ fn older_than(store: &Store, age: Millis) -> (&'static str, Vec<(&'static str, T
 }
 
 /// Root sessions of which something is so.
-async fn runs(
+pub(super) async fn runs(
     graph: &dyn Graph,
     which: &str,
     bindings: &[(&str, Term)],
@@ -325,20 +325,25 @@ async fn runs(
 /// Erases a run, but for its triples, and says how many objects it were.
 async fn erase(store: &Store, root: &SessionId) -> Result<usize, Failure> {
     let documents = &*store.documents;
-    let tree = records::tree(documents, root).await?;
+    let mut tree = Vec::new();
+    let mut walk = Records::new(documents).walk(root);
+    // What cannot be read is erased as well.
+    while let Some((found, _)) = walk.next_readable().await? {
+        tree.push(found.session);
+    }
     let tombstone = Tombstone {
         erased_at: store.now(),
     };
     let tombstone = serde_json::to_vec(&tombstone).unwrap_or_default();
-    for (session, _) in &tree {
+    for session in &tree {
         let key = keys::tombstone(session);
         documents.create(&key, tombstone.clone()).await?;
     }
     let mut deleted = 0;
     // The root last: an interrupted purge finds the rest through it.
-    for (session, _) in tree.iter().rev() {
+    for session in tree.iter().rev() {
         let texts = keys::document(&format!("{}/", uris::session(session)));
-        for prefix in [format!("sessions/{session}/"), texts] {
+        for prefix in [keys::session(session), texts] {
             deleted += documents.delete_prefix(&prefix).await?;
         }
     }

@@ -51,9 +51,8 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
     };
     let graph = graph_to_read(&store, settings).await?;
     let options = QueryOptions {
-        timeout: settings.query_timeout,
         apart: true,
-        ..QueryOptions::default()
+        ..settings.query_options()
     };
     let answer = graph
         .query(text, &bindings, options)
@@ -196,7 +195,7 @@ fn table(found: &Solutions, ui: Ui) {
     });
     // An id that leads to a run is there to be copied.
     let whole = usize::from(headers.first() == Some(&"session"));
-    ui.table(&headers, whole, rows.collect());
+    ui.table(&headers, whole, rows);
     if !found.rows.is_empty() {
         outln!("({})", text::counted(found.rows.len() as u64, "row"));
     }

@@ -1,16 +1,22 @@
 //! Reading runs from their records, which are there before any triple is.
 
 use crate::error::Failure;
-use crate::evidence::AT_ONCE;
 use crate::store::Store;
 use agentfleet_console::trace::Trace;
-use agentfleet_core::provenance::date_time;
+use agentfleet_core::provenance::{date_time, tell};
 use agentfleet_documents::Documents;
-use agentfleet_schema::records::{Child, FanOutRecord, StepRecord, Tombstone};
-use agentfleet_schema::{SessionId, Triples, keys, uris};
-use serde::de::DeserializeOwned;
+use agentfleet_gateway::roots_of;
+use agentfleet_graph::Graph;
+use agentfleet_runtime::Records;
+use agentfleet_runtime::records::AT_ONCE;
+use agentfleet_schema::records::{Child, FanOutRecord, Tombstone};
+use agentfleet_schema::{SessionId, keys, uris};
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the graph may be behind a session that somebody asks for, and how often that is looked at.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Fewest characters of a session id that may stand for all of it.
 const SHORTEST: usize = 6;
@@ -46,6 +52,30 @@ pub(crate) async fn kept(store: &Store, text: &str) -> Result<SessionId, Failure
     match erased(store, &session).await? {
         Some(failure) => Err(failure),
         None => Ok(session),
+    }
+}
+
+/// The roots of the trees that an id belongs to, at least one. The graph is told of a session a moment after
+/// it began, so one that has a record is waited for.
+pub(crate) async fn roots_told(
+    store: &Store,
+    graph: &dyn Graph,
+    given: &str,
+) -> Result<Vec<SessionId>, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let roots = roots_of(graph, given).await?;
+        if !roots.is_empty() {
+            return Ok(roots);
+        }
+        let session = session(store, given).await?;
+        let wanted = [keys::tombstone(&session), keys::outcome(&session, 0)];
+        let found = store.documents.get_many(&wanted).await?;
+        let is_behind = matches!(found.as_slice(), [None, Some(_)]);
+        if !is_behind || Instant::now() >= until {
+            return Err(untold(store, given).await?);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -169,10 +199,8 @@ async fn started(documents: &dyn Documents, begin: &str) -> Result<Vec<Started>,
     let mut started = Vec::new();
     for some in waiting(&listed).chunks(AT_ONCE) {
         let found = documents.get_many(some).await?;
-        for at in 0..found.len() {
-            let Some(fan_out) = decoded::<FanOutRecord>(&found, at) else {
-                continue;
-            };
+        let found = found.iter().flatten();
+        for fan_out in found.filter_map(|body| serde_json::from_slice(body).ok()) {
             let FanOutRecord {
                 session,
                 step,
@@ -206,74 +234,13 @@ fn waiting(listed: &[String]) -> Vec<String> {
     listed.iter().filter(waits).cloned().collect()
 }
 
-/// What one session left behind.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Run {
-    /// Its steps, in order.
-    pub steps: Vec<StepRecord>,
-    pub fan_outs: Vec<FanOutRecord>,
-}
-
-impl Run {
-    pub(crate) async fn read(
-        documents: &dyn Documents,
-        session: &SessionId,
-    ) -> Result<Self, Failure> {
-        let mut run = Self::default();
-        loop {
-            let step = run.steps.len() as u32;
-            let wanted = [keys::outcome(session, step), keys::fan_out(session, step)];
-            let found = documents.get_many(&wanted).await?;
-            let Some(record) = decoded(&found, 0) else {
-                return Ok(run);
-            };
-            run.steps.push(record);
-            run.fan_outs.extend(decoded::<FanOutRecord>(&found, 1));
-        }
-    }
-
-    /// The step that ended it.
-    pub(crate) fn end(&self) -> Option<&StepRecord> {
-        self.steps
-            .last()
-            .filter(|record| record.outcome.is_terminal())
-    }
-
-    pub(crate) fn children(&self) -> impl Iterator<Item = SessionId> {
-        let children = self.fan_outs.iter().flat_map(|fan_out| &fan_out.children);
-        children.map(|child| child.session.clone())
-    }
-}
-
-fn decoded<T: DeserializeOwned>(found: &[Option<Arc<[u8]>>], at: usize) -> Option<T> {
-    serde_json::from_slice(found.get(at)?.as_ref()?).ok()
-}
-
-/// A session and all below it, each after its parent.
-pub(crate) async fn tree(
-    documents: &dyn Documents,
-    root: &SessionId,
-) -> Result<Vec<(SessionId, Run)>, Failure> {
-    let mut tree = Vec::new();
-    let mut seen = HashSet::from([root.clone()]);
-    let mut open = vec![root.clone()];
-    while let Some(session) = open.pop() {
-        let run = Run::read(documents, &session).await?;
-        open.extend(run.children().filter(|child| seen.insert(child.clone())));
-        tree.push((session, run));
-    }
-    Ok(tree)
-}
-
 /// The provenance of a tree, as its records state it: the graph may be behind them.
 pub(crate) async fn trace(documents: &dyn Documents, root: &SessionId) -> Result<Trace, Failure> {
-    let tree = tree(documents, root).await?;
-    let steps = tree.iter().flat_map(|(_, run)| &run.steps);
-    let triples: Vec<_> = steps
-        .flat_map(StepRecord::provenance)
-        .filter_map(|publication| serde_json::from_str::<Triples>(&publication.body).ok())
-        .flat_map(|message| message.triples)
-        .collect();
+    let mut triples = Vec::new();
+    let mut walk = Records::new(documents).walk(root);
+    while let Some(found) = walk.next().await? {
+        triples.extend(found.steps.iter().flat_map(|step| tell(step).triples));
+    }
     Ok(Trace::from_triples(&triples))
 }
 

@@ -1,19 +1,18 @@
 //! `replay`: every step of a run worked again from its records, without a call to anything.
 
 use super::records;
-use crate::cli::Replay;
+use crate::cli::Steps;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui;
 use agentfleet_console::text;
 use agentfleet_core::replay::{Divergence, Replayed};
-use agentfleet_documents::Documents;
-use agentfleet_orchestrator::replay::{ReplayError, Replayer, children, steps};
+use agentfleet_orchestrator::replay::{ReplayError, Replayer, steps};
+use agentfleet_runtime::Records;
 use agentfleet_schema::SessionId;
 use agentfleet_schema::records::{OutcomeKind, StepRecord};
 use serde::Serialize;
-use std::collections::HashSet;
 
 /// What came of one step.
 #[derive(Debug, Serialize)]
@@ -77,37 +76,34 @@ struct Summary {
     unchecked: usize,
 }
 
-pub(crate) async fn run(args: Replay, settings: &Settings) -> Result<(), Failure> {
+pub(crate) async fn run(args: Steps, settings: &Settings) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
     let session = records::session(&store, &args.session).await?;
     let defaults = agentfleet_config::seed::embedded_snapshot()?;
-    let documents = &*store.documents;
+    let records = Records::new(&*store.documents);
     let replayer = Replayer {
-        documents,
+        documents: &*store.documents,
         config: &*store.config,
         default_prompts: &defaults,
     };
     let mut lines = Vec::new();
     let mut summary = Summary::default();
     let below = !args.only && args.step.is_none();
-    let mut seen = HashSet::from([session.clone()]);
-    let mut open = vec![session.clone()];
-    while let Some(next) = open.pop() {
-        let mut found = begun(documents, &next, next == session).await?;
-        if below {
-            let mut more: Vec<SessionId> = children(&found)
-                .filter(|child| seen.insert((*child).clone()))
-                .cloned()
-                .collect();
-            more.reverse();
-            open.extend(more);
+    let mut walk = records.walk(&session);
+    while let Some(mut walked) = walk.next().await? {
+        if walked.depth == 0 && walked.steps.is_empty() {
+            match steps(records, &session).await {
+                Err(ReplayError::Closed(_)) => {}
+                found => walked.steps = found?,
+            }
         }
+        let mut found = walked.steps;
         if let Some(step) = args.step {
             let last = found.len().saturating_sub(1) as u32;
             found.retain(|record| record.step == step);
             if found.is_empty() {
                 return Err(ReplayError::NoStep {
-                    session: next,
+                    session,
                     step,
                     last,
                 }
@@ -125,6 +121,9 @@ pub(crate) async fn run(args: Replay, settings: &Settings) -> Result<(), Failure
             } else {
                 line.tell();
             }
+        }
+        if !below {
+            break;
         }
     }
     let diverges = summary.diverging > 0;
@@ -149,17 +148,4 @@ pub(crate) async fn run(args: Replay, settings: &Settings) -> Result<(), Failure
         return Err(Failure::told(Exit::Differs));
     }
     Ok(())
-}
-
-/// The steps of a session. A subagent that was never begun has none, nor has what was ended before.
-async fn begun(
-    documents: &dyn Documents,
-    session: &SessionId,
-    is_asked_for: bool,
-) -> Result<Vec<StepRecord>, Failure> {
-    match steps(documents, session).await {
-        Err(ReplayError::Unknown(_)) if !is_asked_for => Ok(Vec::new()),
-        Err(ReplayError::Closed(_)) => Ok(Vec::new()),
-        found => Ok(found?),
-    }
 }

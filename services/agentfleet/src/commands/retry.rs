@@ -3,13 +3,14 @@
 use super::ask::can_be_had;
 use super::fork::{Going, again, model};
 use super::records;
-use super::sessions::{self, Listed};
+use super::sessions;
 use crate::cli::Retry;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_console::text;
+use agentfleet_runs::Root;
 use agentfleet_schema::SessionId;
 use agentfleet_schema::records::RunState;
 use serde::Serialize;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 /// What became of one of many.
 #[derive(Debug, Serialize)]
 struct Retried {
-    session: String,
+    session: SessionId,
     question: String,
     /// The run that goes on from it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,13 +133,12 @@ async fn many(args: Retry, settings: &Settings) -> Result<(), Failure> {
 async fn able(
     store: &Store,
     settings: &Settings,
-    listed: Vec<Listed>,
-) -> (Vec<Listed>, BTreeMap<String, u64>) {
+    listed: Vec<Root>,
+) -> (Vec<Root>, BTreeMap<String, u64>) {
     let mut runs = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for run in listed {
-        let session = SessionId::new(run.session.clone());
-        let request = match again(store, settings, &session).await {
+        let request = match again(store, settings, &run.session).await {
             Ok(going) => going.request(store).await.map(drop),
             Err(failure) => Err(failure),
         };
@@ -153,7 +153,7 @@ async fn able(
     (runs, left_out)
 }
 
-fn show(runs: &[Listed], more: bool) {
+fn show(runs: &[Root], more: bool) {
     errln!("From the last good step of each:");
     for run in runs {
         let question = text::preview(&run.question, 80);
@@ -174,11 +174,10 @@ fn agreed(count: &str, json: bool) -> Result<(), Failure> {
     ui::agreed(&format!("Type `yes` to begin {count} again"), undone)
 }
 
-async fn begin(store: &Store, settings: &Settings, run: Listed) -> Retried {
-    let session = SessionId::new(run.session.clone());
-    let begun = match again(store, settings, &session).await {
+async fn begin(store: &Store, settings: &Settings, run: Root) -> Retried {
+    let begun = match again(store, settings, &run.session).await {
         // The same run is not begun twice, however often this is said.
-        Ok(going) => published(&going, store, format!("retry-of-{session}")).await,
+        Ok(going) => published(&going, store, format!("retry-of-{}", run.session)).await,
         Err(failure) => Err(failure),
     };
     let (begun_as, error) = match begun {

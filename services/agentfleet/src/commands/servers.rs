@@ -15,8 +15,6 @@ use std::time::{Duration, Instant, SystemTime};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// An answer that takes longer makes every step slow: it needs several.
 const SLOW: Duration = Duration::from_secs(1);
-/// Where S3 is, if it is Amazon's.
-const AMAZON: &str = "https://s3.amazonaws.com";
 
 /// A server of the fleet.
 pub(super) struct Server {
@@ -31,20 +29,12 @@ impl Server {
             Place::Embedded => None,
             Place::At(address) => Some(address.clone()),
         };
-        let endpoint = settings.documents_endpoint.clone();
-        let documents = at(&settings.documents).map(|address| {
-            if PostgresDocuments::is_address(&address) {
-                address
-            } else {
-                endpoint.unwrap_or(AMAZON.to_owned())
-            }
-        });
         let broker = at(&settings.broker);
         let admin = settings.broker_admin.clone().filter(|_| broker.is_some());
         [
             ("broker server", broker),
             ("broker admin", admin),
-            ("document server", documents),
+            ("document server", at(&settings.documents)),
             ("graph server", at(&settings.graph)),
         ]
         .into_iter()

@@ -1,22 +1,18 @@
 //! `trace`: who decided what, from which options, at what cost.
 
-use super::records::{self, Run};
-use crate::cli::{Trace as Args, TraceFormat};
+use super::records;
+use crate::cli::Trace as Args;
 use crate::engine::graph_to_read;
 use crate::error::Failure;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
-use agentfleet_console::trace::{Format, Trace, queries};
-use agentfleet_console::{Look, text};
-use agentfleet_documents::Documents;
-use agentfleet_gateway::{Failure as Lent, TraceFormat as Drawn, TraceRenderer};
-use agentfleet_graph::{Answer, Graph, QueryOptions};
+use agentfleet_console::text;
+use agentfleet_console::trace::Format;
+use agentfleet_gateway::{texts_of, trace_of};
+use agentfleet_graph::QueryOptions;
+use agentfleet_runtime::Records;
 use agentfleet_schema::records::Call;
-use agentfleet_schema::{SessionId, Triple, keys};
-use async_trait::async_trait;
-use std::collections::HashMap;
-use std::sync::Arc;
 
 pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
@@ -29,20 +25,14 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
         session if session.as_str().starts_with(args.id.trim()) => session.to_string(),
         _ => args.id.clone(),
     };
-    let Some(trace) = of(&*graph, &id).await? else {
+    records::roots_told(&store, &*graph, &id).await?;
+    let trace = trace_of(&*graph, &id, QueryOptions::default()).await?;
+    if trace.is_empty() {
         return Err(records::untold(&store, &args.id).await?);
-    };
-    let texts = texts(&*store.documents, &trace).await?;
-    let format = match args.format {
-        TraceFormat::Tree => Format::Tree,
-        TraceFormat::Mermaid => Format::Mermaid,
-        TraceFormat::Svg => Format::Svg,
-        TraceFormat::Turtle => Format::Turtle,
-        TraceFormat::Json => Format::Json,
-        TraceFormat::ProvJson => Format::ProvJson,
-    };
-    let drawn = trace.render(format, ui.look(), &|uri| texts.get(uri).cloned());
-    match format {
+    }
+    let texts = texts_of(&*store.documents, &trace).await?;
+    let drawn = trace.render(args.format, ui.look(), &|uri| texts.get(uri).cloned());
+    match args.format {
         Format::Tree => ui::painted(&drawn),
         Format::Turtle => ui::exact(&drawn),
         Format::Mermaid | Format::Svg | Format::Json | Format::ProvJson => ui::write(&drawn),
@@ -53,9 +43,9 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
 /// The calls of one step, as they were recorded.
 async fn raw(store: &Store, args: &Args, step: u32) -> Result<(), Failure> {
     let (session, started) = records::session_or_started(store, &args.id).await?;
-    let run = Run::read(&*store.documents, &session).await?;
-    let Some(record) = run.steps.iter().find(|record| record.step == step) else {
-        let known = match run.steps.len() {
+    let steps = Records::new(&*store.documents).steps(&session).await?;
+    let Some(record) = steps.iter().find(|record| record.step == step) else {
+        let known = match steps.len() {
             0 if started.is_none() => return Err(records::missing(store, &session).await?),
             0 => "no step of it is done yet".to_owned(),
             1 => "it has step 0 alone".to_owned(),
@@ -66,9 +56,9 @@ async fn raw(store: &Store, args: &Args, step: u32) -> Result<(), Failure> {
         )));
     };
     match args.format {
-        TraceFormat::Json => return ui::json(&record.calls),
-        TraceFormat::Tree => {}
-        TraceFormat::Mermaid | TraceFormat::Svg | TraceFormat::Turtle | TraceFormat::ProvJson => {
+        Format::Json => return ui::json(&record.calls),
+        Format::Tree => {}
+        Format::Mermaid | Format::Svg | Format::Turtle | Format::ProvJson => {
             return Err(Failure::usage(
                 "`--raw` is written as `--format tree` or `json`",
             ));
@@ -146,91 +136,5 @@ fn told(call: &Call) -> (String, Vec<(&'static str, String)>) {
             };
             (format!("document `{uri}`{found}"), Vec::new())
         }
-    }
-}
-
-/// The trace of the whole tree that an id belongs to.
-async fn of(graph: &dyn Graph, id: &str) -> Result<Option<Trace>, Failure> {
-    let mut triples: Vec<Triple> = Vec::new();
-    for root in roots(graph, id).await? {
-        let tree = queries::tree(&root);
-        let options = QueryOptions::default();
-        if let Answer::Triples(more) = graph.query(&tree.sparql, &tree.bindings, options).await? {
-            triples.extend(more);
-        }
-    }
-    Ok((!triples.is_empty()).then(|| Trace::from_triples(&triples)))
-}
-
-/// The roots of the trees that an id belongs to: of a session, a correlation, or any node.
-pub(crate) async fn roots(graph: &dyn Graph, id: &str) -> Result<Vec<SessionId>, Failure> {
-    let roots = queries::roots_of(id);
-    let found = graph
-        .select(&roots.sparql, &roots.bindings, QueryOptions::default())
-        .await?;
-    let rows = 0..found.rows.len();
-    Ok(rows
-        .filter_map(|row| found.text(row, "root").map(SessionId::from))
-        .collect())
-}
-
-/// The texts a trace refers to, as far as the librarian has them.
-async fn texts(
-    documents: &dyn Documents,
-    trace: &Trace,
-) -> Result<HashMap<String, String>, Failure> {
-    let uris = trace.documents();
-    let keys: Vec<String> = uris.iter().map(|uri| keys::document(uri)).collect();
-    let bodies = documents.get_many(&keys).await?;
-    Ok(uris
-        .into_iter()
-        .zip(bodies)
-        .filter_map(|(uri, body)| Some((uri, String::from_utf8_lossy(&body?).into_owned())))
-        .collect())
-}
-
-/// Draws traces for the HTTP door.
-pub(crate) struct Renderer {
-    pub graph: Arc<dyn Graph>,
-    pub documents: Arc<dyn Documents>,
-}
-
-/// A tree over HTTP, where nobody says how wide a line may be.
-const PAGE: Look = Look {
-    width: 120,
-    color: false,
-};
-
-/// What the gateway does not draw itself.
-const DRAWN: [(Format, &str); 4] = [
-    (Format::Tree, "text/plain; charset=utf-8"),
-    (Format::Mermaid, "text/vnd.mermaid"),
-    (Format::Svg, "image/svg+xml"),
-    (Format::ProvJson, "application/json"),
-];
-
-#[async_trait]
-impl TraceRenderer for Renderer {
-    fn formats(&self) -> Vec<Drawn> {
-        DRAWN
-            .iter()
-            .map(|(format, media_type)| Drawn {
-                name: format.as_str().to_owned(),
-                media_type: (*media_type).to_owned(),
-            })
-            .collect()
-    }
-
-    async fn render(&self, session: &SessionId, format: &str) -> Result<Option<Vec<u8>>, Lent> {
-        let format: Format = format.parse()?;
-        let Some(trace) = of(&*self.graph, session.as_str()).await? else {
-            return Ok(None);
-        };
-        let Some(trace) = trace.subtree(session) else {
-            return Ok(None);
-        };
-        let texts = texts(&*self.documents, &trace).await?;
-        let drawn = trace.render(format, PAGE, &|uri| texts.get(uri).cloned());
-        Ok(Some(drawn.into_bytes()))
     }
 }

@@ -1,31 +1,28 @@
 //! `up`: every role in one process, and the HTTP door, until told to stop. Single roles beside it.
 
-use super::purge;
-use super::trace::Renderer;
-use crate::cli::Up;
+use super::{archive, purge};
+use crate::cli::Output;
 use crate::clock;
 use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::fleet::{Fleet, Roles};
-use crate::keeper::{self, Keeper, Worker};
 use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
 use crate::signals::Signals;
+use crate::standby::{self, Standby, Worker};
 use crate::store::Store;
 use crate::token;
-use agentfleet_aggregator::{Answered, Approvals, Ended, Endings, Found, became};
 use agentfleet_broker::Waiting;
-use agentfleet_config::ConfigStore;
-use agentfleet_core::approval::Verdict;
 use agentfleet_gateway::{
-    Cancel, Cancelled, Check, Collections, Doors, Failure as Lent, Gateway, Options, Parts, Status,
+    Check, Collections, Doors, Failure as Lent, Gateway, Options, Parts, Status,
 };
+use agentfleet_library::Library;
+use agentfleet_runs::Approvals;
 use agentfleet_runtime::metrics;
-use agentfleet_schema::records::PauseRecord;
-use agentfleet_schema::{Digest, SessionId};
-use agentfleet_tools::library::Library;
+use agentfleet_schema::Digest;
 use async_trait::async_trait;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +37,7 @@ const FRESH: Duration = Duration::from_secs(5);
 /// How often what is too old is looked for.
 const UPKEEP: Duration = Duration::from_secs(600);
 
-pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
+pub(crate) async fn up(output: Output, settings: &Settings) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let numbers = Numbers::install()?;
     let store = Store::open(settings).await?;
@@ -64,11 +61,11 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         })?;
     let address = gateway.address();
     let serving = tokio::spawn(gateway.run());
-    let keeper = Keeper::start(&store, settings, Some(engine.clone())).await?;
+    let standby = Standby::start(&store, settings, Some(engine.clone())).await?;
     // Only what changes from here on is news.
-    let mut worker = keeper.receiver();
+    let mut worker = standby.receiver();
     let works = worker.borrow_and_update().clone();
-    if up.output.json {
+    if output.json {
         outln!(
             "{}",
             serde_json::json!({"url": format!("http://{address}")})
@@ -77,7 +74,7 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         let (program, data) = (settings.program(), settings.data.display());
         outln!("Serving on http://{address} with data in {data}");
         match works {
-            Worker::Other => outln!("{}", standby(settings)?),
+            Worker::Other => outln!("{}", standing_by(settings)?),
             Worker::Own { model } | Worker::Failed(model) => outln!("{model}"),
         }
         if !settings.open {
@@ -93,14 +90,14 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
     let upkeep = tokio::spawn(upkeep(
         engine,
         settings.clone(),
-        keeper.receiver(),
+        standby.receiver(),
         stop.clone(),
     ));
     let failed = told_to_stop(worker, &mut signals).await;
     errln!("Stopping: finishing what is in flight. Ctrl-C again leaves at once.");
     stop.cancel();
     let drained = async {
-        keeper.stop().await;
+        standby.stop().await;
         for task in [serving, upkeep] {
             if let Err(error) = task.await {
                 tracing::error!(%error, "a task was lost");
@@ -109,12 +106,12 @@ pub(crate) async fn up(up: Up, settings: &Settings) -> Result<(), Failure> {
         // Now, not when it notices: what is left is for others.
         broker.close().await;
     };
-    drained_or_left(drained, signals).await;
+    signals.drained_or_left(drained).await;
     failed
 }
 
 /// Who works instead of this process.
-fn standby(settings: &Settings) -> Result<String, Failure> {
+fn standing_by(settings: &Settings) -> Result<String, Failure> {
     let holder = FleetLock::holder(settings)?.unwrap_or_default();
     let with = match holder.model.as_str() {
         "" => String::new(),
@@ -136,21 +133,13 @@ async fn told_to_stop(
             () = signals.next() => return Ok(()),
             Ok(()) = worker.changed() => match &*worker.borrow_and_update() {
                 Worker::Other => {}
-                Worker::Own { model } => errln!("{}", keeper::has_taken_over(model)),
+                Worker::Own { model } => errln!("{}", standby::has_taken_over(model)),
                 Worker::Failed(reason) => {
                     let says = format!("the work of the other process cannot be taken over: {reason}");
                     return Err(Failure::new(Exit::Unavailable, says));
                 }
             },
         }
-    }
-}
-
-/// Drains, unless told to stop once more: whoever comes next takes up what is in flight.
-async fn drained_or_left(drained: impl Future<Output = ()>, mut signals: Signals) {
-    tokio::select! {
-        () = drained => {}
-        () = signals.next() => std::process::exit(Exit::Left as i32),
     }
 }
 
@@ -197,7 +186,7 @@ pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failur
         // Now, not when it notices: what is left is for others.
         broker.close().await;
     };
-    drained_or_left(drained, signals).await;
+    signals.drained_or_left(drained).await;
     Ok(())
 }
 
@@ -226,6 +215,7 @@ async fn upkeep(
 ) {
     let mut due = tokio::time::interval(UPKEEP);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut archived = HashSet::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -239,6 +229,11 @@ async fn upkeep(
             Ok(0) => {}
             Ok(runs) => tracing::info!(runs, "old runs were deleted"),
             Err(failure) => tracing::warn!(%failure, "old runs could not be deleted"),
+        }
+        match archive::by_age(store, graph, &settings, &mut archived).await {
+            Ok(0) => {}
+            Ok(runs) => tracing::info!(runs, "finished runs were archived"),
+            Err(failure) => tracing::warn!(%failure, "finished runs could not be archived"),
         }
         match engine.library.sweep().await {
             Ok(0) => {}
@@ -275,10 +270,6 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
 
 fn parts(engine: &Engine, numbers: Numbers) -> Parts {
     let fleet = engine.aggregator_parts();
-    let traces = Renderer {
-        graph: Arc::clone(&fleet.graph),
-        documents: Arc::clone(&fleet.documents),
-    };
     Parts {
         broker: fleet.broker,
         documents: fleet.documents,
@@ -286,11 +277,8 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
         graph: fleet.graph,
         config: Arc::clone(&engine.store.config),
         host: fleet.host,
-        cancel: Arc::new(Canceller(engine.endings())),
-        approvals: Arc::new(Approver {
-            approvals: Approvals::new(engine.aggregator_parts()),
-            config: Arc::clone(&engine.store.config),
-        }),
+        endings: engine.endings(),
+        approvals: Approvals::new(engine.aggregator_parts()),
         status: Arc::new(FleetStatus {
             engine: engine.clone(),
             numbers,
@@ -299,7 +287,6 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
                 asked: None,
             }),
         }),
-        traces: Some(Arc::new(traces)),
         collections: Some(Arc::new(Loaded(engine.library.clone()))),
         metered: engine.metered().map(Arc::new),
     }
@@ -312,61 +299,6 @@ impl Collections for Loaded {
     async fn loaded(&self) -> Result<Vec<String>, Lent> {
         let held = self.0.holdings().await?;
         Ok(held.into_iter().map(|(name, _)| name).collect())
-    }
-}
-
-struct Canceller(Endings);
-
-#[async_trait]
-impl Cancel for Canceller {
-    async fn cancel(&self, session: &SessionId, by: &str) -> Result<Cancelled, Lent> {
-        let ended = self.0.end(session, "cancelled", by).await?;
-        Ok(match ended {
-            Ended::Now => Cancelled::Now,
-            Ended::Before(_) => Cancelled::AlreadyEnded,
-            Ended::Unknown => Cancelled::WhenItStarts,
-        })
-    }
-}
-
-struct Approver {
-    approvals: Approvals,
-    config: Arc<dyn ConfigStore>,
-}
-
-#[async_trait]
-impl agentfleet_gateway::Approvals for Approver {
-    async fn open(&self) -> Result<Vec<PauseRecord>, Lent> {
-        Ok(self.approvals.open().await?)
-    }
-
-    async fn answer(
-        &self,
-        id: &str,
-        verdict: Verdict,
-    ) -> Result<agentfleet_gateway::Answered, Lent> {
-        use agentfleet_gateway::Answered as Told;
-        let pause = match self.approvals.find(id).await? {
-            Found::Open(pause) if pause.asked.id.as_str() == id => pause,
-            Found::Over(pause, after) if pause.asked.id.as_str() == id => {
-                return Ok(Told::Over(became(&after)));
-            }
-            // Programs name it whole.
-            Found::Open(_) | Found::Over(..) | Found::Several(_) | Found::Unknown => {
-                return Ok(Told::Unknown);
-            }
-        };
-        let tool = super::approvals::tool(&*self.config, &pause).await?;
-        let answered = self
-            .approvals
-            .answer(&pause, verdict, tool.as_ref())
-            .await?;
-        Ok(match answered {
-            Answered::Now(decided) => Told::Now(pause.session, Box::new(decided)),
-            Answered::Before(after) => Told::Over(became(&after)),
-            Answered::TooLate(reason) => Told::TooLate(reason),
-            Answered::Refused(refused) => Told::Refused(refused.to_string()),
-        })
     }
 }
 

@@ -3,14 +3,14 @@
 use crate::cli::Verify;
 use crate::engine::graph_to_read;
 use crate::error::{Exit, Failure};
-use crate::evidence::{self, Session};
+use crate::evidence::{self, Counts, Session};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui;
 use agentfleet_console::text;
 use agentfleet_core::audit::{self, About, Finding};
 use agentfleet_core::provenance::{date_time, tell_as};
-use agentfleet_graph::{Graph, QueryOptions};
+use agentfleet_graph::Graph;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::tg;
 use agentfleet_schema::{Digest, SessionId, Term, Triple, keys, uris};
@@ -41,16 +41,6 @@ pub(crate) struct Head {
     pub subagents: Vec<Head>,
 }
 
-/// How much was looked at.
-#[derive(Debug, Default, Serialize)]
-struct Checked {
-    sessions: u64,
-    records: u64,
-    documents: u64,
-    triples: u64,
-    choices: u64,
-}
-
 #[derive(Debug, Serialize)]
 struct Report {
     session: SessionId,
@@ -58,7 +48,7 @@ struct Report {
     ok: bool,
     ended: bool,
     head: Option<Head>,
-    checked: Checked,
+    checked: Counts,
     findings: Vec<Finding>,
 }
 
@@ -164,20 +154,14 @@ async fn report(
 ) -> Result<Report, Failure> {
     let documents = &*store.documents;
     let (sessions, mut findings) = evidence::gather(documents, top).await?;
-    let counts = evidence::check(documents, &*store.config, &sessions, &mut findings).await?;
+    let mut checked = evidence::check(documents, &*store.config, &sessions, &mut findings).await?;
     let told: Vec<Triple> = sessions
         .iter()
         .flat_map(|session| &session.links)
         .flat_map(|link| tell_as(&link.record, &link.identity).triples)
         .collect();
     statements(store, graph, settings, &sessions, &told, &mut findings).await?;
-    let checked = Checked {
-        sessions: sessions.len() as u64,
-        records: counts.records,
-        documents: counts.documents,
-        choices: counts.choices,
-        triples: told.iter().collect::<HashSet<_>>().len() as u64,
-    };
+    checked.triples = told.iter().collect::<HashSet<_>>().len() as u64;
     if let Some(head) = against {
         for head in [head].into_iter().chain(&head.subagents) {
             findings.extend(held_against(head, &sessions));
@@ -291,10 +275,7 @@ async fn held(
     told: &[Triple],
     own: impl Fn(&str) -> bool,
 ) -> Result<Vec<Triple>, Failure> {
-    let options = QueryOptions {
-        timeout: settings.query_timeout,
-        ..QueryOptions::default()
-    };
+    let options = settings.query_options();
     let mut held = Vec::new();
     let mut keep = |subject: &str, predicate: Option<&str>, object: Option<&Term>| {
         if let (Some(predicate), Some(object)) = (predicate, object) {

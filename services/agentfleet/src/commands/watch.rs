@@ -3,18 +3,18 @@
 //! Leaving changes nothing: the run is in the queue and its answer will be in the records.
 
 use super::person;
-use super::records::{self, Run};
+use super::records;
 use crate::error::{Exit, Failure};
-use crate::keeper::{self, Keeper, Worker};
 use crate::log::Held;
 use crate::signals::Signals;
+use crate::standby::{self, Standby, Worker};
 use crate::store::Store;
 use crate::ui::{Heedless, Ui};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
-use agentfleet_core::{approval, say};
-use agentfleet_runtime::client::{Event, Follow};
-use agentfleet_schema::records::{Activity, OutcomeKind};
-use agentfleet_schema::{AgentResponse, ErrorBody, MessageType, SessionId, keys, uris};
+use agentfleet_core::approval;
+use agentfleet_runtime::Records;
+use agentfleet_runtime::client::{self, Event, Follow};
+use agentfleet_schema::{AgentResponse, ErrorBody, SessionId, keys};
 use std::io::{Stderr, Stdout, Write as _, stderr, stdout};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +42,17 @@ pub(crate) struct Watch<'a> {
 
 impl Watch<'_> {
     /// Follows the root session from its beginning to its end, or until told to leave.
-    pub(crate) async fn run(&self, keeper: &Keeper, signals: &mut Signals) -> Result<(), Failure> {
+    pub(crate) async fn run(
+        &self,
+        standby: &Standby,
+        signals: &mut Signals,
+    ) -> Result<(), Failure> {
         let (broker, documents) = (
             Arc::clone(&self.store.broker),
             Arc::clone(&self.store.documents),
         );
         let mut follow = Follow::new(broker, documents, self.session.clone(), 0);
-        let mut worker = keeper.receiver();
+        let mut worker = standby.receiver();
         let mut known = worker.borrow().clone();
         let mut show = Show::new(self);
         let mut tick = tokio::time::interval(TICK);
@@ -105,7 +109,7 @@ impl Watch<'_> {
         match worker {
             Worker::Other => {}
             Worker::Own { .. } if self.json => {}
-            Worker::Own { model } => self.ui.note(&keeper::has_taken_over(model)),
+            Worker::Own { model } => self.ui.note(&standby::has_taken_over(model)),
             Worker::Failed(reason) => {
                 let says = format!("nobody works the run: {reason}");
                 return Err(Failure::new(Exit::Unavailable, says)
@@ -154,58 +158,17 @@ impl Watch<'_> {
 
     /// The end of a run that is over, from its records.
     async fn ended(&self) -> Result<Option<Event>, Failure> {
-        let documents = &*self.store.documents;
-        let run = Run::read(documents, &self.session).await?;
-        let Some(record) = run.end() else {
+        let records = Records::new(&*self.store.documents);
+        let Some(record) = records.end(&self.session).await? else {
             return Ok(None);
         };
-        let document = uris::answer_document(&self.session);
-        let body = documents.get(&keys::document(&document)).await?;
-        let end = match &record.activity {
-            Activity::Concluded(end) => Some(end),
-            Activity::None
-            | Activity::Iterated(_)
-            | Activity::FannedOut(_)
-            | Activity::Planned(_)
-            | Activity::Executed(_)
-            | Activity::Asked(_)
-            | Activity::Decided(_) => None,
-        };
-        let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
-        let error = end.and_then(|end| match record.outcome {
-            // As its last response said.
-            OutcomeKind::Cancelled => Some(say::error_of(&body, end.termination)),
-            OutcomeKind::Continue
-            | OutcomeKind::FanOut
-            | OutcomeKind::Pause
-            | OutcomeKind::Answer
-            | OutcomeKind::Fail => end.error.clone(),
-        });
-        let text = if body.is_empty() {
-            error
-                .as_ref()
-                .map(|error| error.message.clone())
-                .unwrap_or_default()
-        } else {
-            body
-        };
-        Ok(Some(Event::End {
+        let told = client::recalled(&*self.store.documents, &record).await?;
+        let mut told = told.into_iter().rev();
+        let end = told.find(|(response, _)| response.end_of_dialog);
+        Ok(end.map(|(response, text)| Event::End {
             text,
-            response: Box::new(AgentResponse {
-                message_type: if error.is_some() {
-                    MessageType::Error
-                } else {
-                    MessageType::Answer
-                },
-                session_id: self.session.clone(),
-                root_session_id: self.session.clone(),
-                step: Some(record.step),
-                end_of_message: true,
-                end_of_dialog: true,
-                document: error.is_none().then_some(document),
-                ..AgentResponse::default()
-            }),
-            error,
+            error: response.error.clone(),
+            response: Box::new(response),
         }))
     }
 
@@ -248,7 +211,7 @@ async fn still_waits(store: &Store, response: &AgentResponse) -> Result<bool, Fa
         return Ok(true);
     };
     let after = keys::outcome(&response.session_id, step + 1);
-    Ok(store.documents.get(&after).await?.is_none())
+    Ok(!Records::new(&*store.documents).has(&after).await?)
 }
 
 impl<'a> Show<'a> {

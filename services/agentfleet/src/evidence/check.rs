@@ -1,22 +1,27 @@
 //! What is stored of a run against itself: everything that needs no graph.
 
-use super::{AT_ONCE, Session, bodies};
+use super::{Session, bodies};
 use crate::error::Failure;
 use agentfleet_config::ConfigStore;
 use agentfleet_core::audit::{self, About, Finding, Link};
 use agentfleet_documents::Documents;
+use agentfleet_runtime::records::AT_ONCE;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, Call, Executed, StepRecord};
 use agentfleet_schema::{Digest, SessionId, keys};
+use serde::Serialize;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How much was looked at.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Counts {
+    pub sessions: u64,
     pub records: u64,
     pub documents: u64,
+    /// For whoever holds the graph against them.
+    pub triples: u64,
     pub choices: u64,
 }
 
@@ -40,6 +45,8 @@ pub async fn check(
     }
     findings.extend(joins(sessions));
     Ok(Counts {
+        sessions: sessions.len() as u64,
+        triples: 0,
         records: sessions.iter().map(|one| one.links.len() as u64).sum(),
         documents: texts(documents, sessions, findings).await?,
         choices: choices(config, sessions, findings).await?,

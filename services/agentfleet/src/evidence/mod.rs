@@ -8,6 +8,7 @@ use crate::commands::records;
 use crate::error::Failure;
 use agentfleet_core::audit::{About, Finding, Link, StoredCalls, accepted, identity};
 use agentfleet_documents::{Documents, Error};
+use agentfleet_runtime::records::AT_ONCE;
 use agentfleet_schema::keys::{self, CallPart};
 use agentfleet_schema::records::{
     AcceptedRecord, Activity, Asked, DebitRecord, FanInRecord, FanOutRecord, FannedOut,
@@ -18,11 +19,8 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Keys read in one round trip.
-pub(crate) const AT_ONCE: usize = 200;
-
 /// What is stored of one session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Session {
     pub id: SessionId,
     /// Its records, in order.
@@ -176,15 +174,10 @@ async fn one(
     findings: &mut Vec<Finding>,
 ) -> Result<Session, Failure> {
     // Listed, not counted up: what stands behind a gap is to be found too.
-    let folder = format!("sessions/{id}/steps/");
     let (mut steps, mut committed, mut published) =
         (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for key in documents.list(&folder).await? {
-        let rest = key.strip_prefix(&folder).unwrap_or_default();
-        let Some((step, _)) = rest.split_once('/') else {
-            continue;
-        };
-        let Ok(step) = step.parse::<u32>() else {
+    for key in documents.list(&keys::steps(&id)).await? {
+        let Some(step) = keys::step_number(&key) else {
             continue;
         };
         steps.insert(step);
@@ -203,14 +196,7 @@ async fn one(
     let steps: Vec<u32> = steps.into_iter().collect();
     let mut session = Session {
         id,
-        links: Vec::new(),
-        fan_outs: BTreeMap::new(),
-        verdicts: BTreeMap::new(),
-        pauses: BTreeMap::new(),
-        calls: BTreeMap::new(),
-        debits: BTreeMap::new(),
-        asked: None,
-        late: false,
+        ..Session::default()
     };
     for some in steps.chunks(AT_ONCE / 4) {
         let wanted: Vec<String> = some
@@ -246,25 +232,29 @@ async fn one(
                     )),
                 }
             }
-            if let Some(body) = fan_out
-                && let Some(record) = read(&keys[1], body, findings)
-            {
-                session.fan_outs.insert(*step, record);
-            }
-            if let Some(body) = fan_in
-                && let Some(record) = read(&keys[2], body, findings)
-            {
-                session.verdicts.insert(*step, record);
-            }
-            if let Some(body) = pause
-                && let Some(record) = read(&keys[3], body, findings)
-            {
-                session.pauses.insert(*step, record);
-            }
+            session
+                .fan_outs
+                .extend(stored(*step, &keys[1], fan_out.as_deref(), findings));
+            session
+                .verdicts
+                .extend(stored(*step, &keys[2], fan_in.as_deref(), findings));
+            session
+                .pauses
+                .extend(stored(*step, &keys[3], pause.as_deref(), findings));
         }
     }
     beside(documents, &mut session, findings).await?;
     Ok(session)
+}
+
+/// The record of a step, if it has one that can be read.
+fn stored<T: DeserializeOwned>(
+    step: u32,
+    key: &str,
+    body: Option<&[u8]>,
+    findings: &mut Vec<Finding>,
+) -> Option<(u32, T)> {
+    Some((step, read(key, body?, findings)?))
 }
 
 /// What lies beside the records of steps: calls with effects, and debits. It is written before the record
@@ -274,21 +264,13 @@ async fn beside(
     session: &mut Session,
     findings: &mut Vec<Finding>,
 ) -> Result<(), Failure> {
-    let folder = format!("sessions/{}/steps/", session.id);
-    let listed = documents.list(&folder).await?;
-    let step = |key: &String| {
-        key.strip_prefix(&folder)?
-            .split_once('/')?
-            .0
-            .parse::<u32>()
-            .ok()
-    };
+    let listed = documents.list(&keys::steps(&session.id)).await?;
     let is_part =
         |key: &&String| keys::debit_place(key).is_some() || keys::call_part(key).is_some();
     let parts: Vec<(u32, String)> = listed
         .iter()
         .filter(is_part)
-        .filter_map(|key| Some((step(key)?, key.clone())))
+        .filter_map(|key| Some((keys::step_number(key)?, key.clone())))
         .collect();
     for some in parts.chunks(AT_ONCE) {
         let wanted: Vec<String> = some.iter().map(|(_, key)| key.clone()).collect();
@@ -360,8 +342,12 @@ fn read<T: DeserializeOwned>(key: &str, body: &[u8], findings: &mut Vec<Finding>
 /// The session a text names, if anything is stored of it.
 pub(crate) async fn named(store: &crate::store::Store, text: &str) -> Result<SessionId, Failure> {
     let session = records::session(store, text).await?;
-    let folder = format!("sessions/{session}/steps/");
-    if store.documents.list(&folder).await?.is_empty() {
+    if store
+        .documents
+        .list(&keys::steps(&session))
+        .await?
+        .is_empty()
+    {
         let erased = records::erased(store, &session).await?;
         return Err(erased.unwrap_or_else(|| {
             Failure::not_found(format!("nothing is recorded of a session `{session}`"))

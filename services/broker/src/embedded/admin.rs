@@ -27,13 +27,6 @@ pub struct SubscriptionStats {
     pub oldest: Option<Millis>,
 }
 
-/// How much a topic retains.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetainedStats {
-    pub topic: String,
-    pub messages: u64,
-}
-
 impl EmbeddedBroker {
     /// All subscriptions, counted at one instant, sorted by topic and name.
     pub async fn stats(&self) -> Result<Vec<SubscriptionStats>, Error> {
@@ -42,24 +35,6 @@ impl EmbeddedBroker {
             .database
             .read(move |connection| stats(connection, now))
             .await?)
-    }
-
-    /// What the retained topics hold, sorted by topic.
-    pub async fn retained(&self) -> Result<Vec<RetainedStats>, Error> {
-        let retained = self.database.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT name, count(*) FROM messages JOIN topics ON topics.id = messages.topic
-                 WHERE key IS NOT NULL GROUP BY messages.topic ORDER BY name",
-            )?;
-            let rows = statement.query_map([], |row| {
-                Ok(RetainedStats {
-                    topic: row.get(0)?,
-                    messages: count(row.get(1)?),
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        });
-        Ok(retained.await?)
     }
 
     /// Deletes what the topics retained for longer than they should, and says how much. To be

@@ -28,11 +28,10 @@ pub(super) struct Waiter {
 
 /// A delivery that comes back without having been settled.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Returned {
-    /// Its consumer was dropped.
-    Unsettled(Receipt),
-    /// Its consumer stopped waiting before it arrived.
-    Unseen(Receipt),
+pub(super) struct Returned {
+    pub(super) receipt: Receipt,
+    /// Its consumer was dropped; otherwise it stopped waiting before it arrived.
+    pub(super) is_seen: bool,
 }
 
 /// Messages on their way to a consumer: if they do not arrive, they go back.
@@ -51,9 +50,11 @@ impl Claimed {
 impl Drop for Claimed {
     fn drop(&mut self) {
         if !self.deliveries.is_empty() {
-            let receipts = self.deliveries.drain(..).map(|delivery| delivery.receipt);
-            self.state
-                .hand_back(receipts.map(Returned::Unseen).collect());
+            let unseen = self.deliveries.drain(..).map(|delivery| Returned {
+                receipt: delivery.receipt,
+                is_seen: false,
+            });
+            self.state.hand_back(unseen.collect());
         }
     }
 }
@@ -104,12 +105,8 @@ impl Dispatcher {
 
     fn take_back(&self, unit: &mut Unit<'_>) -> Result<(), storage::Error> {
         for returned in &self.returned {
-            match *returned {
-                Returned::Unsettled(receipt) => {
-                    store::nack(&self.state, unit, receipt, Duration::ZERO)?;
-                }
-                Returned::Unseen(receipt) => store::unclaim(&self.state, unit, receipt)?,
-            }
+            let Returned { receipt, is_seen } = *returned;
+            store::nack(&self.state, unit, receipt, Duration::ZERO, is_seen)?;
         }
         Ok(())
     }

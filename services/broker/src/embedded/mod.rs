@@ -17,7 +17,7 @@ mod store;
 mod tables;
 mod topology;
 
-pub use admin::{RetainedStats, SubscriptionStats};
+pub use admin::SubscriptionStats;
 pub use export::Kept;
 
 use crate::error::Error;
@@ -121,8 +121,7 @@ impl State {
 
     fn hand_back(&self, returned: Vec<Returned>) {
         for returned in &returned {
-            let (Returned::Unsettled(receipt) | Returned::Unseen(receipt)) = returned;
-            self.settled(*receipt);
+            self.settled(returned.receipt);
         }
         self.mailbox().returned.extend(returned);
         self.poker.poke();
@@ -169,10 +168,13 @@ impl State {
 
     /// Hands back what a consumer did not settle.
     fn let_go(&self, consumer: u64) {
-        let unsettled = |held: &Held| (held.consumer == consumer).then_some(held.receipt);
-        let receipts: Vec<Receipt> = self.held().values().filter_map(unsettled).collect();
-        if !receipts.is_empty() {
-            self.hand_back(receipts.into_iter().map(Returned::Unsettled).collect());
+        let unsettled = |held: &Held| {
+            let (receipt, is_seen) = (held.receipt, true);
+            (held.consumer == consumer).then_some(Returned { receipt, is_seen })
+        };
+        let returned: Vec<Returned> = self.held().values().filter_map(unsettled).collect();
+        if !returned.is_empty() {
+            self.hand_back(returned);
         }
     }
 }
@@ -218,10 +220,15 @@ impl EmbeddedBroker {
         store::ack(unit, delivery.receipt)
     }
 
-    /// Whether a delivery is still this consumer's, as the caller's unit sees it: if not, its lease
-    /// ran out and another has it or had it.
-    pub fn holds_in(&self, unit: &Unit<'_>, delivery: &Delivery) -> Result<bool, storage::Error> {
-        store::holds(unit, delivery.receipt)
+    async fn write<F>(&self, durability: storage::Durability, action: F) -> Result<(), Error>
+    where
+        F: FnOnce(&Arc<State>, &mut Unit<'_>) -> Result<(), storage::Error> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let written = self
+            .database
+            .write(durability, move |unit| action(&state, unit));
+        Ok(written.await?)
     }
 
     /// Settling may be lost with the power: then the message comes again, as it may at any time.
@@ -229,13 +236,7 @@ impl EmbeddedBroker {
     where
         F: FnOnce(&Arc<State>, &mut Unit<'_>) -> Result<(), storage::Error> + Send + 'static,
     {
-        let state = Arc::clone(&self.state);
-        let settled = self
-            .database
-            .write(storage::Durability::Process, move |unit| {
-                action(&state, unit)
-            });
-        Ok(settled.await?)
+        self.write(storage::Durability::Process, action).await
     }
 }
 
@@ -252,11 +253,10 @@ impl Broker for EmbeddedBroker {
             .into_iter()
             .map(Parcel::of)
             .collect::<Result<_, _>>()?;
-        let state = Arc::clone(&self.state);
-        let published = self.database.write(durability, move |unit| {
-            store::publish(&state, unit, &parcels)
-        });
-        Ok(published.await?)
+        self.write(durability, move |state, unit| {
+            store::publish(state, unit, &parcels)
+        })
+        .await
     }
 
     async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error> {
@@ -304,22 +304,18 @@ impl Broker for EmbeddedBroker {
         let receipt = delivery.receipt;
         self.settle(move |state, unit| {
             state.settle_with(unit, receipt);
-            store::nack(state, unit, receipt, delay)
+            store::nack(state, unit, receipt, delay, true)
         })
         .await
     }
 
     async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<(), Error> {
         let (delivery, reason) = (delivery.clone(), reason.to_owned());
-        let state = Arc::clone(&self.state);
-        let buried = self
-            .database
-            .write(storage::Durability::Durable, move |unit| {
-                let (shared, receipt) = (Arc::clone(&state), delivery.receipt);
-                unit.after_commit(move || shared.settled(receipt));
-                store::dead_letter(&state, unit, &delivery, &reason)
-            });
-        Ok(buried.await?)
+        self.write(storage::Durability::Durable, move |state, unit| {
+            state.settle_with(unit, delivery.receipt);
+            store::dead_letter(state, unit, &delivery, &reason)
+        })
+        .await
     }
 
     async fn extend(&self, delivery: &Delivery) -> Result<(), Error> {

@@ -26,11 +26,9 @@ pub(super) fn publish(
     unit: &mut Unit<'_>,
     parcels: &[Parcel],
 ) -> Result<(), storage::Error> {
-    for parcel in parcels {
-        let ready_at = parcel.deliver_at.unwrap_or(0).max(unit.now());
-        insert(state, unit, parcel, ready_at)?;
-    }
-    Ok(())
+    parcels
+        .iter()
+        .try_for_each(|parcel| insert(state, unit, parcel))
 }
 
 /// A message ready to be stored: everything that takes time is done before the unit begins.
@@ -59,12 +57,8 @@ impl Parcel {
 
 /// Stores one message and what delivers it. With nobody to deliver it to and nothing that retains
 /// it, there is nothing to store.
-fn insert(
-    state: &Arc<State>,
-    unit: &mut Unit<'_>,
-    parcel: &Parcel,
-    ready_at: Millis,
-) -> Result<(), storage::Error> {
+fn insert(state: &Arc<State>, unit: &mut Unit<'_>, parcel: &Parcel) -> Result<(), storage::Error> {
+    let ready_at = parcel.deliver_at.unwrap_or(0).max(unit.now());
     let (topic, properties) = (&parcel.topic, &parcel.properties);
     let mut topology = state.topology();
     let entry = topology.topic(unit, topic)?;
@@ -247,45 +241,31 @@ pub(super) fn drop_waiting(unit: &Unit<'_>, root: &str) -> Result<(), storage::E
     Ok(())
 }
 
-/// Hands a delivery back, to come again after `delay`.
+/// Hands a delivery back, to come again after `delay`. A claim that nobody has seen is not counted.
 pub(super) fn nack(
     state: &State,
     unit: &mut Unit<'_>,
     receipt: Receipt,
     delay: Duration,
+    is_seen: bool,
 ) -> Result<(), storage::Error> {
     let handed_back = unit
         .tx()
         .prepare_cached(
-            "UPDATE deliveries SET ready_at = ?3, owner = 0
+            "UPDATE deliveries SET ready_at = ?3, owner = 0, count = count - ?4
              WHERE id = ?1 AND count = ?2 AND owner <> 0",
         )?
         .execute((
             receipt.delivery,
             receipt.lease,
             unit.now().saturating_add(millis(delay)),
+            i64::from(!is_seen),
         ))?;
-    if handed_back > 0 {
-        touch(state, unit, receipt)?;
-    }
-    Ok(())
-}
-
-/// Takes back a claim that nobody has seen: as if it had not been made.
-pub(super) fn unclaim(
-    state: &State,
-    unit: &mut Unit<'_>,
-    receipt: Receipt,
-) -> Result<(), storage::Error> {
-    let taken_back = unit
-        .tx()
-        .prepare_cached(
-            "UPDATE deliveries SET ready_at = ?3, owner = 0, count = count - 1
-             WHERE id = ?1 AND count = ?2 AND owner <> 0",
-        )?
-        .execute((receipt.delivery, receipt.lease, unit.now()))?;
-    if taken_back > 0 {
-        touch(state, unit, receipt)?;
+    let topic = state
+        .topology()
+        .topic_of(unit, subscription_of(receipt.delivery))?;
+    if let (1.., Some(topic)) = (handed_back, topic) {
+        unit.touched(topic);
     }
     Ok(())
 }
@@ -332,8 +312,7 @@ fn bury(
     properties
         .entry(property::ORIGIN_MESSAGE.to_owned())
         .or_insert_with(|| delivery.message_id.clone());
-    let now = unit.now();
-    let message = delivery.receipt.delivery >> 16;
+    let message = message_of(delivery.receipt.delivery);
     let stored = unit
         .tx()
         .prepare_cached("SELECT payload FROM messages WHERE id = ?1")?
@@ -347,11 +326,11 @@ fn bury(
         properties,
         deliver_at: None,
     };
-    insert(state, unit, &parcel, now)?;
+    insert(state, unit, &parcel)?;
     unit.tx()
         .prepare_cached("DELETE FROM deliveries WHERE id = ?1")?
         .execute([delivery.receipt.delivery])?;
-    forget(unit, message_of(delivery.receipt.delivery))?;
+    forget(unit, message)?;
     tracing::warn!(
         topic = %delivery.topic,
         message = delivery.message_id,
@@ -388,16 +367,6 @@ pub(super) fn release_dead(state: &State, unit: &mut Unit<'_>) -> Result<(), sto
                 .execute((delivery, unit.now()))?;
             unit.touched(topic);
         }
-    }
-    Ok(())
-}
-
-fn touch(state: &State, unit: &mut Unit<'_>, receipt: Receipt) -> Result<(), storage::Error> {
-    let topic = state
-        .topology()
-        .topic_of(unit, subscription_of(receipt.delivery))?;
-    if let Some(topic) = topic {
-        unit.touched(topic);
     }
     Ok(())
 }

@@ -14,7 +14,8 @@ use super::parcel::{self, Unreadable};
 use super::publisher::{self, Publisher};
 use super::stream::Stream;
 use super::streams::Streams;
-use crate::Error;
+use pulsar::proto::command_ack::AckType;
+use pulsar::proto::{KeyValue, MessageMetadata};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -44,10 +45,6 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) async fn open(&self) -> Result<Stream, Error> {
-        Stream::open(&self.cluster, &self.topic, &self.subscription).await
-    }
-
     /// Feeds until the consumer is dropped, or the broker is closed.
     pub(super) async fn run(self, mut stream: Stream) {
         let listed = self.streams.list(&self.topic, &self.subscription, &stream);
@@ -66,7 +63,7 @@ impl Feed {
             let mut backoff = self.cluster.backoff();
             stream = loop {
                 tokio::select! {
-                    opened = self.open() => match opened {
+                    opened = Stream::open(&self.cluster, &self.topic, &self.subscription) => match opened {
                         Ok(stream) => break stream,
                         Err(error) => {
                             witness.failed(&error);
@@ -142,6 +139,14 @@ impl Feed {
     }
 
     fn take(&self, stream: &mut Stream, arrival: Arrival) {
+        if self.is_for_others(&arrival.payload.metadata) {
+            // Neither copied nor unpacked.
+            stream.permits = stream.permits.saturating_sub(1);
+            let id = arrival.command.message_id;
+            let link = &stream.link;
+            link.send(commands::ack(stream.id, id, AckType::Individual));
+            return;
+        }
         match parcel::open(&stream.link, stream.id, arrival, self.copies) {
             Ok(messages) => {
                 stream.permits = stream.permits.saturating_sub(messages.len());
@@ -165,23 +170,21 @@ impl Feed {
         }
     }
 
+    /// Whether an entry of one message says that this subscription does not want it.
+    fn is_for_others(&self, metadata: &MessageMetadata) -> bool {
+        let Some((key, value)) = &self.only else {
+            return false;
+        };
+        let says_otherwise = |pair: &KeyValue| pair.key == *key && pair.value != *value;
+        metadata.num_messages_in_batch.is_none() && metadata.properties.iter().any(says_otherwise)
+    }
+
     /// What cannot be read goes to the dead-letter topic as it lies.
     fn park(&self, unreadable: Unreadable) {
         let (publisher, terms) = (Arc::clone(&self.publisher), Arc::clone(&self.terms));
         tokio::spawn(async move {
             let Unreadable { reason, arrived } = unreadable;
-            let payload = arrived.payload.to_vec();
-            let properties = arrived.properties;
-            let parked = publisher
-                .bury(
-                    &terms.topic,
-                    &arrived.message_id,
-                    payload,
-                    properties,
-                    &reason,
-                )
-                .await;
-            match parked {
+            match publisher.bury(&terms.topic, &arrived, &reason).await {
                 Ok(()) => arrived.entry.settle(),
                 Err(error) => {
                     tracing::warn!(%error, "cannot park a message that cannot be read");

@@ -34,6 +34,14 @@ pub(super) enum Fault {
     Server(ServerError, String),
 }
 
+impl Fault {
+    /// What a broker says, by the number that it gives an error.
+    fn server(error: i32, text: String) -> Self {
+        let error = ServerError::try_from(error).unwrap_or(ServerError::UnknownError);
+        Self::Server(error, text)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,7 +75,7 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) enum Receipt {
     Stored(u64),
-    Refused(u64, ServerError, String),
+    Refused(u64, Fault),
 }
 
 /// Who waits for what. Gone when the connection has ended.
@@ -152,10 +160,7 @@ impl Link {
         self.send(build(id));
         match timeout(self.patience, answer).await {
             Ok(Ok(answer)) => match answer.error {
-                Some(error) => Err(Fault::Server(
-                    ServerError::try_from(error.error).unwrap_or(ServerError::UnknownError),
-                    error.message,
-                )),
+                Some(error) => Err(Fault::server(error.error, error.message)),
                 None => Ok(answer),
             },
             Ok(Err(_)) => Err(Fault::Lost),
@@ -204,27 +209,27 @@ impl Link {
         Ok(receipts)
     }
 
+    /// Lets go of the channel of a consumer or producer; no two of them have the same id.
+    fn forget(&self, id: u64) {
+        if let Some(waiting) = &mut *self.waiting() {
+            waiting.consumers.remove(&id);
+            waiting.producers.remove(&id);
+        }
+    }
+
     /// Closes a consumer, and returns when the broker has: what it did not acknowledge is with
     /// others.
     pub(super) async fn end_consumer(&self, id: u64) -> Result<(), Fault> {
-        if let Some(waiting) = &mut *self.waiting() {
-            waiting.consumers.remove(&id);
-        }
-        let closed = self
-            .ask(|request| commands::close_consumer(request, id))
-            .await;
-        closed.map(drop)
+        self.forget(id);
+        let closed = self.ask(|request| commands::close_consumer(request, id));
+        closed.await.map(drop)
     }
 
     /// Closes a producer, and returns when the broker has.
     pub(super) async fn end_producer(&self, id: u64) -> Result<(), Fault> {
-        if let Some(waiting) = &mut *self.waiting() {
-            waiting.producers.remove(&id);
-        }
-        let closed = self
-            .ask(|request| commands::close_producer(request, id))
-            .await;
-        closed.map(drop)
+        self.forget(id);
+        let closed = self.ask(|request| commands::close_producer(request, id));
+        closed.await.map(drop)
     }
 
     /// What the broker knows of the subscription of an open consumer.
@@ -235,10 +240,8 @@ impl Link {
         let stats = answer.consumer_stats_response.unwrap_or_default();
         // Mostly: the broker does not know the consumer, because the topic has moved.
         if let Some(error) = stats.error_code {
-            return Err(Fault::Server(
-                ServerError::try_from(error).unwrap_or(ServerError::UnknownError),
-                stats.error_message.unwrap_or_default(),
-            ));
+            let text = stats.error_message.unwrap_or_default();
+            return Err(Fault::server(error, text));
         }
         Ok(Stats {
             waiting: stats.msg_backlog.unwrap_or_default(),
@@ -248,23 +251,15 @@ impl Link {
 
     /// Closes a consumer without waiting: what it did not acknowledge goes to others.
     pub(super) fn close_consumer(&self, id: u64) {
-        if let Some(waiting) = &mut *self.waiting() {
-            waiting.consumers.remove(&id);
-        }
-        self.send(commands::close_consumer(
-            self.requests.fetch_add(1, Ordering::Relaxed),
-            id,
-        ));
+        self.forget(id);
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        self.send(commands::close_consumer(request, id));
     }
 
     pub(super) fn close_producer(&self, id: u64) {
-        if let Some(waiting) = &mut *self.waiting() {
-            waiting.producers.remove(&id);
-        }
-        self.send(commands::close_producer(
-            self.requests.fetch_add(1, Ordering::Relaxed),
-            id,
-        ));
+        self.forget(id);
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        self.send(commands::close_producer(request, id));
     }
 
     fn end(&self, why: &str) {
@@ -318,11 +313,8 @@ impl Link {
             }
         } else if let Some(refused) = &command.send_error {
             if let Some(producer) = waiting.producers.get(&refused.producer_id) {
-                let _ = producer.send(Receipt::Refused(
-                    refused.sequence_id,
-                    ServerError::try_from(refused.error).unwrap_or(ServerError::UnknownError),
-                    refused.message.clone(),
-                ));
+                let fault = Fault::server(refused.error, refused.message.clone());
+                let _ = producer.send(Receipt::Refused(refused.sequence_id, fault));
             }
         } else if let Some(closed) = &command.close_consumer {
             waiting.consumers.remove(&closed.consumer_id);
@@ -341,28 +333,24 @@ impl Link {
 
 /// Which request a command answers.
 fn answered(command: &BaseCommand) -> Option<u64> {
-    let id = command.success.as_ref().map(|answer| answer.request_id);
-    id.or(command.error.as_ref().map(|answer| answer.request_id))
-        .or(command
-            .producer_success
-            .as_ref()
-            .map(|answer| answer.request_id))
-        .or(command
-            .lookup_topic_response
-            .as_ref()
-            .map(|answer| answer.request_id))
-        .or(command
-            .partition_metadata_response
-            .as_ref()
-            .map(|answer| answer.request_id))
-        .or(command
+    let (topic, parts) = (
+        &command.lookup_topic_response,
+        &command.partition_metadata_response,
+    );
+    let last = &command.get_last_message_id_response;
+    let ids = [
+        command.success.as_ref().map(|it| it.request_id),
+        command.error.as_ref().map(|it| it.request_id),
+        command.producer_success.as_ref().map(|it| it.request_id),
+        topic.as_ref().map(|it| it.request_id),
+        parts.as_ref().map(|it| it.request_id),
+        command
             .consumer_stats_response
             .as_ref()
-            .map(|answer| answer.request_id))
-        .or(command
-            .get_last_message_id_response
-            .as_ref()
-            .map(|answer| answer.request_id))
+            .map(|it| it.request_id),
+        last.as_ref().map(|it| it.request_id),
+    ];
+    ids.into_iter().flatten().next()
 }
 
 async fn write(

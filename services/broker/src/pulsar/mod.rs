@@ -4,7 +4,7 @@
 //!   connections, over the codec of the `pulsar` crate. `cluster`: who serves what.
 //! - `publisher`, `producer`: publishing. `stream`, `feed`, `consumer`, `parcel`: receiving.
 //!   `holdings`: leases. `retained`, `reader`: reading by key. `admin`: retention. `streams`,
-//!   `tally`: whether messages come, and how many wait.
+//!   `backlog`: whether messages come, and how many wait.
 //! - A delivery is settled by the broker object (or a clone of it) whose consumer received it.
 //! - Subscriptions are shared, durable, begin with the first message, and are never removed.
 //! - What is handed back goes to a retry topic as a copy that counts its attempts; then the
@@ -12,6 +12,7 @@
 //!   Pulsar, uncounted: so `deliveries` is `None`, and who works a message records its attempts.
 
 mod admin;
+mod backlog;
 mod cluster;
 mod commands;
 mod consumer;
@@ -28,7 +29,6 @@ mod reader;
 mod retained;
 mod stream;
 mod streams;
-mod tally;
 
 pub use options::{PulsarOptions, Token};
 
@@ -38,6 +38,7 @@ use crate::{
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{DEAD_LETTER, Topic, subscription};
 use async_trait::async_trait;
+use backlog::Backlog;
 use cluster::{Cluster, failed};
 use consumer::{Intake, PulsarConsumer};
 use feed::Feed;
@@ -50,7 +51,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use stream::Stream;
 use streams::Streams;
-use tally::Tally;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +69,7 @@ struct Inner {
     holdings: Arc<Holdings>,
     shelves: Shelves,
     streams: Arc<Streams>,
-    tally: Tally,
+    backlog: Backlog,
     /// Cancelled first when the broker is closed: feeds and producers end, connections stay.
     working: CancellationToken,
     stop: CancellationToken,
@@ -110,7 +110,7 @@ impl PulsarBroker {
             stop.clone(),
         );
         let streams = Arc::new(Streams::default());
-        let tally = Tally::new(
+        let backlog = Backlog::new(
             Arc::clone(&cluster),
             Arc::clone(&names),
             Arc::clone(&streams),
@@ -132,7 +132,7 @@ impl PulsarBroker {
                 holdings,
                 shelves,
                 streams,
-                tally,
+                backlog,
                 working,
                 stop,
             }),
@@ -157,7 +157,7 @@ impl PulsarBroker {
         // One that is opened brings nothing; it is closed again at once, and the subscription stays.
         drop(try_join_all(each).await?);
         for (topic, name) in subscriptions {
-            inner.tally.know(topic, name);
+            inner.backlog.know(topic, name);
         }
         for topic in topics {
             let full = inner.names.full(topic);
@@ -261,16 +261,7 @@ async fn hand_back(publisher: &Publisher, held: &Held, delay: Duration) -> Resul
     let limit = terms.max_deliveries.filter(|_| terms.topic != DEAD_LETTER);
     let done = if limit.is_some_and(|limit| deliveries >= limit) {
         let reason = format!("delivered {deliveries} times without being acknowledged");
-        let (payload, properties) = (arrived.payload.to_vec(), arrived.properties.clone());
-        publisher
-            .bury(
-                &terms.topic,
-                &arrived.message_id,
-                payload,
-                properties,
-                &reason,
-            )
-            .await
+        publisher.bury(&terms.topic, arrived, &reason).await
     } else {
         let (payload, properties) = arrived.again(deliveries);
         let delay = Millis::try_from(delay.as_millis()).unwrap_or(Millis::MAX / 4);
@@ -329,7 +320,7 @@ impl Broker for PulsarBroker {
             };
             tokio::spawn(feed.run(stream));
         }
-        inner.tally.know(topic, name);
+        inner.backlog.know(topic, name);
         Ok(Box::new(PulsarConsumer {
             intake,
             holdings: Arc::clone(&inner.holdings),
@@ -361,18 +352,8 @@ impl Broker for PulsarBroker {
         let Some(held) = self.inner.holdings.take(delivery.receipt) else {
             return Ok(());
         };
-        let arrived = &held.arrived;
-        let (payload, properties) = (arrived.payload.to_vec(), arrived.properties.clone());
         let publisher = &self.inner.publisher;
-        let buried = publisher
-            .bury(
-                &delivery.topic,
-                &arrived.message_id,
-                payload,
-                properties,
-                reason,
-            )
-            .await;
+        let buried = publisher.bury(&delivery.topic, &held.arrived, reason).await;
         match buried {
             Ok(()) => held.arrived.entry.settle(),
             Err(_) => self.inner.holdings.put_back(delivery.receipt, held),
@@ -416,7 +397,7 @@ impl Broker for PulsarBroker {
     async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
         // What was acknowledged before is not to be counted.
         self.flush().await?;
-        self.inner.tally.count().await
+        self.inner.backlog.count().await
     }
 
     async fn consumers(
@@ -444,7 +425,7 @@ impl Broker for PulsarBroker {
     async fn close(&self) {
         let Inner {
             cluster,
-            tally,
+            backlog,
             working,
             stop,
             options,
@@ -453,7 +434,7 @@ impl Broker for PulsarBroker {
         working.cancel();
         cluster.tasks().close();
         let orderly = async {
-            tokio::join!(cluster.tasks().wait(), tally.close());
+            tokio::join!(cluster.tasks().wait(), backlog.close());
             let links = cluster.links().await;
             for (link, flushed) in
                 join_all(links.iter().map(async |link| (link, link.flush().await))).await

@@ -1,13 +1,13 @@
 //! A message as Pulsar carries it, and as we hand it out.
 //!
-//! - Other producers may pack several messages into one entry, and compress it with LZ4; both are
-//!   undone here. An entry is acknowledged when all of its messages are.
+//! - Long messages are compressed with LZ4. Other producers may pack several messages into one entry
+//!   too; both is undone here. An entry is acknowledged when all of its messages are.
 //! - A message that was handed back travels on as a copy. The copy says whose copy it is, when that
 //!   was published, and how often it was handed back, in properties that nobody outside sees.
 
 use super::commands;
 use super::link::{Arrival, Link};
-use crate::{Outgoing, Properties};
+use crate::Properties;
 use agentfleet_schema::Millis;
 use prost::Message as _;
 use pulsar::proto::command_ack::AckType;
@@ -16,6 +16,9 @@ use pulsar::proto::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes from which on a message is compressed. Any client of Pulsar undoes it.
+const WORTH_PACKING: usize = 512;
 
 const ATTEMPT: &str = "agentfleet-attempt";
 const ORIGIN: &str = "agentfleet-message";
@@ -210,14 +213,32 @@ fn unpack(mut data: &[u8], count: usize) -> Result<Vec<(SingleMessageMetadata, &
     Ok(parts)
 }
 
-/// The metadata of a message to publish; its producer adds its name and sequence.
-pub(super) fn metadata(outgoing: &Outgoing, now: Millis) -> MessageMetadata {
-    MessageMetadata {
+/// Metadata and data of a message to publish, compressed where that makes it smaller; its producer adds
+/// its name and sequence.
+pub(super) fn pack(
+    properties: &Properties,
+    payload: Vec<u8>,
+    deliver_at: Option<Millis>,
+    now: Millis,
+) -> (MessageMetadata, Vec<u8>) {
+    let mut metadata = MessageMetadata {
         publish_time: u64::try_from(now).unwrap_or_default(),
-        properties: pairs(&outgoing.properties),
-        deliver_at_time: outgoing.deliver_at.filter(|at| *at > now),
+        properties: pairs(properties),
+        deliver_at_time: deliver_at.filter(|at| *at > now),
         ..MessageMetadata::default()
+    };
+    let Ok(size) = u32::try_from(payload.len()) else {
+        return (metadata, payload);
+    };
+    if payload.len() >= WORTH_PACKING {
+        let packed = lz4_flex::block::compress(&payload);
+        if packed.len() < payload.len() {
+            metadata.compression = Some(CompressionType::Lz4 as i32);
+            metadata.uncompressed_size = Some(size);
+            return (metadata, packed);
+        }
     }
+    (metadata, payload)
 }
 
 fn pairs(properties: &Properties) -> Vec<KeyValue> {
@@ -271,6 +292,18 @@ mod tests {
             assert!(unpack(&data[..length], 2).is_err(), "{length} bytes");
         }
         assert!(unpack(&data, 3).is_err());
+    }
+
+    #[test]
+    fn what_is_published_is_compressed_where_that_helps_and_opens_as_it_was() {
+        let long = b"again and again and again and again".repeat(90);
+        let short = b"once".to_vec();
+        for (payload, is_packed) in [(long, true), (short, false), (Vec::new(), false)] {
+            let (metadata, data) = pack(&Properties::new(), payload.clone(), None, 7);
+            assert_eq!(metadata.compression.is_some(), is_packed);
+            assert_eq!(data.len() < payload.len(), is_packed);
+            assert_eq!(decompress(&metadata, &data).unwrap(), payload);
+        }
     }
 
     #[test]

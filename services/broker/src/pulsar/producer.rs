@@ -8,7 +8,7 @@
 
 use super::cluster::{Backoff, Cluster, failed};
 use super::commands;
-use super::link::{Fault, Link, Receipt};
+use super::link::{Link, Receipt};
 use crate::Error;
 use agentfleet_schema::topics::Topic;
 use futures::future::BoxFuture;
@@ -216,8 +216,7 @@ impl Line {
                         let _ = sent.job.reply.send(Ok(()));
                     }
                 }
-                Some(Receipt::Refused(sequence, error, text)) => {
-                    let fault = Fault::Server(error, text);
+                Some(Receipt::Refused(sequence, fault)) => {
                     tracing::warn!(url = open.link.url, %fault, "Pulsar refused a message");
                     let index = pending.iter().position(|sent| sent.sequence == sequence);
                     if let Some(sent) = index.and_then(|index| pending.get(index)) {

@@ -8,15 +8,16 @@
 use super::cluster::Cluster;
 use super::names::Names;
 use super::options::PulsarOptions;
-use super::parcel;
+use super::parcel::{self, Arrived};
 use super::producer::{Job, Producer};
-use crate::{Error, MAX_PAYLOAD, MAX_PROPERTIES, Outgoing, Properties, properties_size};
+use crate::{Error, MAX_PAYLOAD, MAX_PROPERTIES, Outgoing, properties_size};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{DEAD_LETTER, Topic, property};
+use agentfleet_storage::{Clock as _, SystemClock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -95,12 +96,11 @@ impl Publisher {
     pub(super) async fn bury(
         &self,
         topic: &Topic,
-        message_id: &str,
-        payload: Vec<u8>,
-        mut properties: Properties,
+        arrived: &Arrived,
         reason: &str,
     ) -> Result<(), Error> {
-        let mut payload = payload;
+        let (mut payload, mut properties) = (arrived.payload.to_vec(), arrived.properties.clone());
+        let message_id = &arrived.message_id;
         if payload.len() > MAX_PAYLOAD {
             // It could not be published as it is; its beginning shows people what it was.
             payload.truncate(BEGINNING);
@@ -115,7 +115,7 @@ impl Publisher {
         properties.insert(property::ORIGIN.to_owned(), topic.to_string());
         properties
             .entry(property::ORIGIN_MESSAGE.to_owned())
-            .or_insert_with(|| message_id.to_owned());
+            .or_insert_with(|| message_id.clone());
         let letter = Outgoing {
             topic: DEAD_LETTER,
             payload,
@@ -136,12 +136,13 @@ impl Publisher {
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let deadline = Instant::now() + self.timeout;
         let share = self.share(&message).await?;
-        let metadata = parcel::metadata(&message, now);
+        let due = message.deliver_at;
+        let (metadata, data) = parcel::pack(&message.properties, message.payload, due, now);
         let (reply, receipt) = oneshot::channel();
         let mut job = Job {
             topic: message.topic,
             metadata,
-            data: message.payload,
+            data,
             deadline,
             reply,
             _share: Some(share),
@@ -218,8 +219,5 @@ async fn all(waiting: Vec<oneshot::Receiver<Result<(), Error>>>) -> Result<(), E
 }
 
 pub(super) fn now() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+    SystemClock.now()
 }

@@ -106,7 +106,6 @@ async fn a_unit_commits_what_it_published_and_acknowledged_or_nothing_of_it() {
                     &[parcel(&AGENT_REQUEST, "step 1"), parcel(&new_topic, "x")],
                 )?;
                 inside.ack_in(unit, &delivery)?;
-                assert!(!inside.holds_in(unit, &delivery)?);
                 if fails {
                     Err(storage::Error::Closed)
                 } else {
@@ -410,8 +409,8 @@ async fn what_is_too_old_is_purged_unless_somebody_still_waits_for_it() {
 
     // Erasure is by key, whatever the age.
     assert_eq!(broker.forget("t").await.unwrap(), 1);
-    let retained = broker.retained().await.unwrap();
-    assert_eq!((retained.len(), retained[0].messages), (1, 1));
+    let left = broker.read(&AGENT_RESPONSE, "s", 0, 10).await.unwrap();
+    assert_eq!(left.len(), 1);
 }
 
 #[tokio::test]

@@ -1,34 +1,20 @@
 //! The model of the live view: what each event means to the lanes.
 
+mod news;
+
+pub use news::News;
+
 use super::lane::{Lane, LaneState};
 use crate::style::{BAD, DIM, Line, NAME, PLAIN, WARN};
 use crate::text;
 use agentfleet_runtime::client::Event;
 use agentfleet_schema::records::CompletionStatus;
-use agentfleet_schema::{
-    AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId, uris,
-};
+use agentfleet_schema::{AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId};
+use news::{goals, is_fan_out, tool_of};
 use std::collections::HashMap;
 
 /// Longest text of one line of news, in columns.
 const NEWS: usize = 200;
-
-/// What an event brings beside a change of the lanes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    /// Worth a line where no lanes are drawn.
-    Happened(Line),
-    /// The answer begins. `again`: what was given of it before came from a worker that died, and does
-    /// not count.
-    AnswerBegins { again: bool },
-    /// The next piece of the answer, as Markdown.
-    AnswerText(String),
-    /// The run is over. `text` is the whole answer; beside an error, what was found all the same.
-    Ended {
-        text: String,
-        error: Option<ErrorBody>,
-    },
-}
 
 /// The lanes of a run.
 #[derive(Clone, Debug)]
@@ -109,12 +95,9 @@ impl LaneBoard {
         }
         lane.wakes(now);
         lane.hears(message, text);
-        let missed = lane.state == LaneState::Missed;
         match kind {
             MessageType::Answer => {
-                if !missed {
-                    lane.state = LaneState::Answering;
-                }
+                lane.does(LaneState::Answering);
                 self.goes_on(at);
                 if at == 0 {
                     return self.answer_piece(message, text);
@@ -123,9 +106,7 @@ impl LaneBoard {
             MessageType::Action => {
                 // The whole call at once.
                 lane.says(text);
-                if !missed {
-                    lane.state = LaneState::Calling(tool_of(text));
-                }
+                lane.does(LaneState::Calling(tool_of(text)));
             }
             MessageType::Thought
             | MessageType::Observation
@@ -133,9 +114,7 @@ impl LaneBoard {
             | MessageType::Status
             | MessageType::Error
             | MessageType::Unknown => {
-                if !missed {
-                    lane.state = LaneState::Thinking;
-                }
+                lane.does(LaneState::Thinking);
             }
         }
         Vec::new()
@@ -163,13 +142,10 @@ impl LaneBoard {
         if lane.state.is_over() {
             return Vec::new();
         }
-        let missed = lane.state == LaneState::Missed;
         match response.message_type {
             MessageType::Thought => {
                 lane.says(text);
-                if !missed {
-                    lane.state = LaneState::Thinking;
-                }
+                lane.does(LaneState::Thinking);
                 if is_fan_out(response) {
                     return self.fans_out(at, &response.subagents, &goals(text), now);
                 }
@@ -177,16 +153,12 @@ impl LaneBoard {
             }
             MessageType::Action => {
                 lane.says(text);
-                if !missed {
-                    lane.state = LaneState::Calling(tool_of(text));
-                }
+                lane.does(LaneState::Calling(tool_of(text)));
                 return vec![self.happened(at, &format!("calls {text}"), PLAIN)];
             }
             MessageType::Observation => {
                 lane.says(text);
-                if !missed {
-                    lane.state = LaneState::Thinking;
-                }
+                lane.does(LaneState::Thinking);
             }
             MessageType::Answer => {
                 lane.says(text);
@@ -229,9 +201,7 @@ impl LaneBoard {
         }
         lane.says(content);
         if content.starts_with("Waits for a person: ") {
-            if lane.state != LaneState::Missed {
-                lane.state = LaneState::Waiting;
-            }
+            lane.does(LaneState::Waiting);
         } else if lane.state == LaneState::Waiting && !self.has_open_children(at) {
             self.lanes[at].state = LaneState::Thinking;
         }
@@ -363,8 +333,8 @@ impl LaneBoard {
         }
         let lane = &mut self.lanes[at];
         lane.wakes(now);
-        if !lane.state.is_over() && lane.state != LaneState::Missed {
-            lane.state = LaneState::Waiting;
+        if !lane.state.is_over() {
+            lane.does(LaneState::Waiting);
         }
     }
 
@@ -492,49 +462,6 @@ impl LaneBoard {
         numbers.reverse();
         numbers.join(".")
     }
-}
-
-/// The tool of a call in short, as in `search(query: "lock gate")`.
-fn tool_of(call: &str) -> String {
-    let name = call.split_once('(').map_or(call, |(name, _)| name);
-    text::preview(name, 40)
-}
-
-/// Whether a thought is that of a fan-out: its text is the fan-out's document.
-fn is_fan_out(response: &AgentResponse) -> bool {
-    let session = uris::session(&response.session_id);
-    let rest = response
-        .document
-        .as_deref()
-        .and_then(|uri| uri.strip_prefix(&session));
-    rest.is_some_and(|rest| rest.starts_with("/fanout/"))
-}
-
-/// The goals a supervisor lists at the end of its thought: `1. ...`, `2. ...`.
-fn goals(text: &str) -> Vec<String> {
-    let Some(start) = text
-        .rfind("\n\n1. ")
-        .map(|at| at + 2)
-        .or(text.starts_with("1. ").then_some(0))
-    else {
-        return Vec::new();
-    };
-    let mut goals: Vec<String> = Vec::new();
-    for line in text[start..].lines() {
-        match (
-            line.strip_prefix(&format!("{}. ", goals.len() + 1)),
-            goals.last_mut(),
-        ) {
-            (Some(goal), _) => goals.push(goal.to_owned()),
-            // A goal of several lines.
-            (None, Some(last)) => {
-                last.push('\n');
-                last.push_str(line);
-            }
-            (None, None) => {}
-        }
-    }
-    goals
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::view::heading;
 use crate::style::{BOLD, DIM, LINK, Line, Look, NAME, PLAIN, WARN};
 use crate::text;
-use crate::trace::model::{Confidence, Session, Source};
+use crate::trace::model::{Confidence, Source};
 use crate::trace::{Trace, UNSOURCED, sureness};
 use agentfleet_core::cited;
 use agentfleet_schema::SessionId;
@@ -66,7 +66,9 @@ impl Closing {
             only_read: owned(sources.only_read),
             partial: conclusion.is_some_and(|c| c.partial),
             unsourced: conclusion.is_some_and(|c| c.unsourced),
-            spent: spent(whole, session),
+            spent: session
+                .spent_in_tree
+                .told(whole.sessions.len(), session.duration_ms),
             hints,
         }
     }
@@ -205,19 +207,4 @@ fn hint_lines(hint: &Hint, all: &[Hint], look: Look) -> Vec<Line> {
             .with(&space, PLAIN)
             .with(&hint.command, BOLD),
     ]
-}
-
-fn spent(trace: &Trace, root: &Session) -> String {
-    let spent = &root.spent_in_tree;
-    let mut parts = vec![
-        text::counted(trace.sessions.len() as u64, "session"),
-        text::counted(spent.steps, "step"),
-        text::counted(spent.tool_calls, "tool call"),
-        spent.tokens_told(),
-    ];
-    if !spent.cost.is_nothing() {
-        parts.push(format!("cost {}", text::money(spent.cost)));
-    }
-    parts.extend(root.duration_ms.map(text::duration));
-    parts.join(" · ")
 }

@@ -114,21 +114,21 @@ impl Lane {
         }
         self.snippet.push_str(piece);
         if self.snippet.len() > 2 * KEPT {
-            let mut cut = self.snippet.len() - KEPT;
-            while !self.snippet.is_char_boundary(cut) {
-                cut += 1;
-            }
+            let cut = self.snippet.ceil_char_boundary(self.snippet.len() - KEPT);
             self.snippet.drain(..cut);
         }
     }
 
     pub(super) fn says(&mut self, text: &str) {
         self.message = None;
-        let mut end = text.len().min(KEPT);
-        while !text.is_char_boundary(end) {
-            end -= 1;
+        text[..text.floor_char_boundary(KEPT)].clone_into(&mut self.snippet);
+    }
+
+    /// What it does now; where nobody waits for it any more, that is what is told of it.
+    pub(super) fn does(&mut self, state: LaneState) {
+        if self.state != LaneState::Missed {
+            self.state = state;
         }
-        text[..end].clone_into(&mut self.snippet);
     }
 
     /// Ends it, once.

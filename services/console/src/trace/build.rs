@@ -4,20 +4,25 @@
 //! or wrong. Whatever it says, building ends, each session appears once, and what a session holds
 //! follows from the statements alone, not from their order.
 
+mod forest;
+mod kinds;
+mod spent;
+mod values;
+
 use super::Trace;
-use super::facts::{Facts, distinct, name_in};
+use super::facts::{Facts, distinct};
 use super::model::{
     Completion, Conclusion, Confidence, Decision, FanOut, Goal, Instant, Iteration, Note, NoteKind,
-    Observation, Routing, Session, Source, Spent, State, Step, Synthesis, Work, arguments_in_brief,
+    Observation, Routing, Session, Source, State, Step, Synthesis, Work, arguments_in_brief,
 };
 use super::order::in_order;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{CorrelationId, Cost, SessionId, Triple, uris};
+use agentfleet_schema::{CorrelationId, SessionId, Triple, uris};
+use forest::{as_trees, link_goals};
+use kinds::{Kind, nodes_by_session, session_uris};
+use spent::{spent, tell_usage_once};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// Levels of sessions below a root; what lies deeper becomes a root of its own. Runs have a handful,
-/// and renderers recurse.
-const MAX_DEPTH: u32 = 64;
+use values::{read_arguments, read_confidence};
 
 impl Trace {
     /// Reads everything the triples tell about sessions.
@@ -38,75 +43,6 @@ impl Trace {
         };
         Self { sessions, triples }
     }
-}
-
-/// The kinds of node that hang on a session.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Routing,
-    Decision,
-    Iteration,
-    FanOut,
-    Synthesis,
-    Note(NoteKind),
-    Conclusion,
-    Completion,
-}
-
-impl Kind {
-    const BY_CLASS: [(&'static str, Self); 13] = [
-        (tg::ROUTING_DECISION, Self::Routing),
-        (tg::DECISION, Self::Decision),
-        (tg::FAN_OUT, Self::FanOut),
-        (tg::SYNTHESIS, Self::Synthesis),
-        (tg::PLAN, Self::Note(NoteKind::Plan)),
-        (tg::STEP_RESULT, Self::Note(NoteKind::StepResult)),
-        (tg::CRITIQUE, Self::Note(NoteKind::Critique)),
-        (tg::COMPARISON, Self::Note(NoteKind::Comparison)),
-        (tg::APPROVAL_REQUEST, Self::Note(NoteKind::Approval)),
-        (tg::SUBAGENT_COMPLETION, Self::Completion),
-        (tg::CONCLUSION, Self::Conclusion),
-        (tg::ANALYSIS, Self::Iteration),
-        (tg::TOOL_USE, Self::Iteration),
-    ];
-
-    fn of(facts: &Facts<'_>, uri: &str) -> Option<Self> {
-        Self::BY_CLASS
-            .iter()
-            .find(|(class, _)| facts.is_a(uri, class))
-            .map(|(_, kind)| *kind)
-    }
-}
-
-/// Nodes by the session that generated them; a peer's, which may not say so, by their URI.
-fn nodes_by_session<'a>(facts: &Facts<'a>) -> BTreeMap<String, Vec<(&'a str, Kind)>> {
-    let mut nodes: BTreeMap<String, Vec<(&str, Kind)>> = BTreeMap::new();
-    for subject in facts.subjects() {
-        let Some(kind) = Kind::of(facts, subject) else {
-            continue;
-        };
-        let session = facts
-            .link(subject, prov::WAS_GENERATED_BY)
-            .or_else(|| uris::session_of(subject).map(|id| uris::session(&id)));
-        if let Some(session) = session.filter(|session| session != subject) {
-            nodes.entry(session).or_default().push((subject, kind));
-        }
-    }
-    nodes
-}
-
-/// Every session that is told of: described, or at work.
-fn session_uris(builder: &Builder<'_>) -> BTreeSet<String> {
-    let facts = builder.facts;
-    let described = facts.subjects().filter(|subject| {
-        facts.is_a(subject, tg::AGENT_QUESTION)
-            || facts.has(subject, tg::ROOT_SESSION_ID)
-            || (facts.has(subject, tg::QUERY) && Kind::of(facts, subject).is_none())
-    });
-    described
-        .map(str::to_owned)
-        .chain(builder.nodes.keys().cloned())
-        .collect()
 }
 
 fn session_id(uri: &str) -> SessionId {
@@ -239,11 +175,11 @@ impl Builder<'_> {
             uri: uri.to_owned(),
             task_type: facts
                 .link(uri, tg::TASK_TYPE)
-                .map(|uri| name_in(&uri))
+                .map(|uri| uris::config_name_of(&uri).unwrap_or(uri))
                 .or_else(|| selected("task-type")),
             pattern: facts
                 .link(uri, tg::SELECTED_PATTERN)
-                .map(|uri| name_in(&uri))
+                .map(|uri| uris::config_name_of(&uri).unwrap_or(uri))
                 .or_else(|| selected("pattern")),
             decisions,
             work: self.work(uri),
@@ -533,249 +469,5 @@ fn tell_why_sent_back(steps: &mut [Step]) {
             }
             Step::Decision(_) | Step::FanOut(_) | Step::Synthesis(_) | Step::Note(_) => {}
         }
-    }
-}
-
-/// The arguments as they were given; a text that is no JSON object is shown as it is.
-fn read_arguments(text: &str) -> BTreeMap<String, String> {
-    if text.is_empty() {
-        return BTreeMap::new();
-    }
-    match serde_json::from_str::<BTreeMap<String, serde_json::Value>>(text) {
-        Ok(map) => map
-            .into_iter()
-            .map(|(name, value)| match value {
-                serde_json::Value::String(text) => (name, text),
-                other => (name, other.to_string()),
-            })
-            .collect(),
-        Err(_) => BTreeMap::from([(String::new(), text.to_owned())]),
-    }
-}
-
-/// `part: 0.80`, or `0.80` of the whole.
-fn read_confidence(text: &str) -> Confidence {
-    let value = |text: &str| text.trim().parse::<f64>().ok().filter(|v| v.is_finite());
-    if let Some(value) = value(text) {
-        return Confidence {
-            part: String::new(),
-            value: Some(value),
-        };
-    }
-    match text.rsplit_once(':') {
-        Some((part, number)) if value(number).is_some() => Confidence {
-            part: part.trim().to_owned(),
-            value: value(number),
-        },
-        _ => Confidence {
-            part: text.to_owned(),
-            value: None,
-        },
-    }
-}
-
-/// What a session itself spent: what each of its nodes states. A step states its usage once, on its
-/// main node, whatever kind of node that is.
-fn spent(session: &Session) -> Spent {
-    let mut total = Spent::default();
-    let works = || {
-        let routing = session.routing.iter().map(|routing| &routing.work);
-        routing
-            .chain(session.steps.iter().map(Step::work))
-            .chain(session.conclusion.iter().map(|end| &end.work))
-    };
-    for work in works() {
-        let (input, output) = (work.input_tokens, work.output_tokens);
-        total.input_tokens = total.input_tokens.saturating_add(input.unwrap_or(0));
-        total.output_tokens = total.output_tokens.saturating_add(output.unwrap_or(0));
-        total.cost = total.cost + work.known_cost();
-        total.model_ms = total.model_ms.saturating_add(work.model_ms.unwrap_or(0));
-        let wasted = work.wasted_tokens.unwrap_or(0);
-        total.wasted_tokens = total.wasted_tokens.saturating_add(wasted);
-        total.cost = total.cost + Cost::of(work.wasted_cost.unwrap_or(0.0), true);
-    }
-    let mut called = 0;
-    for iteration in session.iterations() {
-        let Some(seen) = &iteration.observation else {
-            continue;
-        };
-        called += u64::from(iteration.sent_back.is_none());
-        total.tool_ms = total.tool_ms.saturating_add(seen.tool_ms.unwrap_or(0));
-    }
-    // By record: a step states what it called once, on its main node. What was answered without a call,
-    // such as one made before, is none.
-    let records: BTreeMap<&str, u64> = works()
-        .filter_map(|work| Some((work.record.as_deref()?, work.tool_calls.unwrap_or(0))))
-        .collect();
-    total.steps = match records.len() {
-        // A peer's nodes, which name no records.
-        0 => steps_by_kind(session),
-        named => named as u64,
-    };
-    total.tool_calls = if works().any(|work| work.tool_calls.is_some()) {
-        records.values().sum()
-    } else {
-        called
-    };
-    total
-}
-
-/// The steps of a session, by what its nodes are.
-fn steps_by_kind(session: &Session) -> u64 {
-    let mut steps = u64::from(session.conclusion.is_some());
-    for step in &session.steps {
-        steps += match step {
-            Step::Decision(_) | Step::Synthesis(_) => 0,
-            Step::FanOut(_) | Step::Iteration(_) => 1,
-            // A step's result was a step of the session only where no call of it is told.
-            Step::Note(step) => u64::from(step.work.model_ms.is_some()),
-        };
-    }
-    if let Some(routing) = &session.routing {
-        // A run whose pattern was given is routed and worked in one step.
-        let mut others = session.steps.iter().map(Step::work);
-        let end = session.conclusion.as_ref().map(|end| &end.work);
-        let alone = |work: &Work| work.at.is_none() || work.at != routing.work.at;
-        steps += u64::from(others.all(alone) && end.is_none_or(alone));
-    }
-    steps
-}
-
-/// Takes usage off the routing where it is that of the step the routing was committed with: a run
-/// whose pattern was given is routed and worked in one step, and both nodes state the step's usage.
-fn tell_usage_once(session: &mut Session) {
-    let Some(routing) = &session.routing else {
-        return;
-    };
-    let same = |work: &Work| {
-        work.at == routing.work.at
-            && work.input_tokens == routing.work.input_tokens
-            && work.output_tokens == routing.work.output_tokens
-    };
-    let twice = session.conclusion.as_ref().is_some_and(|c| same(&c.work))
-        || session.steps.iter().any(|step| match step {
-            Step::Iteration(step) => same(&step.work),
-            Step::FanOut(step) => same(&step.work),
-            Step::Note(step) => same(&step.work),
-            Step::Decision(step) => same(&step.work),
-            Step::Synthesis(_) => false,
-        });
-    if let Some(routing) = session.routing.as_mut().filter(|_| twice) {
-        routing.work.input_tokens = None;
-        routing.work.output_tokens = None;
-        routing.work.cost = None;
-        routing.work.unpriced_calls = None;
-    }
-}
-
-/// Tells each goal which session works on it.
-fn link_goals(sessions: &mut [Session]) {
-    let by_place: HashMap<(CorrelationId, u32), SessionId> = sessions
-        .iter()
-        .filter_map(|s| Some(((s.correlation.clone()?, s.index?), s.id.clone())))
-        .collect();
-    for session in sessions {
-        for step in &mut session.steps {
-            let Step::FanOut(fan_out) = step else {
-                continue;
-            };
-            for goal in &mut fan_out.goals {
-                let place = (fan_out.correlation.clone(), goal.index);
-                goal.session = by_place
-                    .get(&place)
-                    .filter(|id| **id != session.id)
-                    .cloned();
-            }
-        }
-    }
-}
-
-/// Sessions as trees: each after its parent, siblings together and in order.
-fn as_trees(sessions: Vec<Session>) -> Vec<Session> {
-    let mut all: BTreeMap<SessionId, Session> = BTreeMap::new();
-    for session in sessions {
-        all.entry(session.id.clone()).or_insert(session);
-    }
-    let below = children(&all);
-    let is_root = |s: &&Session| {
-        s.parent
-            .as_ref()
-            .is_none_or(|parent| !all.contains_key(parent))
-    };
-    let mut roots: Vec<SessionId> = all.values().filter(is_root).map(|s| s.id.clone()).collect();
-    roots.sort_by_key(|id| (all[id].started_at.is_none(), all[id].started_at, id.clone()));
-    // Sessions that are above themselves, or lie too deep, are reached from none of the roots.
-    roots.extend(all.keys().cloned());
-
-    let mut placed: Vec<Session> = Vec::with_capacity(all.len());
-    for root in roots {
-        let mut todo = vec![(root, 0)];
-        while let Some((id, depth)) = todo.pop() {
-            // Taken out once, so placed once.
-            let Some(mut session) = all.remove(&id) else {
-                continue;
-            };
-            session.depth = depth;
-            if depth < MAX_DEPTH {
-                let known = below.get(&id).into_iter().flatten();
-                session.children = known
-                    .filter(|child| all.contains_key(*child))
-                    .cloned()
-                    .collect();
-                let next = session.children.iter().rev();
-                todo.extend(next.map(|child| (child.clone(), depth + 1)));
-            }
-            placed.push(session);
-        }
-    }
-    sum_up(&mut placed);
-    placed
-}
-
-/// Children by parent: in the order of the parent's fan-outs, then of the siblings.
-fn children(all: &BTreeMap<SessionId, Session>) -> BTreeMap<SessionId, Vec<SessionId>> {
-    let mut below: BTreeMap<SessionId, Vec<SessionId>> = BTreeMap::new();
-    for session in all.values() {
-        if let Some(parent) = session
-            .parent
-            .clone()
-            .filter(|parent| *parent != session.id)
-        {
-            below.entry(parent).or_default().push(session.id.clone());
-        }
-    }
-    for (parent, ids) in &mut below {
-        let fan_outs: Vec<&CorrelationId> = all
-            .get(parent)
-            .into_iter()
-            .flat_map(Session::fan_outs)
-            .map(|f| &f.correlation)
-            .collect();
-        let round = |session: &Session| {
-            let correlation = session.correlation.as_ref();
-            fan_outs
-                .iter()
-                .position(|known| Some(*known) == correlation)
-                .unwrap_or(usize::MAX)
-        };
-        ids.sort_by_cached_key(|id| {
-            all.get(id)
-                .map(|s| (round(s), s.correlation.clone(), s.index, id.clone()))
-        });
-    }
-    below
-}
-
-/// Adds up what lies below each session. Sessions come after their parents.
-fn sum_up(sessions: &mut [Session]) {
-    let mut sums: HashMap<SessionId, Spent> = HashMap::new();
-    for session in sessions.iter_mut().rev() {
-        session.spent_in_tree = session.spent;
-        for child in &session.children {
-            if let Some(below) = sums.get(child) {
-                session.spent_in_tree.add(below);
-            }
-        }
-        sums.insert(session.id.clone(), session.spent_in_tree);
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! The same statements in another order, or twice, or in two graphs, read the same.
 
-use agentfleet_schema::uris;
 use agentfleet_schema::vocabulary::RDF_TYPE;
 use agentfleet_schema::{Millis, Term, TermType, Triple};
 use std::collections::{BTreeMap, HashSet};
@@ -143,36 +142,12 @@ fn millis(text: &str) -> Option<Millis> {
         .map(|at| at.timestamp_millis())
 }
 
-/// The name at the end of a URN like `urn:trustgraph:agent-pattern:react`.
-pub(super) fn name_in(uri: &str) -> String {
-    const PREFIXES: [&str; 4] = [
-        "urn:trustgraph:agent-pattern:",
-        "urn:trustgraph:agent-task-type:",
-        "urn:trustgraph:tool:",
-        "urn:trustgraph:model:",
-    ];
-    let Some(name) = PREFIXES.iter().find_map(|prefix| uri.strip_prefix(prefix)) else {
-        return uri.to_owned();
-    };
-    // Any one segment of the scheme is encoded alike, so reading it as a session's decodes it.
-    uris::session_of(&format!("urn:trustgraph:agent:{name}"))
-        .map_or_else(|| name.to_owned(), |id| id.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_and_instants_are_read_back_from_what_the_graph_says() {
-        assert_eq!(
-            name_in(&uris::pattern("plan then/execute")),
-            "plan then/execute"
-        );
-        assert_eq!(
-            name_in("https://peer.example/pattern"),
-            "https://peer.example/pattern"
-        );
+    fn instants_are_read_back_from_what_the_graph_says() {
         for (text, expected) in [
             ("1970-01-01T00:00:01.500Z", Some(1_500)),
             ("1970-01-01T00:00:01Z", Some(1_000)),

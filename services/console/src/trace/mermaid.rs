@@ -6,11 +6,13 @@
 //! Texts go in as entity codes wherever a character could mean something to Mermaid: its directives,
 //! comments and style lines are looked for even inside quotes.
 
-use super::model::{Decision, FanOut, NoteKind, Session, State, Step, arguments_in_brief};
+mod labels;
+
+use super::model::{FanOut, NoteKind, Session, State, Step};
 use super::{NOT_HEARD_OF, Trace};
-use crate::style::{Line, PLAIN};
 use crate::text;
 use agentfleet_schema::SessionId;
+use labels::{decided, escape, of_options, wrapped};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
@@ -182,14 +184,7 @@ impl<'a> Chart<'a> {
             let label = match (conclusion.answered, conclusion.partial) {
                 (true, false) => "answer".to_owned(),
                 (true, true) => "partial answer".to_owned(),
-                (false, _) => format!(
-                    "no answer\n{}",
-                    conclusion
-                        .error_code
-                        .as_deref()
-                        .or(conclusion.termination.as_deref())
-                        .unwrap_or("error")
-                ),
+                (false, _) => format!("no answer\n{}", conclusion.reason().unwrap_or("error")),
             };
             let class = if conclusion.answered {
                 "answer"
@@ -320,11 +315,8 @@ impl<'a> Chart<'a> {
     ) -> Vec<usize> {
         let mut ends = Vec::new();
         for goal in &fan_out.goals {
-            let child = goal
-                .session
-                .as_ref()
-                .and_then(|id| self.by_id.get(id).copied());
-            let child = child.filter(|child| session.children.contains(&child.id));
+            let child = session.child_of(goal);
+            let child = child.and_then(|id| self.by_id.get(id).copied());
             match child.filter(|child| !self.drawn.contains(&child.id)) {
                 Some(child) => {
                     let drawn = self.session(child, level + 1);
@@ -420,101 +412,5 @@ impl<'a> Chart<'a> {
                 let _ = writeln!(self.out, "  class {} {class}", members.join(","));
             }
         }
-    }
-}
-
-/// What else there was to choose, or who left no choice.
-fn of_options(decision: &Decision) -> String {
-    if decision.decided_by.as_deref() == Some("caller") {
-        return decision.signal.clone().unwrap_or_default();
-    }
-    let others: Vec<&str> = decision
-        .options
-        .iter()
-        .map(String::as_str)
-        .filter(|option| *option != decision.selected)
-        .collect();
-    if others.is_empty() {
-        String::new()
-    } else {
-        wrapped(&format!("not: {}", others.join(", ")), 2)
-    }
-}
-
-/// A decision, and its class.
-fn decided(decision: &Decision) -> (String, &'static str) {
-    if !decision.is_approval() {
-        let label = format!(
-            "{}: {}\n{}",
-            decision.subject,
-            decision.selected,
-            of_options(decision)
-        );
-        return (label, "decision");
-    }
-    let mut label = decision.answer_in_brief();
-    if !decision.arguments.is_empty() {
-        let arguments = arguments_in_brief(&decision.arguments, 400);
-        let _ = write!(label, "\n{}", wrapped(&format!("with {arguments}"), 3));
-    }
-    if let Some(why) = &decision.signal {
-        let _ = write!(label, "\n{}", wrapped(why, 3));
-    }
-    let class = match decision.selected.as_str() {
-        "deny" => "error",
-        _ => "decision",
-    };
-    (label, class)
-}
-
-/// A text over at most so many lines, with line feeds between them and an ellipsis where it is cut.
-fn wrapped(text: &str, most: usize) -> String {
-    let text = text::preview(text, LABEL * most * 2);
-    let mut lines: Vec<String> = Line::of(&text, PLAIN)
-        .wrapped(LABEL)
-        .iter()
-        .map(Line::plain)
-        .collect();
-    if lines.len() > most {
-        lines.truncate(most);
-        if let Some(last) = lines.last_mut() {
-            *last = text::shorten(&format!("{last}{}", text::ELLIPSIS), LABEL);
-        }
-    }
-    lines.join("\n")
-}
-
-/// Everything but plain words as numeric entity codes. Labels are read as Markdown before the codes
-/// are, so what would begin a list is coded too.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut leading = true;
-    for c in text.chars() {
-        let punctuation = matches!(
-            c,
-            ' ' | '.' | ',' | '-' | '(' | ')' | '/' | '+' | '=' | '!' | '?'
-        );
-        let plain = c.is_alphanumeric() || (!c.is_ascii() && !c.is_control());
-        if plain || (punctuation && !leading) {
-            out.push(c);
-        } else {
-            let _ = write!(out, "#{};", u32::from(c));
-        }
-        leading = leading && c.is_ascii_digit();
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_means_something_to_mermaid_becomes_an_entity_code() {
-        assert_eq!(escape("a \"b\" #c; `d`"), "a #34;b#34; #35;c#59; #96;d#96;");
-        assert_eq!(escape("%%{init}%%"), "#37;#37;#123;init#125;#37;#37;");
-        assert_eq!(escape("日本語 🚀 style: x"), "日本語 🚀 style#58; x");
-        assert_eq!(escape("1. one - two"), "1#46; one - two");
-        assert_eq!(escape("- __bold__"), "#45; #95;#95;bold#95;#95;");
     }
 }

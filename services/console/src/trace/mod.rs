@@ -27,7 +27,6 @@ use crate::style::Look;
 use agentfleet_schema::{SessionId, Triple, uris};
 use model::{Session, Source, Spent, State, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::str::FromStr;
 
 /// Where a session stands of which the graph tells no step. It may be at work on its first, or wait for
 /// a worker: a step is told once it is done.
@@ -80,26 +79,10 @@ impl Format {
             Self::ProvJson => "prov-json",
         }
     }
-}
 
-impl FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|format| format.as_str() == text);
-        found.ok_or_else(|| UnknownFormat(text.to_owned()))
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == name)
     }
-}
-
-/// A `--format` that is none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown trace format `{0}` (available: {list})", list = available())]
-pub struct UnknownFormat(String);
-
-fn available() -> String {
-    Format::ALL
-        .map(|format| format!("`{}`", format.as_str()))
-        .join(", ")
 }
 
 impl Trace {
@@ -162,10 +145,7 @@ impl Trace {
 
     /// Everything results were taken from, each once, by URI.
     pub fn sources(&self) -> Vec<&Source> {
-        let mut sources: Vec<&Source> = self.sessions.iter().flat_map(Session::sources).collect();
-        sources.sort_by(|a, b| a.uri.cmp(&b.uri));
-        sources.dedup_by(|a, b| a.uri == b.uri);
-        sources
+        sources_of(&self.sessions)
     }
 
     /// URIs of the texts a renderer may ask for, so that they can be read at once beforehand.
@@ -194,23 +174,35 @@ impl Trace {
         uris.into_iter().collect()
     }
 
+    /// A session and all below it, which follow it, deeper.
+    fn tree_of(&self, id: &SessionId) -> &[Session] {
+        let Some(at) = self.sessions.iter().position(|session| session.id == *id) else {
+            return &[];
+        };
+        let from = &self.sessions[at..];
+        let below = from[1..].iter().take_while(|s| s.depth > from[0].depth);
+        &from[..=below.count()]
+    }
+
     /// The trace of one session and all below it.
     pub fn subtree(&self, id: &SessionId) -> Option<Self> {
-        let at = self.sessions.iter().position(|session| session.id == *id)?;
-        let depth = self.sessions[at].depth;
-        let mut sessions = vec![self.sessions[at].clone()];
-        let below = self.sessions[at + 1..]
-            .iter()
-            .take_while(|s| s.depth > depth);
-        sessions.extend(below.cloned());
+        let mut sessions = self.tree_of(id).to_vec();
+        let depth = sessions.first()?.depth;
         for session in &mut sessions {
             session.depth -= depth;
         }
         let kept: BTreeSet<&SessionId> = sessions.iter().map(|s| &s.id).collect();
-        let triples = self
-            .triples
-            .iter()
-            .filter(|t| uris::session_of(&t.s.iri).is_none_or(|id| kept.contains(&id)))
+        let all: BTreeSet<&SessionId> = self.sessions.iter().map(|s| &s.id).collect();
+        let is_of = |some: &BTreeSet<&SessionId>, triple: &Triple| {
+            uris::session_of(&triple.s.iri).is_some_and(|id| some.contains(&id))
+        };
+        let triples = self.triples.iter();
+        let own = triples.clone().filter(|triple| is_of(&kept, triple));
+        let linked: HashSet<&str> = own.map(|triple| triple.o.iri.as_str()).collect();
+        // Agents, sources and what a fork went on from are of none of the sessions.
+        let is_linked = |triple: &Triple| linked.contains(triple.s.iri.as_str());
+        let triples = triples
+            .filter(|t| is_of(&kept, t) || (!is_of(&all, t) && is_linked(t)))
             .cloned()
             .collect();
         Some(Self { sessions, triples })
@@ -222,4 +214,14 @@ impl Trace {
             .map(|session| (&session.id, session))
             .collect()
     }
+}
+
+/// What tools of these sessions took their results from, each once, by URI.
+fn sources_of(sessions: &[Session]) -> Vec<&Source> {
+    let iterations = sessions.iter().flat_map(Session::iterations);
+    let observations = iterations.filter_map(|iteration| iteration.observation.as_ref());
+    let mut sources: Vec<&Source> = observations.flat_map(|seen| &seen.sources).collect();
+    sources.sort();
+    sources.dedup_by(|a, b| a.uri == b.uri);
+    sources
 }

@@ -3,9 +3,14 @@
 //! These types are also the shape of `trace --format json` (see [`super::json`]): a field added here
 //! is added there; none is renamed or removed without a new format version.
 
-use crate::text;
+mod spent;
+
+pub use spent::{Spent, Work};
+
+use super::sources_of;
+use agentfleet_core::provenance::date_time;
 use agentfleet_schema::records::{RunState, Termination};
-use agentfleet_schema::{CorrelationId, Cost, Millis, SessionId};
+use agentfleet_schema::{CorrelationId, Millis, SessionId};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -15,10 +20,7 @@ pub struct Instant(pub Millis);
 
 impl std::fmt::Display for Instant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match chrono::DateTime::from_timestamp_millis(self.0) {
-            Some(at) => write!(f, "{}", at.format("%Y-%m-%dT%H:%M:%S%.3fZ")),
-            None => write!(f, "{} ms since 1970", self.0),
-        }
+        f.write_str(&date_time(self.0))
     }
 }
 
@@ -83,98 +85,6 @@ pub struct Session {
     pub spent_in_tree: Spent,
 }
 
-/// Tokens, money and time of work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spent {
-    pub input_tokens: u64,
-    pub output_tokens: u64,
-    /// Of attempts that came to nothing, beside the others.
-    pub wasted_tokens: u64,
-    /// In the currency of the model profile's prices, that of wasted attempts with it.
-    #[serde(flatten)]
-    pub cost: Cost,
-    /// Time in models; of parallel sessions it adds up to more than passed.
-    pub model_ms: u64,
-    pub tool_ms: u64,
-    /// Steps that were committed.
-    pub steps: u64,
-    /// Without draft answers that were sent back.
-    pub tool_calls: u64,
-}
-
-impl Spent {
-    pub fn tokens(&self) -> u64 {
-        self.input_tokens
-            .saturating_add(self.output_tokens)
-            .saturating_add(self.wasted_tokens)
-    }
-
-    /// The tokens in words, with how many of them came to nothing.
-    pub fn tokens_told(&self) -> String {
-        text::tokens(self.tokens(), self.wasted_tokens)
-    }
-
-    pub fn add(&mut self, other: &Self) {
-        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
-        self.wasted_tokens = self.wasted_tokens.saturating_add(other.wasted_tokens);
-        self.cost = self.cost + other.cost;
-        self.model_ms = self.model_ms.saturating_add(other.model_ms);
-        self.tool_ms = self.tool_ms.saturating_add(other.tool_ms);
-        self.steps = self.steps.saturating_add(other.steps);
-        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
-    }
-}
-
-/// What one node of the graph cost, and when and by which model it was made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Work {
-    pub at: Option<Instant>,
-    pub model: Option<String>,
-    pub input_tokens: Option<u64>,
-    pub output_tokens: Option<u64>,
-    /// Of the calls that have a price.
-    pub cost: Option<f64>,
-    /// Model calls that have none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unpriced_calls: Option<u64>,
-    pub model_ms: Option<u64>,
-    /// The attempt that won, if not the first.
-    pub attempt: Option<u64>,
-    /// Replies that were cut at the limit of their length.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut_replies: Option<u64>,
-    /// Tools that a reply called, and that were not called.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ignored_calls: Vec<String>,
-    /// How long the step waited for a model that could not answer, and why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model_wait_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model_wait_reason: Option<String>,
-    /// Tokens of other attempts at the step, on its main node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wasted_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wasted_cost: Option<f64>,
-    /// Tools that the step called, on its main node.
-    #[serde(skip)]
-    pub tool_calls: Option<u64>,
-    /// The key of the step's record, on its main node: a step has one, so that counting them counts
-    /// each step once.
-    #[serde(skip)]
-    pub record: Option<String>,
-}
-
-impl Work {
-    /// What is known of its cost. Tokens without a price cost nobody knows what.
-    pub fn known_cost(&self) -> Cost {
-        let read = self.input_tokens.unwrap_or(0) > 0 || self.output_tokens.unwrap_or(0) > 0;
-        let is_whole = self.unpriced_calls.is_none() && (self.cost.is_some() || !read);
-        Cost::of(self.cost.unwrap_or(0.0), is_whole)
-    }
-}
-
 /// How task type and pattern were found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Routing {
@@ -222,6 +132,12 @@ impl Decision {
         (self.subject == "fan-out" && self.selected == "fan-out")
             || self.subject.starts_with("subagent-pattern")
             || self.subject.starts_with("subagent-group")
+    }
+
+    /// The options that were not chosen.
+    pub(crate) fn others(&self) -> Vec<&str> {
+        let options = self.options.iter().map(String::as_str);
+        options.filter(|option| *option != self.selected).collect()
     }
 
     /// What was answered to a call that waited, and by whom: `denied by ada`.
@@ -370,6 +286,11 @@ pub struct FanOut {
 }
 
 impl FanOut {
+    pub(crate) fn title(&self) -> String {
+        let count = self.expected.unwrap_or(self.goals.len() as u64);
+        format!("fan-out to {}", crate::text::counted(count, "subagent"))
+    }
+
     /// Its join policy, where it is not the one that waits for everyone.
     pub(crate) fn policy_of_note(&self) -> Option<&str> {
         self.policy.as_deref().filter(|policy| *policy != "all")
@@ -500,6 +421,12 @@ impl Conclusion {
             reason.and_then(Termination::named),
         )
     }
+
+    /// What ended the session: the code of an error, or how it came to its end.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        let code = self.error_code.as_deref();
+        code.or(self.termination.as_deref())
+    }
 }
 
 /// How sure an answer is of one of its parts.
@@ -532,6 +459,12 @@ impl Session {
         })
     }
 
+    /// The session below this one that works on a goal.
+    pub(crate) fn child_of<'g>(&self, goal: &'g Goal) -> Option<&'g SessionId> {
+        let session = goal.session.as_ref();
+        session.filter(|id| self.children.contains(id))
+    }
+
     pub fn fan_outs(&self) -> impl Iterator<Item = &FanOut> {
         self.steps.iter().filter_map(|step| match step {
             Step::FanOut(fan_out) => Some(fan_out),
@@ -539,20 +472,9 @@ impl Session {
         })
     }
 
-    pub fn syntheses(&self) -> impl Iterator<Item = &Synthesis> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Synthesis(synthesis) => Some(synthesis),
-            Step::Decision(_) | Step::Iteration(_) | Step::FanOut(_) | Step::Note(_) => None,
-        })
-    }
-
     /// What its own tools took their results from, each once.
     pub fn sources(&self) -> Vec<&Source> {
-        let observations = self.iterations().filter_map(|i| i.observation.as_ref());
-        let mut sources: Vec<&Source> = observations.flat_map(|o| &o.sources).collect();
-        sources.sort();
-        sources.dedup_by(|a, b| a.uri == b.uri);
-        sources
+        sources_of(std::slice::from_ref(self))
     }
 }
 

@@ -62,77 +62,59 @@ impl Role {
 }
 
 /// A PROV-O property as a PROV-JSON relation: its section, and the names and roles of its ends.
-struct Relation {
-    predicate: &'static str,
-    section: &'static str,
-    subject: (&'static str, Role),
-    object: (&'static str, Role),
-}
+type Relation = (&'static str, &'static str, End, End);
+type End = (&'static str, Role);
 
 const RELATIONS: [Relation; 8] = [
-    relation(
+    (
         prov::USED,
         "used",
         ("prov:activity", Role::Activity),
         ("prov:entity", Role::Entity),
     ),
-    relation(
+    (
         prov::WAS_GENERATED_BY,
         "wasGeneratedBy",
         ("prov:entity", Role::Entity),
         ("prov:activity", Role::Activity),
     ),
-    relation(
+    (
         prov::WAS_DERIVED_FROM,
         "wasDerivedFrom",
         ("prov:generatedEntity", Role::Entity),
         ("prov:usedEntity", Role::Entity),
     ),
-    relation(
+    (
         prov::HAD_PRIMARY_SOURCE,
         "wasDerivedFrom",
         ("prov:generatedEntity", Role::Entity),
         ("prov:usedEntity", Role::Entity),
     ),
-    relation(
+    (
         prov::WAS_ASSOCIATED_WITH,
         "wasAssociatedWith",
         ("prov:activity", Role::Activity),
         ("prov:agent", Role::Agent),
     ),
-    relation(
+    (
         prov::WAS_ATTRIBUTED_TO,
         "wasAttributedTo",
         ("prov:entity", Role::Entity),
         ("prov:agent", Role::Agent),
     ),
-    relation(
+    (
         prov::ACTED_ON_BEHALF_OF,
         "actedOnBehalfOf",
         ("prov:delegate", Role::Agent),
         ("prov:responsible", Role::Agent),
     ),
-    relation(
+    (
         prov::WAS_INFORMED_BY,
         "wasInformedBy",
         ("prov:informed", Role::Activity),
         ("prov:informant", Role::Activity),
     ),
 ];
-
-const fn relation(
-    predicate: &'static str,
-    section: &'static str,
-    subject: (&'static str, Role),
-    object: (&'static str, Role),
-) -> Relation {
-    Relation {
-        predicate,
-        section,
-        subject,
-        object,
-    }
-}
 
 struct Document<'a> {
     facts: &'a Facts<'a>,
@@ -143,7 +125,8 @@ struct Document<'a> {
 impl Document<'_> {
     fn relations(&mut self, trace: &Trace) {
         for triple in &trace.triples {
-            let Some(relation) = RELATIONS.iter().find(|r| r.predicate == triple.p.iri) else {
+            let relation = RELATIONS.iter().find(|(of, ..)| *of == triple.p.iri);
+            let Some((predicate, section, subject_end, object_end)) = relation else {
                 continue;
             };
             if triple.s.kind != TermType::Iri || triple.o.kind != TermType::Iri {
@@ -156,19 +139,19 @@ impl Document<'_> {
                 continue;
             };
             let mut entry = Map::new();
-            entry.insert(relation.subject.0.into(), subject.into());
-            entry.insert(relation.object.0.into(), object.into());
-            if relation.predicate == prov::HAD_PRIMARY_SOURCE {
+            entry.insert(subject_end.0.into(), subject.into());
+            entry.insert(object_end.0.into(), object.into());
+            if *predicate == prov::HAD_PRIMARY_SOURCE {
                 entry.insert("prov:type".into(), qualified_value("prov:PrimarySource"));
             }
-            if relation.predicate == prov::WAS_GENERATED_BY
+            if *predicate == prov::WAS_GENERATED_BY
                 && let Some(at) = self.facts.instant(&triple.s.iri, prov::GENERATED_AT_TIME)
             {
                 entry.insert("prov:time".into(), Instant(at).to_string().into());
             }
-            let section = self.out.entry(relation.section).or_default();
-            let id = format!("_:{}{}", relation.section, section.len() + 1);
-            section.insert(id, Value::Object(entry));
+            let entries = self.out.entry(section).or_default();
+            let id = format!("_:{section}{}", entries.len() + 1);
+            entries.insert(id, Value::Object(entry));
         }
     }
 
@@ -188,11 +171,9 @@ impl Document<'_> {
             if triple.s.kind != TermType::Iri || triple.o.kind != TermType::Iri {
                 continue;
             }
-            if let Some(relation) = RELATIONS.iter().find(|r| r.predicate == triple.p.iri) {
-                for (end, role) in [
-                    (&triple.s.iri, relation.subject.1),
-                    (&triple.o.iri, relation.object.1),
-                ] {
+            let relation = RELATIONS.iter().find(|(of, ..)| *of == triple.p.iri);
+            if let Some((_, _, (_, subject), (_, object))) = relation {
+                for (end, role) in [(&triple.s.iri, *subject), (&triple.o.iri, *object)] {
                     if !roles.contains_key(end.as_str()) {
                         implied.entry(end).or_default().insert(role);
                     }

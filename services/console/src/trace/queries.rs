@@ -7,7 +7,7 @@
 //! a trace. The prefixes `prov:`, `tg:`, `rdf:` and `rdfs:` are the graph's own.
 
 use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
-use agentfleet_schema::{CorrelationId, SessionId, Term};
+use agentfleet_schema::{SessionId, Term};
 
 /// A query and its constants, as the graph takes them.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,20 +45,8 @@ WHERE {
 /// Everything about the tree of a root session. A CONSTRUCT; [`super::Trace::from_triples`] reads it.
 pub fn tree(root: &SessionId) -> Query {
     Query {
-        sparql: construct("?session tg:rootSessionId ?root ."),
+        sparql: construct(),
         bindings: vec![("root", Term::text(root.as_str()))],
-    }
-}
-
-/// Everything about the tree a fan-out belongs to, by its correlation id alone: the siblings, their
-/// parent, and all up to the root and down again. A CONSTRUCT.
-pub fn tree_of_correlation(correlation: &CorrelationId) -> Query {
-    let start = "?fanOut tg:correlationId ?correlation . ?fanOut rdf:type tg:FanOut .
-    ?fanOut prov:wasGeneratedBy ?parent . ?parent tg:rootSessionId ?root .
-    ?session tg:rootSessionId ?root .";
-    Query {
-        sparql: construct(start),
-        bindings: vec![("correlation", Term::text(correlation.as_str()))],
     }
 }
 
@@ -87,7 +75,8 @@ const PARTS: [(&str, bool); 8] = [
     ),
 ];
 
-fn construct(start: &str) -> String {
+fn construct() -> String {
+    let start = "?session tg:rootSessionId ?root .";
     let mut branches = Vec::new();
     for (link, whole) in PARTS {
         let node = if link.is_empty() { "?session" } else { "?node" };

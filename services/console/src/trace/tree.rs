@@ -3,27 +3,30 @@
 //! Each session shows how its pattern was chosen from which options, what it did step by step, what it
 //! cost, how its answer begins, how sure it is, and what it rests on.
 
+mod branch;
+mod phrases;
+
 use super::model::{
-    Completion, Conclusion, Confidence, Decision, FanOut, Goal, Iteration, Note, NoteKind, Session,
-    Source, Spent, State, Step, Synthesis, Work,
+    Completion, Conclusion, Decision, FanOut, Goal, Iteration, Note, NoteKind, Session, Source,
+    State, Step, Synthesis,
 };
-use super::{NOT_HEARD_OF, Texts, Trace, UNSOURCED};
-use crate::markdown;
+use super::{NOT_HEARD_OF, Texts, Trace, UNSOURCED, sources_of};
 use crate::style::{BAD, BOLD, DIM, GOOD, ITALIC, Line, Look, NAME, PLAIN, WARN, paint_all};
-use crate::text;
+use crate::{markdown, text};
 use agentfleet_core::cited;
 use agentfleet_schema::SessionId;
 use anstyle::Style;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use branch::{Branch, Detail};
+use phrases::{
+    arguments, clock, confidence, decided_by, others, push_part, remarks, sign, sources,
+    states_confidence, worked,
+};
+use std::collections::{HashMap, HashSet};
 
 /// Lines of an answer that are shown.
 const ANSWER_LINES: usize = 6;
-/// Sources named at one place.
-const SOURCES: usize = 6;
 /// No terminal shows more of a line.
 const WIDEST: usize = 500;
-/// Lines a title may take.
-const TITLE_LINES: usize = 3;
 
 pub(super) fn render(trace: &Trace, look: Look, texts: Texts<'_>) -> String {
     let look = Look {
@@ -52,117 +55,6 @@ pub(super) fn render(trace: &Trace, look: Look, texts: Texts<'_>) -> String {
     paint_all(&lines, look.color)
 }
 
-/// A node of the drawing: its title with remarks after or below it, more lines, and branches.
-#[derive(Default)]
-struct Branch {
-    title: Line,
-    remarks: Line,
-    details: Vec<Detail>,
-    branches: Vec<Branch>,
-}
-
-/// A line below a title.
-enum Detail {
-    /// Over as many lines as it takes.
-    Whole(Line),
-    /// In one line, cut where it ends.
-    Glimpse(Line),
-}
-
-impl Branch {
-    fn new(title: Line) -> Self {
-        Self {
-            title,
-            ..Self::default()
-        }
-    }
-
-    fn whole(&mut self, line: Line) {
-        self.details.push(Detail::Whole(line));
-    }
-
-    fn glimpse(&mut self, label: &str, text: &str, style: Style) {
-        let text = text::preview(text, WIDEST);
-        if !text.is_empty() {
-            self.details
-                .push(Detail::Glimpse(Line::of(label, DIM).with(&text, style)));
-        }
-    }
-
-    fn draw(&self, width: usize) -> Vec<Line> {
-        let mut lines = Vec::new();
-        self.draw_below(&Line::new(), &Line::new(), width, &mut lines);
-        lines
-    }
-
-    fn draw_below(&self, first: &Line, rest: &Line, width: usize, out: &mut Vec<Line>) {
-        let room = width.saturating_sub(first.width());
-        let beside = self.title.width() + 2 + self.remarks.width() <= room;
-        for (position, line) in self
-            .title
-            .wrapped(room)
-            .iter()
-            .take(TITLE_LINES)
-            .enumerate()
-        {
-            let prefix = if position == 0 {
-                first.clone()
-            } else {
-                self.detail_prefix(rest)
-            };
-            out.push(prefix.with_line(line));
-        }
-        if !self.remarks.is_empty() {
-            match out.last_mut() {
-                Some(head) if beside => {
-                    *head = head.clone().with("  ", PLAIN).with_line(&self.remarks);
-                }
-                Some(_) | None => {
-                    let prefix = self.detail_prefix(rest);
-                    let room = width.saturating_sub(prefix.width());
-                    let lines = self.remarks.wrapped(room);
-                    out.extend(lines.iter().map(|line| prefix.clone().with_line(line)));
-                }
-            }
-        }
-        for detail in &self.details {
-            let prefix = self.detail_prefix(rest);
-            let room = width.saturating_sub(prefix.width());
-            let lines = match detail {
-                Detail::Whole(line) => line.wrapped(room),
-                Detail::Glimpse(line) => vec![line.shortened(room)],
-            };
-            out.extend(lines.iter().map(|line| prefix.clone().with_line(line)));
-        }
-        for (position, branch) in self.branches.iter().enumerate() {
-            let last = position + 1 == self.branches.len();
-            let (turn, pass) = if last {
-                ("└─ ", "   ")
-            } else {
-                ("├─ ", "│  ")
-            };
-            branch.draw_below(
-                &rest.clone().with(turn, DIM),
-                &rest.clone().with(pass, DIM),
-                width,
-                out,
-            );
-        }
-    }
-
-    /// Before a line below the title: the trunk goes on if branches follow.
-    fn detail_prefix(&self, rest: &Line) -> Line {
-        rest.clone().with(
-            if self.branches.is_empty() {
-                "   "
-            } else {
-                "│  "
-            },
-            DIM,
-        )
-    }
-}
-
 struct View<'a> {
     trace: &'a Trace,
     by_id: HashMap<&'a SessionId, &'a Session>,
@@ -184,21 +76,9 @@ impl<'a> View<'a> {
         for fact in facts.into_iter().flatten() {
             first.push(" · ", DIM).push(&fact, DIM);
         }
-        let sessions = 1 + self.below(root);
-        let spent = &root.spent_in_tree;
-        let mut second = Line::of(&text::counted(sessions, "session"), PLAIN);
-        second.push(&format!(" · {}", text::counted(spent.steps, "step")), PLAIN);
-        second.push(
-            &format!(" · {}", text::counted(spent.tool_calls, "tool call")),
-            PLAIN,
-        );
-        second.push(&format!(" · {}", spent.tokens_told()), PLAIN);
-        if !spent.cost.is_nothing() {
-            second.push(&format!(" · cost {}", text::money(spent.cost)), PLAIN);
-        }
-        if let Some(ms) = root.duration_ms {
-            second.push(&format!(" · {}", text::duration(ms)), PLAIN);
-        }
+        let sessions = self.trace.tree_of(&root.id).len();
+        let spent = root.spent_in_tree.told(sessions, root.duration_ms);
+        let second = Line::of(&spent, PLAIN);
         let mut lines = first.wrapped(self.look.width);
         lines.extend(second.wrapped(self.look.width));
         if root.state != State::Ended {
@@ -225,13 +105,6 @@ impl<'a> View<'a> {
         }
         lines.push(Line::new());
         lines
-    }
-
-    /// Sessions below one: they follow it, deeper.
-    fn below(&self, root: &Session) -> u64 {
-        let at = self.trace.sessions.iter().position(|s| s.id == root.id);
-        let after = at.map_or(&[][..], |at| &self.trace.sessions[at + 1..]);
-        after.iter().take_while(|s| s.depth > root.depth).count() as u64
     }
 
     fn session(&self, session: &'a Session) -> Branch {
@@ -390,9 +263,7 @@ impl<'a> View<'a> {
         fan_out: &'a FanOut,
         shown: &mut HashSet<&'a SessionId>,
     ) -> Branch {
-        let count = fan_out.expected.unwrap_or(fan_out.goals.len() as u64);
-        let title = format!("fan-out to {}", text::counted(count, "subagent"));
-        let mut branch = Branch::new(Line::of(&title, NAME));
+        let mut branch = Branch::new(Line::of(&fan_out.title(), NAME));
         let mut remarks = Line::new();
         if let Some(round) = fan_out.round.filter(|round| *round > 1) {
             push_part(&mut remarks, &format!("round {round}"));
@@ -409,11 +280,7 @@ impl<'a> View<'a> {
             DIM,
         ));
         for goal in &fan_out.goals {
-            let child = goal
-                .session
-                .as_ref()
-                .filter(|id| session.children.contains(id));
-            match child.and_then(|id| self.by_id.get(id)) {
+            match session.child_of(goal).and_then(|id| self.by_id.get(id)) {
                 Some(child) if shown.insert(&child.id) => {
                     branch.branches.push(self.session(child));
                 }
@@ -465,10 +332,7 @@ impl<'a> View<'a> {
             (false, _) => Line::of("ended without an answer", BAD),
         };
         let expected = ["final-answer", "subagents-complete"];
-        let reason = conclusion
-            .error_code
-            .as_deref()
-            .or(conclusion.termination.as_deref());
+        let reason = conclusion.reason();
         if let Some(reason) = reason.filter(|reason| !expected.contains(reason)) {
             title.push(&format!(" ({reason})"), PLAIN);
         }
@@ -488,7 +352,7 @@ impl<'a> View<'a> {
             branch.whole(Line::of(UNSOURCED, WARN));
         }
         if session.depth == 0 {
-            let read = self.sources_below(session);
+            let read = sources_of(self.trace.tree_of(&session.id));
             match self.text(conclusion.document.as_ref()) {
                 Some(answer) => {
                     let divided = cited::divide(&answer, read, Source::names);
@@ -511,11 +375,7 @@ impl<'a> View<'a> {
 
     /// How an answer begins. A line that states a confidence is left out where it is told below.
     fn beginning(&self, answer: &str, session: &Session, stated: bool) -> Vec<Detail> {
-        let mut end = answer.len().min(16 * 1024);
-        while !answer.is_char_boundary(end) {
-            end -= 1;
-        }
-        let told = answer[..end]
+        let told = answer[..answer.floor_char_boundary(16 * 1024)]
             .lines()
             .filter(|line| !(stated && states_confidence(line)));
         let told = told.collect::<Vec<_>>().join("\n");
@@ -538,76 +398,6 @@ impl<'a> View<'a> {
         }
         lines
     }
-
-    fn sources_below(&self, root: &Session) -> Vec<&Source> {
-        let at = self
-            .trace
-            .sessions
-            .iter()
-            .position(|s| s.id == root.id)
-            .unwrap_or_default();
-        let mut sessions = self.trace.sessions[at..].iter();
-        let mut all: Vec<&Source> = sessions.next().map(Session::sources).unwrap_or_default();
-        all.extend(
-            sessions
-                .take_while(|s| s.depth > root.depth)
-                .flat_map(Session::sources),
-        );
-        all.sort();
-        all.dedup_by(|a, b| a.uri == b.uri);
-        all
-    }
-}
-
-/// `Confidence: 0.71 (...)`: a line of its own, and no sentence that has the word in it.
-fn states_confidence(line: &str) -> bool {
-    let line = line.trim_start_matches(['*', '_', ' ']);
-    let Some((word, value)) = line.split_once(':') else {
-        return false;
-    };
-    let value = value.trim_start_matches(['*', '_', ' ']);
-    word.trim_end_matches(['*', '_'])
-        .eq_ignore_ascii_case("confidence")
-        && value.starts_with(|c: char| c.is_ascii_digit())
-}
-
-fn sign(session: &Session) -> (&'static str, Style) {
-    let late = session.completion.as_ref().is_some_and(|c| c.late);
-    match (session.state, &session.conclusion) {
-        (State::NotStarted, _) => ("○", DIM),
-        (State::Running | State::Waiting, _) => ("◐", WARN),
-        (State::Ended, Some(end)) if !end.answered => ("✖", BAD),
-        (State::Ended, Some(end)) if end.partial || late => ("●", WARN),
-        (State::Ended, _) => ("●", GOOD),
-    }
-}
-
-fn remarks(session: &Session, above_waiting: bool) -> Line {
-    let mut remarks = Line::new();
-    if let Some(pattern) = session.pattern() {
-        push_part(&mut remarks, pattern);
-    }
-    let Spent { steps, .. } = session.spent;
-    push_part(&mut remarks, &text::counted(steps, "step"));
-    if session.spent_in_tree.tokens() > 0 {
-        push_part(&mut remarks, &session.spent_in_tree.tokens_told());
-    }
-    if let Some(ms) = session.duration_ms {
-        push_part(&mut remarks, &text::duration(ms));
-    }
-    match session.state {
-        State::NotStarted => push_part(&mut remarks, NOT_HEARD_OF),
-        State::Running if above_waiting => {
-            push_part(&mut remarks, "a subagent waits for a person");
-        }
-        State::Running => push_part(&mut remarks, "running"),
-        State::Waiting => push_part(&mut remarks, "waits for a person"),
-        State::Ended => {}
-    }
-    if session.depth > 0 {
-        push_part(&mut remarks, &format!("session {}", session.id));
-    }
-    remarks
 }
 
 fn not_heard_of(goal: &Goal) -> Branch {
@@ -632,110 +422,6 @@ fn completed(completion: &Completion) -> Option<Branch> {
     }
 }
 
-/// The options that were not chosen.
-fn others(decision: &Decision) -> Line {
-    let others: Vec<&str> = decision
-        .options
-        .iter()
-        .map(String::as_str)
-        .filter(|option| *option != decision.selected)
-        .collect();
-    if others.is_empty() {
-        Line::of(", the only option", DIM)
-    } else {
-        Line::of(&format!(", not {}", others.join(" or ")), DIM)
-    }
-}
-
-fn decided_by(decision: &Decision) -> &str {
-    match decision.decided_by.as_deref() {
-        Some("model") => decision.work.model.as_deref().unwrap_or("the model"),
-        Some("only-option") => "necessity",
-        Some("caller") => "the caller",
-        Some("fallback") => "the fallback rule",
-        Some("person") => decision.person.as_deref().unwrap_or("a person"),
-        Some(other) => other,
-        None => "nobody knows whom",
-    }
-}
-
-fn arguments(arguments: &BTreeMap<String, String>) -> String {
-    let shown: Vec<String> = arguments
-        .iter()
-        .map(|(name, value)| {
-            let value = text::preview(value, 60);
-            if name.is_empty() {
-                value
-            } else {
-                format!("{name}: \"{value}\"")
-            }
-        })
-        .collect();
-    shown.join(", ")
-}
-
-fn push_part(line: &mut Line, part: &str) {
-    if !line.is_empty() {
-        line.push(" · ", DIM);
-    }
-    line.push(part, DIM);
-}
-
-/// Tokens, time, and the attempt if it was not the first.
-fn worked(work: &Work) -> Line {
-    let mut line = Line::new();
-    let tokens = work
-        .input_tokens
-        .unwrap_or(0)
-        .saturating_add(work.output_tokens.unwrap_or(0));
-    if tokens > 0 {
-        push_part(&mut line, &text::counted(tokens, "token"));
-    }
-    if let Some(ms) = work.model_ms {
-        push_part(&mut line, &format!("model {}", text::duration(ms)));
-    }
-    if let Some(attempt) = work.attempt.filter(|attempt| *attempt > 1) {
-        push_part(&mut line, &format!("attempt {attempt}"));
-    }
-    if let Some(ms) = work.model_wait_ms {
-        let why = work.model_wait_reason.as_deref().unwrap_or_default();
-        let why = text::one_line(why);
-        push_part(
-            &mut line,
-            &format!("waited {} for the model: {why}", text::duration(ms)),
-        );
-    }
-    if work.cut_replies.is_some() {
-        push_part(&mut line, "reply cut at the limit of its length");
-    }
-    if !work.ignored_calls.is_empty() {
-        push_part(
-            &mut line,
-            &format!("not called: {}", work.ignored_calls.join(", ")),
-        );
-    }
-    line
-}
-
-fn confidence(parts: &[Confidence]) -> Option<Detail> {
-    if parts.is_empty() {
-        return None;
-    }
-    let mut line = Line::of("confidence: ", DIM);
-    for (position, Confidence { part, value }) in parts.iter().enumerate() {
-        if position > 0 {
-            line.push(" · ", DIM);
-        }
-        if !part.is_empty() {
-            line.push(&text::one_line(part), PLAIN).push(" ", PLAIN);
-        }
-        if let Some(value) = value {
-            line.push(&format!("{value:.2}"), sureness(*value));
-        }
-    }
-    Some(Detail::Whole(line))
-}
-
 /// The colour of a confidence.
 pub(crate) fn sureness(value: f64) -> Style {
     if value >= 0.7 {
@@ -745,28 +431,4 @@ pub(crate) fn sureness(value: f64) -> Style {
     } else {
         BAD
     }
-}
-
-fn sources(what: &str, sources: &[&Source]) -> Option<Detail> {
-    if sources.is_empty() {
-        return None;
-    }
-    let names: Vec<String> = sources
-        .iter()
-        .take(SOURCES)
-        .map(|s| text::preview(s.name(), 80))
-        .collect();
-    let mut line = Line::of(what, DIM).with(&names.join(", "), PLAIN);
-    if sources.len() > SOURCES {
-        line.push(&format!(" and {} more", sources.len() - SOURCES), DIM);
-    }
-    Some(Detail::Whole(line))
-}
-
-/// An instant as people read it.
-fn clock(at: i64) -> String {
-    chrono::DateTime::from_timestamp_millis(at).map_or_else(
-        || at.to_string(),
-        |at| at.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
-    )
 }

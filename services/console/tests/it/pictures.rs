@@ -4,13 +4,13 @@
 use agentfleet_console::style::Look;
 use agentfleet_console::trace::{Format, Trace};
 use agentfleet_core::provenance::tell;
+use agentfleet_schema::PlanStep;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Call, Child, Concluded, Critique, Decided, DecidedBy,
     Decision, Executed, FannedOut, Iterated, OutcomeKind, ParentLink, Planned, Routed, StepRecord,
     StepResult, Termination, Usage,
 };
-use agentfleet_schema::request::PlanStep;
 use agentfleet_schema::response::ErrorBody;
 use agentfleet_schema::{SessionId, Triple};
 

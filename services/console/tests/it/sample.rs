@@ -5,7 +5,7 @@ use agentfleet_core::commit::{Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::provenance::{completion_status, is_partial};
 use agentfleet_core::{
-    Commit, FactsQuery, FleetLimits, Input, ModelAsk, Outcome, Reply, Situation, Step, StreamAs,
+    Commit, FactsQuery, FleetLimits, Input, ModelAsk, Order, Outcome, Reply, Situation, StreamAs,
     ToolOutcome, ToolUse, Turn,
 };
 use agentfleet_runtime::client::{Assembler, Event};
@@ -435,14 +435,14 @@ impl Fleet {
         let mut input = Input::Begin;
         let finish = loop {
             input = match turn.resume(input) {
-                Step::AskModel(_) if self.model_fails => {
+                Order::AskModel(_) if self.model_fails => {
                     Input::ModelFailed(agentfleet_core::ModelFailure {
                         message: "the key was refused".into(),
                         hint: "set another key".into(),
                         ..agentfleet_core::ModelFailure::default()
                     })
                 }
-                Step::AskModel(ask) => {
+                Order::AskModel(ask) => {
                     let (text, ms) = (self.script)(&request, &ask);
                     self.stream(&request, &nonce, ask.stream, &text, now, ms, &mut streamed);
                     now += ms as Millis;
@@ -470,7 +470,7 @@ impl Fleet {
                         ..Reply::default()
                     })
                 }
-                Step::CallTool(call) => {
+                Order::CallTool(call) => {
                     let outcome = tool(&call);
                     now += outcome.ms as Millis;
                     calls.push(Call::Tool {
@@ -484,15 +484,15 @@ impl Fleet {
                     });
                     Input::ToolReturned(outcome)
                 }
-                Step::FindFacts(FactsQuery::SourcesOf(correlation)) => {
+                Order::FindFacts(FactsQuery::SourcesOf(correlation)) => {
                     Input::FactsFound(self.sources(&correlation))
                 }
-                Step::ReadDocuments(uris) => Input::DocumentsRead(
+                Order::ReadDocuments(uris) => Input::DocumentsRead(
                     uris.iter()
                         .map(|uri| self.run.texts.get(uri).cloned())
                         .collect(),
                 ),
-                Step::Finish(finish) => break *finish,
+                Order::Finish(finish) => break *finish,
             };
         };
         self.commit(

@@ -201,11 +201,7 @@ fn a_chart_too_large_for_mermaid_is_drawn_with_less_in_it() {
 #[test]
 fn formats_are_known_by_name() {
     for format in Format::ALL {
-        assert_eq!(format.as_str().parse(), Ok(format));
+        assert_eq!(Format::named(format.as_str()), Some(format));
     }
-    let error = "dot".parse::<Format>().unwrap_err().to_string();
-    assert!(
-        error.contains("`dot`") && error.contains("`prov-json`"),
-        "{error}"
-    );
+    assert_eq!(Format::named("dot"), None);
 }

@@ -114,7 +114,11 @@ fn a_supervisor_run_is_read_whole() {
 
     let late = trace.sessions.last().unwrap();
     assert!(late.completion.as_ref().unwrap().late);
-    let synthesis = root.syntheses().next().unwrap();
+    let synthesis = root.steps.iter().find_map(|step| match step {
+        Step::Synthesis(synthesis) => Some(synthesis),
+        _ => None,
+    });
+    let synthesis = synthesis.unwrap();
     assert_eq!(synthesis.cause.as_deref(), Some("deadline"));
     assert_eq!(synthesis.missing, std::slice::from_ref(&late.id));
     assert_eq!(synthesis.derived_from.len(), 3);

@@ -5,8 +5,8 @@ use crate::script::Script;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::{
-    FactsQuery, Finish, FleetLimits, Input, ModelAsk, ModelFailure, Rejection, Reply, Situation,
-    Step, ToolOutcome, ToolUse, Turn, approval, error, say,
+    FactsQuery, Finish, FleetLimits, Input, ModelAsk, ModelFailure, Order, Rejection, Reply,
+    Situation, ToolOutcome, ToolUse, Turn, approval, error, say,
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
@@ -216,19 +216,19 @@ impl Fleet {
         let mut input = Input::Begin;
         loop {
             input = match turn.resume(input) {
-                Step::AskModel(ask) => self.ask_model(request, &ask, &mut calls),
-                Step::CallTool(tool_use) => {
+                Order::AskModel(ask) => self.ask_model(request, &ask, &mut calls),
+                Order::CallTool(tool_use) => {
                     Input::ToolReturned(self.call_tool(&tool_use, &mut calls))
                 }
-                Step::FindFacts(FactsQuery::SourcesOf(correlation)) => {
+                Order::FindFacts(FactsQuery::SourcesOf(correlation)) => {
                     Input::FactsFound(self.sources(&correlation))
                 }
-                Step::ReadDocuments(uris) => Input::DocumentsRead(
+                Order::ReadDocuments(uris) => Input::DocumentsRead(
                     uris.iter()
                         .map(|uri| self.documents.get(uri).cloned())
                         .collect(),
                 ),
-                Step::Finish(finish) => return Ok((*finish, calls)),
+                Order::Finish(finish) => return Ok((*finish, calls)),
             };
         }
     }
@@ -310,6 +310,7 @@ impl Fleet {
             documents,
             fan_out,
             pause,
+            ..
         } = assemble(&Commit {
             request_digest: Digest::of(delivery.body.as_bytes()),
             properties: delivery.properties.clone(),

@@ -171,7 +171,17 @@ pub fn account(record: &StepRecord, debits: &BTreeMap<u32, DebitRecord>) -> Vec<
             }
         }
     }
-    let is_wasted = |seen: &Spent| [*seen, *seen + open].contains(&record.wasted);
+    // A call that another attempt began and debited is the step's own; older programs counted it twice.
+    let debits_tools = own().any(|debit| debit.reserved.tool_calls > 0);
+    let is_tool = |call: &Call| matches!(call, Call::Tool { .. });
+    let took_over = !debits_tools && record.calls.iter().any(is_tool);
+    let is_wasted = |seen: &Spent| {
+        let mut less = *seen;
+        less.tool_calls = less.tool_calls.saturating_sub(took_over.into());
+        [*seen, less]
+            .iter()
+            .any(|seen| [*seen, *seen + open].contains(&record.wasted))
+    };
     if !seen.iter().any(is_wasted) {
         let last = seen.last().copied().unwrap_or_default();
         let place = debits.keys().last().copied().unwrap_or(1);
@@ -471,6 +481,40 @@ mod tests {
             let found = account_of(wasted, debits, from);
             let named = found.iter().any(|one| one.contains(problem));
             assert!(named, "{problem}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_another_attempt_began_is_counted_once() {
+        let calls = |times| Spent {
+            tool_calls: times,
+            ..Spent::default()
+        };
+        let debit = DebitRecord {
+            nonce: "b".into(),
+            settled: Spent::default(),
+            reserved: calls(1),
+        };
+        let told = Call::Tool {
+            name: "write".into(),
+            arguments: BTreeMap::new(),
+            result: "done".into(),
+            is_error: false,
+            ms: 1,
+            sources: Vec::new(),
+            adopted: None,
+        };
+        let account_of = |wasted, calls_of_step: Vec<Call>| {
+            let mut record = record(OutcomeKind::Continue, calls_of_step);
+            record.wasted = calls(wasted);
+            problems(account(&record, &BTreeMap::from([(1, debit.clone())])))
+        };
+        assert_eq!(account_of(0, vec![told.clone()]), [""; 0]);
+        // As older programs counted.
+        assert_eq!(account_of(1, vec![told.clone()]), [""; 0]);
+        let wrong = [account_of(2, vec![told]), account_of(2, Vec::new())];
+        for found in wrong {
+            assert!(found[0].contains("counts 0 tokens"), "{found:?}");
         }
     }
 }

@@ -240,7 +240,7 @@ impl Check<'_> {
         }
         if of_fan_out || decision.decided_by == DecidedBy::Caller {
             // A fan-out may always choose it for a subagent.
-            open.insert(routing::REACT);
+            open.insert(patterns::REACT);
         }
         self.same(&decision.subject, "pattern", &had, &open);
     }

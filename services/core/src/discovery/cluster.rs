@@ -5,161 +5,19 @@
 //! group averages (Sokal and Michener, 1958). Deterministic: no chance in it, and ties go to what
 //! comes first. Short questions share few words, so words that only one text has count for nothing.
 
+use agentfleet_schema::words::is_stop_word;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups are joined while their texts are this much alike on average, as cosines.
 pub const ALIKE: f64 = 0.2;
 
-/// Words that say nothing of what a question is about.
-const STOP: &[&str] = &[
-    "a",
-    "about",
-    "according",
-    "after",
-    "all",
-    "also",
-    "am",
-    "among",
-    "an",
-    "and",
-    "any",
-    "are",
-    "as",
-    "ask",
-    "at",
-    "be",
-    "because",
-    "been",
-    "before",
-    "being",
-    "best",
-    "between",
-    "both",
-    "but",
-    "by",
-    "can",
-    "could",
-    "did",
-    "do",
-    "does",
-    "done",
-    "each",
-    "else",
-    "every",
-    "explain",
-    "find",
-    "for",
-    "from",
-    "get",
-    "give",
-    "given",
-    "go",
-    "good",
-    "had",
-    "has",
-    "have",
-    "he",
-    "help",
-    "her",
-    "here",
-    "him",
-    "his",
-    "how",
-    "i",
-    "if",
-    "in",
-    "into",
-    "is",
-    "it",
-    "its",
-    "just",
-    "know",
-    "last",
-    "less",
-    "let",
-    "like",
-    "list",
-    "made",
-    "make",
-    "many",
-    "may",
-    "me",
-    "more",
-    "most",
-    "much",
-    "must",
-    "my",
-    "need",
-    "new",
-    "no",
-    "not",
-    "now",
-    "of",
-    "off",
-    "on",
-    "once",
-    "one",
-    "only",
-    "or",
-    "other",
-    "our",
-    "out",
-    "over",
-    "own",
-    "please",
-    "same",
-    "say",
-    "see",
-    "shall",
-    "she",
-    "should",
-    "show",
-    "so",
-    "some",
-    "still",
-    "such",
-    "tell",
-    "than",
-    "that",
-    "the",
-    "their",
-    "them",
-    "then",
-    "there",
-    "these",
-    "they",
-    "this",
-    "those",
-    "to",
-    "too",
-    "under",
-    "up",
-    "us",
-    "use",
-    "used",
-    "using",
-    "very",
-    "want",
-    "was",
-    "way",
-    "we",
-    "were",
-    "what",
-    "when",
-    "where",
-    "whether",
-    "which",
-    "while",
-    "who",
-    "whom",
-    "whose",
-    "why",
-    "will",
-    "with",
-    "without",
-    "would",
-    "you",
-    "your",
+/// Words that say nothing of what a question is about, beside those that say nothing in any text.
+const OF_QUESTIONS: &str = "according among ask best done else every explain find get give given go good help know \
+    last less let like list made make many may much must need new now off one say see shall \
+    show still us use used using want way whether without";
+/// Of those that say nothing in any text, the ones that count here.
+const COUNTED: &[&str] = &[
+    "doing", "during", "few", "further", "having", "hers", "nor", "through", "until",
 ];
 
 /// Groups of texts, and what they are about.
@@ -201,9 +59,15 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let parts = text.split(|c: char| !c.is_alphanumeric());
     parts
         .map(str::to_lowercase)
-        .filter(|word| word.chars().count() > 1 && !STOP.contains(&word.as_str()))
+        .filter(|word| word.chars().count() > 1 && tells(word))
         // Numbers are of one question, not of what several are about.
         .filter(|word| !word.chars().all(|c| c.is_ascii_digit()))
+}
+
+/// Whether a word says something of what a question is about.
+fn tells(word: &str) -> bool {
+    let says_nothing = is_stop_word(word) || OF_QUESTIONS.split(' ').any(|one| one == word);
+    !says_nothing || COUNTED.contains(&word)
 }
 
 /// A word without the ending that number and tense give it, in English; others stay as they are.

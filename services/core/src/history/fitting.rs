@@ -5,7 +5,7 @@ use super::text::{LEFT_OUT, is_error, is_left_out, line, shorter, whole};
 use super::{CONTEXT, Room, SHORT, SUMMARY, counted, session_of, tokens};
 use crate::patterns;
 use agentfleet_schema::records::{DecidedBy, Decision};
-use agentfleet_schema::{AgentRequest, AgentStep, uris};
+use agentfleet_schema::{AgentRequest, AgentStep, StepKind, uris};
 
 /// Newest steps that stay whole.
 const KEPT: usize = 2;
@@ -107,7 +107,7 @@ impl<'a> Fitting<'a> {
         let Some(step) = self.steps.get(at).cloned() else {
             return 0;
         };
-        if step.step_type == SUMMARY {
+        if step.is(StepKind::Summary) {
             return 0;
         }
         let before = size_of(&step);
@@ -119,7 +119,7 @@ impl<'a> Fitting<'a> {
             *value = line(value, ARGUMENT);
         }
         let observation = step.observation.clone();
-        if observation.len() > SHORT && !is_left_out(&observation) && !is_carried(&step) {
+        if observation.len() > SHORT && !is_left_out(&observation) && !patterns::is_carried(&step) {
             // That a call failed is still seen.
             let error = is_error(&observation);
             short.observation = match self.place(&step, n).filter(|_| !error) {
@@ -158,7 +158,7 @@ impl<'a> Fitting<'a> {
         if let Some((_, uri)) = whole(&step.observation) {
             return Some(uri.to_owned());
         }
-        if counted(step) == 0 || step.step_type == "execute" {
+        if counted(step) == 0 || step.is(StepKind::Execute) {
             return None;
         }
         if let Some(session) = session_of(self.request, n) {
@@ -176,9 +176,9 @@ impl<'a> Fitting<'a> {
         let (mut gone, mut kept) = (Vec::new(), Vec::new());
         let old = self.old();
         for (at, step) in std::mem::take(&mut self.steps).into_iter().enumerate() {
-            let enough = size <= goal && step.step_type != SUMMARY;
+            let enough = size <= goal && !step.is(StepKind::Summary);
             // Only what comes first, so that numbers stay what they were.
-            let stays = !kept.is_empty() || step.plan.is_some() || is_carried(&step);
+            let stays = !kept.is_empty() || step.plan.is_some() || patterns::is_carried(&step);
             if at >= old || enough || stays {
                 kept.push(step);
             } else {
@@ -186,7 +186,10 @@ impl<'a> Fitting<'a> {
                 gone.push(step);
             }
         }
-        let others = gone.iter().filter(|step| step.step_type != SUMMARY).count();
+        let others = gone
+            .iter()
+            .filter(|step| !step.is(StepKind::Summary))
+            .count();
         if others == 0 {
             // Nothing is gained by a summary of a summary.
             gone.append(&mut kept);
@@ -294,9 +297,4 @@ impl<'a> Fitting<'a> {
             rationale: rationale.trim_end().to_owned(),
         }
     }
-}
-
-/// Whether a step is a critique that is carried forward.
-fn is_carried(step: &AgentStep) -> bool {
-    patterns::is_critique(step) && !step.observation.is_empty()
 }

@@ -2,7 +2,7 @@
 
 use super::text::line;
 use super::{SUMMARY, counted, number, plans};
-use agentfleet_schema::AgentStep;
+use agentfleet_schema::{AgentStep, StepKind};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) fn summarised(gone: &[AgentStep], user: &str, most: usize) -> AgentSt
     for step in gone {
         n += counted(step);
         made += plans(step);
-        if step.step_type == SUMMARY {
+        if step.is(StepKind::Summary) {
             unlisted += number(step, "unlisted");
             let before = step.arguments.get("calls").map(String::as_str);
             let before: BTreeMap<String, u32> =
@@ -85,7 +85,7 @@ pub(super) fn summarised(gone: &[AgentStep], user: &str, most: usize) -> AgentSt
         ]),
         observation: text,
         user: user.to_owned(),
-        step_type: SUMMARY.into(),
+        step_type: StepKind::Summary.into(),
         ..AgentStep::default()
     }
 }

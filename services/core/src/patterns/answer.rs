@@ -1,8 +1,8 @@
 //! The end of a session in an answer, whichever pattern gives it.
 
 use crate::cut::CUT;
+use crate::order::{Answer, Finish, Order, Outcome, Said};
 use crate::say;
-use crate::step::{Answer, Finish, Outcome, Said, Step};
 use agentfleet_schema::records::{Activity, Concluded, Decision, PartConfidence, Termination};
 use agentfleet_schema::{MessageType, SessionId, uris};
 use serde_json::Value;
@@ -16,14 +16,14 @@ pub(super) fn answered(
     streamed: bool,
     before: Vec<Said>,
     decisions: Vec<Decision>,
-) -> Step {
+) -> Order {
     let mut said = before;
     said.push(Said {
         streamed,
         ..say::message(MessageType::Answer, &*text, uris::answer_document(session))
     });
     let (termination, partial) = (end.termination, end.partial);
-    Step::Finish(Box::new(Finish {
+    Order::Finish(Box::new(Finish {
         activity: Activity::Concluded(Concluded {
             confidence: confidence_in(&text),
             ..end
@@ -40,7 +40,7 @@ pub(super) fn answered(
 }
 
 /// Ends a session that found out nothing before its budget was used up.
-pub(crate) fn unanswered(session: &SessionId, why: &str, model_ms: u64) -> Step {
+pub(crate) fn unanswered(session: &SessionId, why: &str, model_ms: u64) -> Order {
     let end = Concluded {
         termination: Termination::BudgetExhausted,
         partial: true,

@@ -1,7 +1,7 @@
 //! What each subagent of a fan-out works by, and with which tool groups: of what is open to it, what its
 //! goal names. What a model chose there is a decision of its own for each goal.
 
-use super::Implemented;
+use super::REACT;
 use super::fan_out::Goal;
 use crate::limits::Limits;
 use crate::routing::subagent_patterns;
@@ -148,8 +148,7 @@ impl Offer {
 
     fn pattern(&self, goal: &Goal, number: u32) -> (String, DecidedBy, Option<Decision>) {
         let named = self.named(goal);
-        let react = Implemented::React.as_str();
-        let pattern = named.map_or(react, String::as_str).to_owned();
+        let pattern = named.map_or(REACT, String::as_str).to_owned();
         let is_closed = self.is_closed(goal);
         if !is_closed && (goal.fixed || self.patterns.len() == 1) {
             return (pattern, DecidedBy::OnlyOption, None);

@@ -27,10 +27,7 @@ pub(crate) fn results_of_plan(request: &AgentRequest) -> impl Iterator<Item = (&
 /// Reads `{"thought", "steps": [...]}`, or a bare array. `Err` names what is wrong.
 pub(super) fn read(text: &str) -> Result<(String, Vec<PlanStep>), String> {
     let value = json::extract(text).ok_or("the reply holds no JSON")?;
-    let text_of = |value: &Value, name: &str| {
-        let text = value.get(name).and_then(Value::as_str);
-        text.unwrap_or_default().trim().to_owned()
-    };
+    let text_of = |value: &Value, name: &str| json::text(value, name).to_owned();
     let list = match &value {
         Value::Array(list) => list,
         Value::Object(map) => map

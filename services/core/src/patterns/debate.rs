@@ -6,17 +6,18 @@
 
 use super::answer::{answered, name_cut, name_missing};
 use super::fan_out::{self, Goal, Round, bounded, failure, in_part, lacked, missing, summary};
+use super::{Begun, Instead, Pattern, PatternTurn};
 use crate::cut::CUT;
 use crate::json;
 use crate::limits::Limits;
+use crate::order::{Input, ModelAsk, Order, Reply, Used};
 use crate::say;
-use crate::step::{Input, ModelAsk, Reply, Step, StreamAs, Used};
 use crate::turn::Situation;
 use agentfleet_schema::config::Reasoner;
 use agentfleet_schema::records::{
     Compared, Concluded, DecidedBy, Decision, FanInRecord, Position, Termination,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent, StepKind};
 use serde_json::{Value, json};
 
 /// Longest all answers together that one reasoner, or the judge, is shown, in bytes.
@@ -30,25 +31,50 @@ fn reasoners<'a>(request: &AgentRequest, situation: &'a Situation) -> &'a [Reaso
     pattern.map(|p| p.reasoners.as_slice()).unwrap_or_default()
 }
 
+pub(crate) struct Debate;
+
+impl Pattern for Debate {
+    fn name(&self) -> &'static str {
+        "debate"
+    }
+
+    fn begin(&self, request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+        Ok(match situation.verdict(&request)? {
+            Some(verdict) => Box::new(CloseRound {
+                request,
+                situation,
+                limits,
+                verdict,
+                texts: Vec::new(),
+                compared: None,
+                decisions: Vec::new(),
+                termination: Termination::SubagentsComplete,
+                used: Used::default(),
+            }),
+            None => Box::new(OpenDebate {
+                request,
+                situation,
+                limits,
+            }),
+        })
+    }
+
+    fn fans_out(&self) -> bool {
+        true
+    }
+}
+
 /// The first round.
 #[derive(Debug)]
-pub struct OpenDebate {
+struct OpenDebate {
     request: AgentRequest,
     situation: Situation,
     limits: Limits,
 }
 
-impl OpenDebate {
-    pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
-        Self {
-            request,
-            situation,
-            limits,
-        }
-    }
-
+impl PatternTurn for OpenDebate {
     /// It needs nothing to begin.
-    pub(crate) fn resume(&self, _: Input) -> Step {
+    fn resume(&mut self, _: Input) -> Order {
         let all = reasoners(&self.request, &self.situation);
         // As far as there is room.
         let reasoners = &all[..all.len().min(self.limits.width() as usize)];
@@ -86,6 +112,11 @@ impl OpenDebate {
             DecidedBy::OnlyOption,
         )
     }
+
+    /// It orders no call.
+    fn broke(&mut self, _: &str) -> Order {
+        self.resume(Input::Begin)
+    }
 }
 
 fn opened(request: &AgentRequest, thought: &str) -> Vec<AgentStep> {
@@ -93,7 +124,7 @@ fn opened(request: &AgentRequest, thought: &str) -> Vec<AgentStep> {
         thought: thought.to_owned(),
         action: "debate".into(),
         user: request.user.clone(),
-        step_type: "supervise".into(),
+        step_type: StepKind::Supervise.into(),
         ..AgentStep::default()
     }]
 }
@@ -125,7 +156,7 @@ fn goal(reasoner: &Reasoner, request: &AgentRequest, round: u32, answers: &str) 
 
 /// What follows a round: the next one, or the judge.
 #[derive(Debug)]
-pub struct CloseRound {
+struct CloseRound {
     request: AgentRequest,
     situation: Situation,
     limits: Limits,
@@ -138,27 +169,8 @@ pub struct CloseRound {
     used: Used,
 }
 
-impl CloseRound {
-    pub(crate) fn new(
-        request: AgentRequest,
-        situation: Situation,
-        limits: Limits,
-        verdict: FanInRecord,
-    ) -> Self {
-        Self {
-            request,
-            situation,
-            limits,
-            verdict,
-            texts: Vec::new(),
-            compared: None,
-            decisions: Vec::new(),
-            termination: Termination::SubagentsComplete,
-            used: Used::default(),
-        }
-    }
-
-    pub(crate) fn resume(&mut self, input: Input) -> Step {
+impl PatternTurn for CloseRound {
+    fn resume(&mut self, input: Input) -> Order {
         match input {
             Input::DocumentsRead(texts) => {
                 self.texts = texts;
@@ -176,11 +188,23 @@ impl CloseRound {
             // It orders nothing else.
             Input::Begin | Input::ToolReturned(_) | Input::FactsFound(_) => {
                 let members = self.verdict.members.iter();
-                Step::ReadDocuments(members.map(|m| m.document.clone()).collect())
+                Order::ReadDocuments(members.map(|m| m.document.clone()).collect())
             }
         }
     }
 
+    /// Judges without a comparison.
+    fn spare(&mut self, why: &str) -> Instead {
+        Instead::Order(self.stopped(why))
+    }
+
+    fn broke(&mut self, why: &str) -> Order {
+        self.termination = Termination::BudgetExhausted;
+        self.unjudged(&format!("Before a judgement, {why}."))
+    }
+}
+
+impl CloseRound {
     /// The answers there are: place among the reasoners, name, text.
     fn answers(&self) -> Vec<(u32, String, &str)> {
         let name = self.names();
@@ -221,74 +245,52 @@ impl CloseRound {
         self.request.control.spent + self.verdict.spent()
     }
 
-    /// Judges without a comparison.
-    pub(crate) fn spare(&mut self, why: &str) -> Step {
-        self.stopped(why)
-    }
-
-    pub(crate) fn broke(&mut self, why: &str) -> Step {
-        self.termination = Termination::BudgetExhausted;
-        self.unjudged(&format!("Before a judgement, {why}."))
-    }
-
-    fn read(&mut self) -> Step {
+    fn read(&mut self) -> Order {
         let answers = self.answers();
         if answers.is_empty() {
             // Nothing to reason from: a model could only invent.
             return self.conclude("No reasoner came back with an answer.".to_owned(), false);
         }
         if let [(_, only, _)] = answers.as_slice() {
-            self.decisions.push(Decision {
-                subject: "agreement".into(),
-                options: vec![AGREE.into()],
-                narrowed_by: "the answers of this round".into(),
-                signal: format!("only {only} answered"),
-                chosen: AGREE.into(),
-                decided_by: DecidedBy::OnlyOption,
-                rationale: String::new(),
-            });
+            self.decisions.push(say::only(
+                "agreement",
+                AGREE,
+                "the answers of this round",
+                format!("only {only} answered"),
+            ));
             return self.judge();
         }
         let names: Vec<&str> = answers.iter().map(|(_, name, _)| name.as_str()).collect();
-        Step::AskModel(Box::new(ModelAsk {
-            operation: Operation::Compare,
-            schema: Some(json!({
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["agreement", "reason", "positions", "disagreements"],
-                "properties": {
-                    "agreement": {"type": "string", "enum": [AGREE, DISAGREE]},
-                    "reason": {"type": "string", "description": "the one thing that decided"},
-                    "positions": {"type": "array", "items": {
-                        "type": "object",
-                        "additionalProperties": false,
-                        "required": ["reasoner", "position"],
-                        "properties": {
-                            "reasoner": {"type": "string", "enum": names},
-                            "position": {"type": "string"},
-                        },
-                    }},
-                    "disagreements": {"type": "array", "items": {"type": "string"}},
-                },
-            })),
-            variables: json!({
-                "question": self.request.question,
-                "round": self.request.control.rounds,
-                "answers": self.shown(),
-            }),
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            stream: StreamAs::Nothing,
-        }))
+        let schema = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["agreement", "reason", "positions", "disagreements"],
+            "properties": {
+                "agreement": {"type": "string", "enum": [AGREE, DISAGREE]},
+                "reason": {"type": "string", "description": "the one thing that decided"},
+                "positions": {"type": "array", "items": {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "required": ["reasoner", "position"],
+                    "properties": {
+                        "reasoner": {"type": "string", "enum": names},
+                        "position": {"type": "string"},
+                    },
+                }},
+                "disagreements": {"type": "array", "items": {"type": "string"}},
+            },
+        });
+        let variables = json!({
+            "question": self.request.question,
+            "round": self.request.control.rounds,
+            "answers": self.shown(),
+        });
+        ModelAsk::choice(Operation::Compare, variables, schema).into()
     }
 
-    fn compare(&mut self, reply: &Reply) -> Step {
+    fn compare(&mut self, reply: &Reply) -> Order {
         let object = json::extract(&reply.text).unwrap_or_default();
-        let text = |value: &Value, name: &str| {
-            let text = value.get(name).and_then(Value::as_str);
-            bounded(text.unwrap_or_default().trim(), 400)
-        };
+        let text = |value: &Value, name: &str| bounded(json::text(value, name), 400);
         let named = text(&object, "agreement").to_lowercase();
         let options = [AGREE, DISAGREE];
         let (chosen, decided_by, signal) = match options.iter().find(|o| **o == named) {
@@ -369,20 +371,17 @@ impl CloseRound {
     }
 
     /// They disagree, and go no further.
-    fn stopped(&mut self, reason: &str) -> Step {
-        self.decisions.push(Decision {
-            subject: "next-round".into(),
-            options: vec!["judge".into()],
-            narrowed_by: format!("at most {} rounds, and the limits", self.limits.max_rounds),
-            signal: reason.to_owned(),
-            chosen: "judge".into(),
-            decided_by: DecidedBy::OnlyOption,
-            rationale: String::new(),
-        });
+    fn stopped(&mut self, reason: &str) -> Order {
+        self.decisions.push(say::only(
+            "next-round",
+            "judge",
+            format!("at most {} rounds, and the limits", self.limits.max_rounds),
+            reason,
+        ));
         self.judge()
     }
 
-    fn next_round(&self) -> Result<Step, String> {
+    fn next_round(&self) -> Result<Order, String> {
         let round = self.request.control.rounds + 1;
         let answers = self.answers();
         let each = MAX_SHOWN_BYTES / answers.len().max(1);
@@ -425,33 +424,26 @@ impl CloseRound {
         .fan_out(goals.collect())
     }
 
-    fn judge(&self) -> Step {
+    fn judge(&self) -> Order {
         let compared = self.compared.as_ref();
         let positions: Vec<Value> = compared
             .into_iter()
             .flat_map(|c| &c.positions)
             .map(|p| json!({"reasoner": p.reasoner, "position": p.position}))
             .collect();
-        Step::AskModel(Box::new(ModelAsk {
-            operation: Operation::Judge,
-            variables: json!({
-                "question": self.request.question,
-                "framing": self.request.framing,
-                "answers": self.shown(),
-                "agreed": compared.is_none_or(|c| c.agreed),
-                "positions": positions,
-                "disagreements": compared.map(|c| c.disagreements.clone()).unwrap_or_default(),
-                "missing": self.missing(),
-            }),
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            schema: None,
-            stream: StreamAs::Answer,
-        }))
+        let variables = json!({
+            "question": self.request.question,
+            "framing": self.request.framing,
+            "answers": self.shown(),
+            "agreed": compared.is_none_or(|c| c.agreed),
+            "positions": positions,
+            "disagreements": compared.map(|c| c.disagreements.clone()).unwrap_or_default(),
+            "missing": self.missing(),
+        });
+        ModelAsk::answer(Operation::Judge, variables).into()
     }
 
-    fn judged(&mut self, reply: &Reply) -> Step {
+    fn judged(&mut self, reply: &Reply) -> Order {
         let mut text = reply.text.trim().to_owned();
         if text.is_empty() {
             return self.unjudged("The model returned no text.");
@@ -464,7 +456,7 @@ impl CloseRound {
     }
 
     /// The answers as they are, where no model reconciles them.
-    fn unjudged(&mut self, why: &str) -> Step {
+    fn unjudged(&mut self, why: &str) -> Order {
         let mut text = format!("**Partial answer:** {why} These are the reasoners' own answers.\n");
         for (_, name, answer) in self.answers() {
             text.push_str(&format!("\n## {name}\n\n{}\n", answer.trim()));
@@ -472,7 +464,7 @@ impl CloseRound {
         self.conclude(text, false)
     }
 
-    fn conclude(&self, mut text: String, streamed: bool) -> Step {
+    fn conclude(&self, mut text: String, streamed: bool) -> Order {
         let missing = lacked(&self.verdict, self.missing());
         let in_part = in_part(&self.verdict, self.names());
         name_missing(&mut text, "No answer from", &missing);

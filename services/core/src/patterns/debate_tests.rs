@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::{FanOut, Finish, Outcome};
+use crate::order::{FanOut, Finish, Outcome};
 use crate::turn::Turn;
 use agentfleet_schema::config::{AgentPattern, Snapshot};
 use agentfleet_schema::records::{Activity, CompletionStatus, JoinCause, Member};
@@ -44,14 +44,14 @@ fn request() -> AgentRequest {
     }
 }
 
-fn finished(step: Step) -> Finish {
-    let Step::Finish(finish) = step else {
+fn finished(step: Order) -> Finish {
+    let Order::Finish(finish) = step else {
         panic!("not finished: {step:?}")
     };
     *finish
 }
 
-fn fanned_out(step: Step) -> FanOut {
+fn fanned_out(step: Order) -> FanOut {
     let Outcome::FanOut(fan_out) = finished(step).outcome else {
         panic!("no fan-out")
     };
@@ -145,7 +145,7 @@ fn closed(statuses: &[CompletionStatus], rounds: u32) -> Turn {
     let mut request = fan_out.synthesis;
     request.step = 1;
     let mut turn = Turn::parse(request, situation(NAMES, rounds, Some(verdict))).unwrap();
-    assert!(matches!(turn.resume(Input::Begin), Step::ReadDocuments(_)));
+    assert!(matches!(turn.resume(Input::Begin), Order::ReadDocuments(_)));
     turn
 }
 
@@ -172,12 +172,12 @@ fn agreement_or_the_last_round_leads_to_the_judge_and_else_to_another_round() {
         ("hm", 2, false, vec![("agreement", "disagree")]),
     ] {
         let mut turn = closed(&[Answered, Answered], rounds);
-        let Step::AskModel(ask) = turn.resume(texts(2)) else {
+        let Order::AskModel(ask) = turn.resume(texts(2)) else {
             panic!("nothing is compared")
         };
         assert_eq!(ask.operation, Operation::Compare);
         let finish = match turn.resume(said(reply)) {
-            Step::AskModel(ask) => {
+            Order::AskModel(ask) => {
                 assert_eq!(ask.operation, Operation::Judge, "{reply}");
                 finished(turn.resume(said("Yes. Confidence: 0.6")))
             }
@@ -226,7 +226,7 @@ fn who_does_not_answer_is_named_and_one_answer_needs_no_comparison() {
     ] {
         let mut turn = closed(statuses, 2);
         let mut step = turn.resume(texts(2));
-        if let Step::AskModel(ask) = &step {
+        if let Order::AskModel(ask) = &step {
             assert_eq!(ask.operation, Operation::Judge);
             assert!(is_asked);
             step = turn.resume(said("Yes."));

@@ -1,12 +1,12 @@
 //! One fan-out, whichever pattern orders it: children with their share of time and limits, and the
 //! request that the verdict on them releases.
 
-use super::Implemented;
+use super::REACT;
 use super::assign::{Assigned, Offer};
 use crate::limits::Limits;
+use crate::order::{FanOut, Finish, Order, Outcome, Used};
 use crate::say;
 use crate::specialists;
-use crate::step::{FanOut, Finish, Outcome, Step, Used};
 use crate::turn::Situation;
 use agentfleet_schema::records::{
     Activity, Child, Compared, CompletionStatus, DecidedBy, Decision, FanInRecord, FanInSummary,
@@ -14,7 +14,7 @@ use agentfleet_schema::records::{
 };
 use agentfleet_schema::{
     AgentRequest, AgentStep, Ancestor, CorrelationId, MessageType, Millis, RunLimits, SessionId,
-    later, uris,
+    StepKind, later, uris,
 };
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub(super) struct Round<'a> {
 
 impl Round<'_> {
     /// `Err` says why the limits forbid it.
-    pub(super) fn fan_out(self, goals: Vec<Goal>) -> Result<Step, String> {
+    pub(super) fn fan_out(self, goals: Vec<Goal>) -> Result<Order, String> {
         let request = self.request;
         let count = goals.len() as u32;
         let spent = request.control.spent + self.used.spent;
@@ -97,7 +97,7 @@ impl Round<'_> {
             .collect();
         let uri = uris::document_of(&uris::fan_out(&request.session_id, &correlation));
         let text = text(&self.thought, &children);
-        Ok(Step::Finish(Box::new(Finish {
+        Ok(Order::Finish(Box::new(Finish {
             activity: Activity::FannedOut(FannedOut {
                 correlation: correlation.clone(),
                 thought: self.thought,
@@ -267,25 +267,24 @@ pub(super) fn alone(
     signal: &str,
     rationale: &str,
     decided_by: DecidedBy,
-) -> Step {
+) -> Order {
     let mut next = request.clone();
-    Implemented::React.as_str().clone_into(&mut next.pattern);
+    REACT.clone_into(&mut next.pattern);
     let goal = goal.map(|goal| goal.text).filter(|text| !text.is_empty());
     next.history.push(AgentStep {
         thought: goal.unwrap_or_else(|| signal.to_owned()),
         action: action.to_owned(),
         observation: format!("No fan-out: {signal}."),
         user: next.user.clone(),
-        step_type: "supervise".into(),
+        step_type: StepKind::Supervise.into(),
         ..AgentStep::default()
     });
-    Step::Finish(Box::new(Finish {
-        outcome: Outcome::Continue(Box::new(next)),
-        activity: Activity::None,
-        routed: None,
-        decisions: vec![decided(ALONE, signal, rationale, decided_by)],
-        said: vec![say::status(format!("No fan-out: {signal}"))],
-    }))
+    Finish::goes_on(
+        next,
+        Activity::None,
+        vec![decided(ALONE, signal, rationale, decided_by)],
+        vec![say::status(format!("No fan-out: {signal}"))],
+    )
 }
 
 pub(super) const ALONE: &str = "alone";

@@ -1,4 +1,4 @@
-//! The patterns this binary implements, one file each.
+//! The patterns this binary implements, one file each. A new one is its file and its line in [`IMPLEMENTED`].
 
 mod answer;
 mod assign;
@@ -11,72 +11,111 @@ mod react;
 mod reflexion;
 mod repeats;
 mod router;
+#[cfg(test)]
+mod second_look_tests;
 mod supervisor;
 
+use crate::approval::Asker;
+use crate::error::Rejection;
+pub(crate) use crate::history::iterations;
+use crate::limits::Limits;
+use crate::order::{Input, Order};
+use crate::turn::Situation;
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::{AgentRequest, Operation};
 pub(crate) use answer::unanswered;
 pub(crate) use assign::{ALL, GROUP, PATTERN};
 pub(crate) use dag::{COMPLETE, FAILED, REVISED, current as current_plan, results_of_plan};
-pub use debate::{CloseRound, OpenDebate};
-pub use plan::Plan;
-pub use react::React;
-pub(crate) use react::{is_iteration, iterations};
-pub(crate) use reflexion::{ANSWER, is_critique};
-pub use router::Dispatch;
+pub(crate) use react::REACT;
+pub(crate) use reflexion::{ANSWER, is_carried};
 pub(crate) use router::{GENERAL_CHAT, intents};
-pub use supervisor::{Decompose, Synthesise};
+use std::fmt::Debug;
 
-/// A pattern this binary can run. What is configured beyond these is never offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Implemented {
-    React,
-    Reflexion,
-    PlanThenExecute,
-    Supervisor,
-    Debate,
-    Router,
-}
+/// What can be run. What is configured beyond these is never offered.
+const IMPLEMENTED: &[&dyn Pattern] = &[
+    &react::React,
+    &plan::PlanThenExecute,
+    &reflexion::Reflexion,
+    &supervisor::Supervisor,
+    &debate::Debate,
+    &router::Router,
+    #[cfg(test)]
+    &second_look_tests::SecondLook,
+];
 
-impl Implemented {
-    pub const ALL: [Self; 6] = [
-        Self::React,
-        Self::PlanThenExecute,
-        Self::Reflexion,
-        Self::Supervisor,
-        Self::Debate,
-        Self::Router,
-    ];
-
+/// A way to work a session, one step a message.
+pub(crate) trait Pattern: Sync {
     /// The name in requests and config.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::React => "react",
-            Self::Reflexion => "reflexion",
-            Self::PlanThenExecute => "plan-then-execute",
-            Self::Supervisor => "supervisor",
-            Self::Debate => "debate",
-            Self::Router => "router",
-        }
-    }
+    fn name(&self) -> &'static str;
 
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|pattern| pattern.as_str() == name)
-    }
+    /// The turn of a request that names the pattern.
+    fn begin(&self, request: AgentRequest, situation: Situation, limits: Limits) -> Begun;
 
     /// Whether it works by a plan, which travels in the history.
-    pub fn has_plan(self) -> bool {
-        match self {
-            Self::PlanThenExecute => true,
-            Self::React | Self::Reflexion | Self::Supervisor | Self::Debate | Self::Router => false,
-        }
+    fn has_plan(&self) -> bool {
+        false
     }
 
     /// Whether it needs subagents, and so room below it.
-    pub fn fans_out(self) -> bool {
-        match self {
-            Self::React | Self::Reflexion | Self::PlanThenExecute | Self::Router => false,
-            Self::Supervisor | Self::Debate => true,
-        }
+    fn fans_out(&self) -> bool {
+        false
     }
+
+    /// The operations whose prompts show the history: it has to fit into the windows of their models.
+    fn shows_history_in(&self) -> &'static [Operation] {
+        &[Operation::React]
+    }
+
+    /// Why the router cannot choose it for a request, if so.
+    fn closed_to(&self, _: &AgentRequest, _: &Snapshot) -> Option<&'static str> {
+        None
+    }
+}
+
+/// A turn, or why there is none.
+pub(crate) type Begun = Result<Box<dyn PatternTurn>, Rejection>;
+
+/// One step by a pattern. [`Turn`](crate::Turn) drives it: it counts what is spent, asks on where a reply
+/// was cut, and holds calls that a person must approve.
+pub(crate) trait PatternTurn: Debug + Send + Sync {
+    /// Feeds what came of the last order, and answers with the next one.
+    fn resume(&mut self, input: Input) -> Order;
+
+    /// Ends the step without the call that was ordered last, because nothing is left to pay it with: with
+    /// what is known so far, and `why`. It orders no other call that costs.
+    fn broke(&mut self, why: &str) -> Order;
+
+    /// Goes on without the model call that was ordered last, because `why` says that what is left is for
+    /// the answer.
+    fn spare(&mut self, why: &str) -> Instead {
+        Instead::Order(self.broke(why))
+    }
+
+    /// What a turn that calls tools says of its call.
+    fn asker(&self) -> Option<Asker<'_>> {
+        None
+    }
+}
+
+/// What a turn does instead of a model call that only serves an answer.
+pub(crate) enum Instead {
+    Order(Order),
+    /// Another turn takes over.
+    Turn(Box<dyn PatternTurn>),
+}
+
+pub(crate) fn by_name(name: &str) -> Option<&'static dyn Pattern> {
+    IMPLEMENTED
+        .iter()
+        .copied()
+        .find(|pattern| pattern.name() == name)
+}
+
+/// Whether a pattern of that name can be run.
+pub fn is_implemented(name: &str) -> bool {
+    by_name(name).is_some()
+}
+
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    IMPLEMENTED.iter().map(|pattern| pattern.name())
 }

@@ -6,188 +6,142 @@
 //! revised after a step that failed or surprised; and when nothing is ready any more, the answer is
 //! written from what there is.
 
-use super::Implemented;
-use super::answer::{answered, name_cut, name_missing};
-use super::dag::{self, COMPLETE, FAILED, PENDING, REVISED};
-use super::fan_out::{ENDED_EARLY, failure, summary};
+mod conclude;
+mod make;
+
+use super::dag::{self, COMPLETE, FAILED, PENDING};
+use super::fan_out::{failure, summary};
 use super::plan_step::{self, Execute};
-use super::react::{iterations, preview};
-use crate::approval::Asker;
-use crate::error::{Code, body};
+use super::{Begun, Instead, Pattern, PatternTurn, REACT, iterations};
+use crate::history::preview;
 use crate::limits::Limits;
+use crate::order::{Finish, Input, Order};
 use crate::say;
-use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
-use crate::tools;
 use crate::turn::Situation;
-use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{
-    Activity, Concluded, DecidedBy, Decision, Executed, FanInRecord, Planned, StepResult,
-    Termination,
+    Activity, Decision, Executed, FanInRecord, Planned, StepResult, Termination,
 };
-use agentfleet_schema::{AgentRequest, AgentStep, MessageType, Operation, PlanStep, uris};
-use serde_json::{Value, json};
+use agentfleet_schema::{
+    AgentRequest, AgentStep, MessageType, Operation, PlanStep, StepKind, uris,
+};
+use conclude::Conclude;
+use make::Make;
 use std::collections::BTreeMap;
 
-/// Steps that one plan may have. It travels with the request; how many are carried out is bounded by the
-/// iterations, and those that are not are named in the answer.
-const MAX_STEPS: usize = 100;
+pub(super) const PLAN_THEN_EXECUTE: &str = "plan-then-execute";
 
-/// One step of a session that works by a plan.
-#[derive(Debug)]
-pub enum Plan {
-    Make(Make),
-    Execute(Box<Execute>),
-    TakeIn(TakeIn),
-    Conclude(Conclude),
-    /// A plan that came with a fork.
-    Carry(Carry),
-    /// There is no room for a plan.
-    Without(Without),
-}
+pub(crate) struct PlanThenExecute;
 
-impl Plan {
-    pub(crate) fn new(
-        request: AgentRequest,
-        situation: Situation,
-        limits: Limits,
-        verdict: Option<FanInRecord>,
-    ) -> Self {
+impl Pattern for PlanThenExecute {
+    fn name(&self) -> &'static str {
+        PLAN_THEN_EXECUTE
+    }
+
+    fn begin(&self, request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+        let verdict = situation.verdict(&request)?;
         let Some(plan) = dag::current(&request).cloned() else {
-            return Self::Make(Make::new(request, situation, limits, Vec::new()));
+            return Ok(Box::new(Make::new(request, situation, limits, Vec::new())));
         };
         if let Some(verdict) = verdict {
-            return Self::TakeIn(TakeIn {
+            return Ok(Box::new(TakeIn {
                 telling: situation.telling,
                 request,
                 limits,
                 plan,
                 verdict,
-            });
+            }));
         }
         if request.step == 0 && request.control.forked_from.is_some() {
-            return Self::Carry(Carry { request, plan });
+            return Ok(Box::new(Carry { request, plan }));
         }
-        let ready = dag::ready(&plan);
-        let spent = request.control.spent;
-        let without_tools = limits.budget.is_without_tools(spent);
-        if let Some(why) = limits.budget.refuses_tool(spent)
-            && without_tools
-            && !ready.is_empty()
-            && request.control.held.is_none()
-            && !has_result(&plan)
-        {
-            return Self::Without(Without { request, why });
-        }
-        let cut = if without_tools && !ready.is_empty() {
-            Some(Termination::BudgetExhausted)
-        } else if iterations(&request) >= limits.max_iterations && !ready.is_empty() {
-            Some(Termination::MaxIterations)
-        } else if !request.control.replan.is_empty()
-            && request.control.replans > limits.max_replan_depth
-        {
-            Some(Termination::MaxReplans)
-        } else {
-            None
-        };
-        match ready.first() {
-            // A person decided on it when there was still room for it.
-            Some(_) if request.control.held.is_some() => {
-                let turn = Execute::new(request, situation, limits, plan, ready);
-                Self::Execute(Box::new(turn))
-            }
-            _ if cut.is_some() => Self::Conclude(Conclude::new(request, &limits, plan, cut)),
-            _ if !request.control.replan.is_empty() => {
-                Self::Make(Make::new(request, situation, limits, plan))
-            }
-            None => Self::Conclude(Conclude::new(request, &limits, plan, None)),
-            Some(_) => {
-                let turn = Execute::new(request, situation, limits, plan, ready);
-                Self::Execute(Box::new(turn))
-            }
-        }
+        Ok(next(request, situation, limits, plan))
     }
 
-    pub(crate) fn asker(&self) -> Option<Asker<'_>> {
-        match self {
-            Self::Execute(turn) => Some(turn.asker()),
-            Self::Make(_)
-            | Self::TakeIn(_)
-            | Self::Conclude(_)
-            | Self::Carry(_)
-            | Self::Without(_) => None,
-        }
+    fn has_plan(&self) -> bool {
+        true
     }
 
-    pub(crate) fn ordered(&self) -> Option<(ToolItem, BTreeMap<String, String>)> {
-        match self {
-            Self::Execute(turn) => turn.ordered(),
-            Self::Make(_)
-            | Self::TakeIn(_)
-            | Self::Conclude(_)
-            | Self::Carry(_)
-            | Self::Without(_) => None,
-        }
+    fn shows_history_in(&self) -> &'static [Operation] {
+        &[
+            Operation::PlanStep,
+            Operation::PlanRevise,
+            Operation::PlanSynthesise,
+        ]
     }
+}
 
-    pub(crate) fn tools(&self) -> &[ToolItem] {
-        match self {
-            Self::Execute(turn) => turn.tools(),
-            Self::Make(_)
-            | Self::TakeIn(_)
-            | Self::Conclude(_)
-            | Self::Carry(_)
-            | Self::Without(_) => &[],
-        }
+/// What is to be done next by a plan.
+fn next(
+    request: AgentRequest,
+    situation: Situation,
+    limits: Limits,
+    plan: Vec<PlanStep>,
+) -> Box<dyn PatternTurn> {
+    let ready = dag::ready(&plan);
+    let is_held = request.control.held.is_some();
+    let is_revised = !request.control.replan.is_empty();
+    let spent = request.control.spent;
+    let without_tools = limits.budget.is_without_tools(spent);
+    if let Some(why) = limits.budget.refuses_tool(spent)
+        && without_tools
+        && !ready.is_empty()
+        && !is_held
+        && !has_result(&plan)
+    {
+        return Box::new(Without { request, why });
     }
+    let cut = if without_tools && !ready.is_empty() {
+        Some(Termination::BudgetExhausted)
+    } else if iterations(&request) >= limits.max_iterations && !ready.is_empty() {
+        Some(Termination::MaxIterations)
+    } else if is_revised && request.control.replans > limits.max_replan_depth {
+        Some(Termination::MaxReplans)
+    } else {
+        None
+    };
+    // What a person decided on was decided when there was still room for it.
+    if is_held && !ready.is_empty() {
+        Box::new(Execute::new(request, situation, limits, plan, ready))
+    } else if cut.is_some() {
+        Box::new(Conclude::new(request, &limits, plan, cut))
+    } else if is_revised {
+        Box::new(Make::new(request, situation, limits, plan))
+    } else if ready.is_empty() {
+        Box::new(Conclude::new(request, &limits, plan, None))
+    } else {
+        Box::new(Execute::new(request, situation, limits, plan, ready))
+    }
+}
 
-    /// Ends the step where nothing is left to pay its next call with. A call that was made counts
-    /// unassessed; else it is the end of the session.
-    pub(crate) fn broke(&mut self, why: &str) -> Step {
-        let (request, limits, plan) = match self {
-            Self::Execute(turn) if turn.has_called() => return turn.unassessed(why),
-            Self::Execute(turn) => (&turn.request, &turn.limits, &turn.plan),
-            Self::Make(turn) => (&turn.request, &turn.limits, &turn.plan),
-            // It asks for no call that costs.
-            Self::TakeIn(turn) => (&turn.request, &turn.limits, &turn.plan),
-            Self::Conclude(turn) => return turn.broke(why),
-            // Neither asks for any call.
-            Self::Carry(turn) => return turn.resume(),
-            Self::Without(turn) => return turn.resume(),
-        };
-        let cut = Some(Termination::BudgetExhausted);
-        Conclude::new(request.clone(), limits, plan.clone(), cut).broke(why)
-    }
+/// Ends a session whose budget is used up, with the results of its plan as they are.
+pub(super) fn broke(
+    request: &AgentRequest,
+    limits: &Limits,
+    plan: &[PlanStep],
+    why: &str,
+) -> Order {
+    let cut = Some(Termination::BudgetExhausted);
+    Conclude::new(request.clone(), limits, plan.to_vec(), cut).broke(why)
+}
 
-    /// Goes on without the model call that was ordered last, because what is left is for the answer.
-    /// Where the plan has no result to answer from, it is answered without one.
-    pub(crate) fn spare(&mut self, why: &str) -> Option<Step> {
-        let (request, limits, plan, model_ms) = match self {
-            Self::Execute(turn) if turn.has_called() => return Some(turn.unassessed(why)),
-            Self::Execute(turn) => (&turn.request, &turn.limits, &turn.plan, turn.model_ms),
-            Self::Make(turn) => (&turn.request, &turn.limits, &turn.plan, turn.model_ms),
-            Self::TakeIn(_) | Self::Conclude(_) | Self::Carry(_) | Self::Without(_) => return None,
-        };
-        if !has_result(plan) {
-            let (request, why) = (request.clone(), why.to_owned());
-            return Some(Without { request, why }.resume());
-        }
-        let cut = Some(Termination::BudgetExhausted);
-        let mut answer = Conclude::new(request.clone(), limits, plan.clone(), cut);
-        answer.model_ms = model_ms;
-        *self = Self::Conclude(answer);
-        Some(self.resume(Input::Begin))
+/// Answers from the results of a plan, because what is left of the budget is for that. Where there are
+/// none, it is answered without a plan.
+pub(super) fn spare(
+    request: &AgentRequest,
+    limits: &Limits,
+    plan: &[PlanStep],
+    model_ms: u64,
+    why: &str,
+) -> Instead {
+    let request = request.clone();
+    if !has_result(plan) {
+        let why = why.to_owned();
+        return Instead::Turn(Box::new(Without { request, why }));
     }
-
-    pub(crate) fn resume(&mut self, input: Input) -> Step {
-        match self {
-            Self::Make(turn) => turn.resume(input),
-            Self::Execute(turn) => turn.resume(input),
-            Self::TakeIn(turn) => turn.resume(input),
-            Self::Conclude(turn) => turn.resume(input),
-            Self::Carry(turn) => turn.resume(),
-            Self::Without(turn) => turn.resume(),
-        }
-    }
+    let cut = Some(Termination::BudgetExhausted);
+    let mut answer = Conclude::new(request, limits, plan.to_vec(), cut);
+    answer.model_ms = model_ms;
+    Instead::Turn(Box::new(answer))
 }
 
 fn has_result(plan: &[PlanStep]) -> bool {
@@ -196,13 +150,13 @@ fn has_result(plan: &[PlanStep]) -> bool {
 
 /// Takes over the plan of the run that this one was forked from, with what its steps came to.
 #[derive(Debug)]
-pub struct Carry {
+struct Carry {
     request: AgentRequest,
     plan: Vec<PlanStep>,
 }
 
-impl Carry {
-    fn resume(&self) -> Step {
+impl PatternTurn for Carry {
+    fn resume(&mut self, _: Input) -> Order {
         let done = self.plan.iter().filter(|step| step.status == COMPLETE);
         let done = done.count();
         let thought = format!(
@@ -217,51 +171,55 @@ impl Carry {
         };
         goes_on_by(self.request.clone(), planned, &text, thought)
     }
+
+    /// It orders no call.
+    fn broke(&mut self, _: &str) -> Order {
+        self.resume(Input::Begin)
+    }
 }
 
 /// Ends the step with a plan that the session goes on by: told as `text`, and in short as `did`.
-fn goes_on_by(next: AgentRequest, planned: Planned, text: &str, did: String) -> Step {
+fn goes_on_by(next: AgentRequest, planned: Planned, text: &str, did: String) -> Order {
     let uri = uris::document_of(&uris::plan(&next.session_id, planned.revision));
-    Step::Finish(Box::new(Finish {
-        outcome: Outcome::Continue(Box::new(next)),
-        activity: Activity::Planned(planned),
-        routed: None,
-        decisions: Vec::new(),
-        said: vec![
+    Finish::goes_on(
+        next,
+        Activity::Planned(planned),
+        Vec::new(),
+        vec![
             say::message(MessageType::Thought, text.trim_end(), uri),
             say::status(did),
         ],
-    }))
+    )
 }
 
 /// Goes on by ReACT, because there is no room for a plan.
 #[derive(Debug)]
-pub struct Without {
+struct Without {
     request: AgentRequest,
     why: String,
 }
 
-impl Without {
-    fn resume(&self) -> Step {
+impl PatternTurn for Without {
+    fn resume(&mut self, _: Input) -> Order {
         let mut next = self.request.clone();
-        let react = Implemented::React.as_str();
-        react.clone_into(&mut next.pattern);
+        REACT.clone_into(&mut next.pattern);
         next.control.replan.clear();
-        Step::Finish(Box::new(Finish {
-            outcome: Outcome::Continue(Box::new(next)),
-            activity: Activity::None,
-            routed: None,
-            decisions: vec![Decision {
-                subject: "plan".into(),
-                options: vec![react.to_owned()],
-                narrowed_by: "what is left of the budget".into(),
-                signal: self.why.clone(),
-                chosen: react.to_owned(),
-                decided_by: DecidedBy::OnlyOption,
-                rationale: String::new(),
-            }],
-            said: vec![say::status(format!("Goes on without a plan: {}", self.why))],
-        }))
+        Finish::goes_on(
+            next,
+            Activity::None,
+            vec![say::only(
+                "plan",
+                REACT,
+                "what is left of the budget",
+                self.why.clone(),
+            )],
+            vec![say::status(format!("Goes on without a plan: {}", self.why))],
+        )
+    }
+
+    /// It orders no call.
+    fn broke(&mut self, _: &str) -> Order {
+        self.resume(Input::Begin)
     }
 }
 
@@ -307,15 +265,12 @@ pub(super) fn go_on(
         request.control.replans += 1;
         request.control.replan.clone_from(&trouble);
     }
-    Some(Decision {
-        subject: "replan".into(),
-        options: vec![chosen.into()],
-        narrowed_by: format!("{done} of at most {most} revisions of the plan are made"),
-        signal: trouble,
-        chosen: chosen.into(),
-        decided_by: DecidedBy::OnlyOption,
-        rationale: String::new(),
-    })
+    Some(say::only(
+        "replan",
+        chosen,
+        format!("{done} of at most {most} revisions of the plan are made"),
+        trouble,
+    ))
 }
 
 /// Adds a step to the history that carries the plan. Only the newest one does: the rest of the
@@ -331,211 +286,9 @@ pub(super) fn remember(request: &mut AgentRequest, plan: Vec<PlanStep>, step: Ag
     });
 }
 
-/// Makes the plan, or revises what is left of it.
-#[derive(Debug)]
-pub struct Make {
-    request: AgentRequest,
-    situation: Situation,
-    limits: Limits,
-    /// The plan so far; empty for a first one.
-    plan: Vec<PlanStep>,
-    /// What was wrong with the model's first reply.
-    fault: String,
-    model_ms: u64,
-}
-
-impl Make {
-    fn new(
-        request: AgentRequest,
-        situation: Situation,
-        limits: Limits,
-        plan: Vec<PlanStep>,
-    ) -> Self {
-        Self {
-            request,
-            situation,
-            limits,
-            plan,
-            fault: String::new(),
-            model_ms: 0,
-        }
-    }
-
-    fn resume(&mut self, input: Input) -> Step {
-        match input {
-            Input::ModelReplied(reply) => self.proposed(&reply),
-            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
-            // Planning orders nothing else.
-            Input::Begin
-            | Input::ToolReturned(_)
-            | Input::FactsFound(_)
-            | Input::DocumentsRead(_) => self.ask(),
-        }
-    }
-
-    fn is_revision(&self) -> bool {
-        !self.plan.is_empty()
-    }
-
-    /// Steps that the session may still execute.
-    fn room(&self) -> u32 {
-        let done = iterations(&self.request);
-        self.limits.max_iterations.saturating_sub(done).max(1)
-    }
-
-    fn ask(&self) -> Step {
-        let visible = tools::visible(&self.request, &self.situation.snapshot);
-        let mut variables = json!({
-            "question": self.request.question,
-            "framing": self.request.framing,
-            "parent_context": self.request.control.context,
-            "tools": tools::described(&visible),
-            "max_steps": self.room(),
-            "fault": self.fault,
-        });
-        let mut operation = Operation::PlanCreate;
-        if self.is_revision() {
-            operation = Operation::PlanRevise;
-            let steps: Vec<_> = self
-                .plan
-                .iter()
-                .enumerate()
-                .map(|(index, step)| {
-                    json!({"index": index, "goal": step.goal, "status": step.status,
-                           "depends_on": step.depends_on, "result": step.result})
-                })
-                .collect();
-            variables["steps"] = steps.into();
-            variables["next_index"] = self.plan.len().into();
-            variables["reason"] = self.request.control.replan.clone().into();
-        }
-        Step::AskModel(Box::new(ModelAsk {
-            operation,
-            variables,
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            schema: Some(dag::schema()),
-            stream: StreamAs::Nothing,
-        }))
-    }
-
-    fn proposed(&mut self, reply: &Reply) -> Step {
-        self.model_ms += reply.ms;
-        // What is replaced is no longer there to be built on.
-        let mut before = self.plan.clone();
-        for step in before.iter_mut().filter(|step| step.status == PENDING) {
-            REVISED.clone_into(&mut step.status);
-        }
-        let read = dag::read(&reply.text).and_then(|(thought, steps)| {
-            if steps.len() > MAX_STEPS {
-                return Err(format!(
-                    "the plan has {} steps, and at most {MAX_STEPS} are allowed",
-                    steps.len()
-                ));
-            }
-            match dag::fault(&before, &steps) {
-                Some(fault) => Err(fault),
-                None if steps.is_empty() && !self.is_revision() => {
-                    Err("the plan has no steps".to_owned())
-                }
-                None => Ok((thought, steps)),
-            }
-        });
-        match read {
-            Ok((_, steps)) if steps.is_empty() => self.kept("nothing is to be done instead"),
-            Ok((thought, steps)) => self.planned(thought, before, steps),
-            Err(fault) if self.fault.is_empty() => {
-                self.fault = fault;
-                self.ask()
-            }
-            Err(fault) if self.is_revision() => self.kept(&fault),
-            Err(fault) => Step::Finish(Box::new(say::failed(
-                body(
-                    Code::InvalidPlan,
-                    format!("the model twice made a plan that cannot be carried out: {fault}"),
-                    "ask with pattern `react`, or say in the question which steps there are",
-                ),
-                Termination::Error,
-                self.model_ms,
-            ))),
-        }
-    }
-
-    fn planned(&self, thought: String, before: Vec<PlanStep>, steps: Vec<PlanStep>) -> Step {
-        let first = before.len();
-        let mut plan = before;
-        plan.extend(steps);
-        let mut text = if thought.is_empty() {
-            String::new()
-        } else {
-            format!("{thought}\n\n")
-        };
-        text.push_str(&listed(&plan, first));
-        // One that was decided on may have been dropped: what counts are the plans there are.
-        let revision = if self.is_revision() {
-            plan_step::revision(&self.request) + 1
-        } else {
-            0
-        };
-        let did = if self.is_revision() {
-            format!("Revised the plan: {} new steps", plan.len() - first)
-        } else {
-            format!("Created plan with {} steps", plan.len())
-        };
-        let mut next = self.request.clone();
-        let reason = std::mem::take(&mut next.control.replan);
-        remember(
-            &mut next,
-            plan.clone(),
-            AgentStep {
-                thought: if thought.is_empty() {
-                    did.clone()
-                } else {
-                    thought.clone()
-                },
-                action: "plan".into(),
-                observation: text.trim_end().to_owned(),
-                step_type: "plan".into(),
-                ..AgentStep::default()
-            },
-        );
-        let planned = Planned {
-            revision,
-            thought,
-            reason,
-            steps: plan,
-            first: first as u32,
-            model_ms: self.model_ms,
-        };
-        goes_on_by(next, planned, &text, did)
-    }
-
-    /// Goes on with the plan as it is.
-    fn kept(&self, why: &str) -> Step {
-        let mut next = self.request.clone();
-        next.control.replan.clear();
-        Step::Finish(Box::new(Finish {
-            outcome: Outcome::Continue(Box::new(next)),
-            activity: Activity::None,
-            routed: None,
-            decisions: vec![Decision {
-                subject: "revision".into(),
-                options: vec!["revise".into(), "keep".into()],
-                narrowed_by: "what can be done about the rest of a plan".into(),
-                signal: why.to_owned(),
-                chosen: "keep".into(),
-                decided_by: DecidedBy::Model,
-                rationale: String::new(),
-            }],
-            said: vec![say::status(format!("Kept the plan: {why}"))],
-        }))
-    }
-}
-
 /// Takes in what subagents brought for steps of the plan.
 #[derive(Debug)]
-pub struct TakeIn {
+struct TakeIn {
     telling: u32,
     request: AgentRequest,
     limits: Limits,
@@ -543,8 +296,8 @@ pub struct TakeIn {
     verdict: FanInRecord,
 }
 
-impl TakeIn {
-    fn resume(&mut self, input: Input) -> Step {
+impl PatternTurn for TakeIn {
+    fn resume(&mut self, input: Input) -> Order {
         match input {
             Input::DocumentsRead(texts) => self.read(&texts),
             // It orders nothing but documents.
@@ -554,12 +307,19 @@ impl TakeIn {
             | Input::ToolReturned(_)
             | Input::FactsFound(_) => {
                 let members = self.verdict.members.iter();
-                Step::ReadDocuments(members.map(|m| m.document.clone()).collect())
+                Order::ReadDocuments(members.map(|m| m.document.clone()).collect())
             }
         }
     }
 
-    fn read(&self, texts: &[Option<String>]) -> Step {
+    /// It orders no call.
+    fn broke(&mut self, why: &str) -> Order {
+        broke(&self.request, &self.limits, &self.plan, why)
+    }
+}
+
+impl TakeIn {
+    fn read(&self, texts: &[Option<String>]) -> Order {
         let mut plan = self.plan.clone();
         let mut next = self.request.clone();
         next.control.fan_in_step = None;
@@ -595,7 +355,7 @@ impl TakeIn {
                 action: "subagent".into(),
                 arguments: BTreeMap::from([("session".to_owned(), session.to_string())]),
                 observation: plan_step::brief(&result),
-                step_type: "execute".into(),
+                step_type: StepKind::Execute.into(),
                 ..AgentStep::default()
             });
             results.push(StepResult {
@@ -610,179 +370,28 @@ impl TakeIn {
         for step in done {
             remember(&mut next, plan.clone(), step);
         }
-        let said = results.iter().map(|result| {
-            say::status(format!(
-                "Step {}: {} ({})",
-                result.index, result.goal, result.status
-            ))
-        });
-        Step::Finish(Box::new(Finish {
-            said: said.collect(),
-            outcome: Outcome::Continue(Box::new(next)),
-            activity: Activity::Executed(Executed {
+        let came_to = |result: &StepResult| {
+            let StepResult {
+                index,
+                goal,
+                status,
+                ..
+            } = result;
+            say::status(format!("Step {index}: {goal} ({status})"))
+        };
+        let said = results.iter().map(came_to).collect();
+        Finish::goes_on(
+            next,
+            Activity::Executed(Executed {
                 revision: plan_step::revision(&self.request),
                 steps: results,
                 call: None,
                 after: Some(summary(&self.verdict)),
                 model_ms: 0,
             }),
-            routed: None,
-            decisions: decision.into_iter().collect(),
-        }))
-    }
-}
-
-/// Writes the answer from the results.
-#[derive(Debug)]
-pub struct Conclude {
-    request: AgentRequest,
-    plan: Vec<PlanStep>,
-    /// Why the plan is not carried on with, where something of it is left.
-    cut: Option<Termination>,
-    /// The model's answer was cut.
-    is_cut: bool,
-    model_ms: u64,
-    max_bytes: usize,
-}
-
-impl Conclude {
-    fn new(
-        request: AgentRequest,
-        limits: &Limits,
-        plan: Vec<PlanStep>,
-        cut: Option<Termination>,
-    ) -> Self {
-        Self {
-            request,
-            plan,
-            cut,
-            is_cut: false,
-            model_ms: 0,
-            max_bytes: limits.max_observation_bytes,
-        }
-    }
-
-    fn resume(&mut self, input: Input) -> Step {
-        match input {
-            Input::ModelReplied(reply) => {
-                self.model_ms += reply.ms;
-                let text = reply.text.trim();
-                if text.is_empty() {
-                    self.unwritten("The model returned no text.")
-                } else {
-                    self.is_cut = reply.cut;
-                    self.conclude(text.to_owned(), true)
-                }
-            }
-            Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
-            // It orders nothing else.
-            Input::Begin
-            | Input::ToolReturned(_)
-            | Input::FactsFound(_)
-            | Input::DocumentsRead(_) => self.begin(),
-        }
-    }
-
-    fn begin(&self) -> Step {
-        if !self.plan.iter().any(|step| step.status == COMPLETE) {
-            // Nothing to reason from: a model could only invent.
-            return self.unwritten("No step of the plan came to a result.");
-        }
-        let steps: Vec<_> = self
-            .results()
-            .map(|(index, step)| {
-                json!({"index": index, "goal": step.goal, "status": step.status,
-                       "result": super::fan_out::bounded(&step.result, self.max_bytes)})
-            })
-            .collect();
-        Step::AskModel(Box::new(ModelAsk {
-            operation: Operation::PlanSynthesise,
-            variables: json!({
-                "question": self.request.question,
-                "framing": self.request.framing,
-                "steps": steps,
-                "missing": self.missing(),
-            }),
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            schema: None,
-            stream: StreamAs::Answer,
-        }))
-    }
-
-    fn broke(&mut self, why: &str) -> Step {
-        self.cut = Some(Termination::BudgetExhausted);
-        self.unwritten(&format!("Before an answer was written, {why}."))
-    }
-
-    fn results(&self) -> impl Iterator<Item = (usize, &PlanStep)> {
-        let steps = self.plan.iter().enumerate();
-        steps.filter(|(_, step)| step.status == COMPLETE)
-    }
-
-    /// What has no result, with the reason. What was replaced by a revision is not missed.
-    fn missing(&self) -> Vec<Value> {
-        let unworked = match self.cut {
-            Some(Termination::BudgetExhausted) => "not begun: the budget was used up",
-            Some(Termination::MaxReplans) => {
-                "not begun: the plan was revised as often as it may be"
-            }
-            Some(_) => "not begun: the iteration limit was reached",
-            None => "not begun: a step it depends on failed",
-        };
-        let last_revised = self.plan.iter().rposition(|step| step.status == REVISED);
-        let steps = self.plan.iter().enumerate().filter_map(|(at, step)| {
-            let reason = match step.status.as_str() {
-                PENDING => unworked.to_owned(),
-                // A failure that a later plan worked around is not missed either.
-                FAILED if last_revised > Some(at) => return None,
-                FAILED => format!("failed: {}", plan_step::brief(&step.result)),
-                _ => return None,
-            };
-            Some(json!({"goal": step.goal, "reason": reason}))
-        });
-        steps.collect()
-    }
-
-    /// The results as they are, where no model writes an answer from them.
-    fn unwritten(&self, why: &str) -> Step {
-        let mut text = format!("**Partial answer:** {why}\n");
-        for (_, step) in self.results() {
-            text.push_str(&format!("\n## {}\n\n{}\n", step.goal, step.result.trim()));
-        }
-        self.conclude(text, false)
-    }
-
-    fn conclude(&self, mut text: String, streamed: bool) -> Step {
-        let missing = self.missing();
-        let in_part: Vec<Value> = self
-            .results()
-            .filter(|(_, step)| step.partial)
-            .map(|(_, step)| json!({"goal": step.goal, "reason": ENDED_EARLY}))
-            .collect();
-        if self.is_cut {
-            name_cut(&mut text);
-        }
-        name_missing(&mut text, "No result for", &missing);
-        name_missing(&mut text, "Only a partial result for", &in_part);
-        let whole = if self.is_cut {
-            Termination::ReplyCut
-        } else {
-            Termination::PlanComplete
-        };
-        let end = Concluded {
-            termination: self.cut.unwrap_or(whole),
-            partial: !streamed
-                || self.is_cut
-                || self.cut.is_some()
-                || !missing.is_empty()
-                || !in_part.is_empty(),
-            model_ms: self.model_ms,
-            ..Concluded::default()
-        };
-        let session = &self.request.session_id;
-        answered(session, end, text, streamed, Vec::new(), Vec::new())
+            decision.into_iter().collect(),
+            said,
+        )
     }
 }
 

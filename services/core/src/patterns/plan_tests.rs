@@ -1,11 +1,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::{ModelFailure, ToolOutcome};
+use crate::order::{ModelAsk, ModelFailure, Outcome, Reply, StreamAs, ToolOutcome};
 use crate::turn::Turn;
 use agentfleet_schema::Spent;
-use agentfleet_schema::config::{AgentPattern, Snapshot};
+use agentfleet_schema::config::{AgentPattern, Snapshot, ToolItem};
 use agentfleet_schema::records::{Child, CompletionStatus, ForkedFrom, JoinCause, Member, TELLING};
+use serde_json::json;
 use std::sync::Arc;
 
 fn snapshot(parallel: bool) -> Snapshot {
@@ -90,21 +91,21 @@ fn said(text: &str) -> Input {
     })
 }
 
-fn asked(step: Step) -> ModelAsk {
-    let Step::AskModel(ask) = step else {
+fn asked(step: Order) -> ModelAsk {
+    let Order::AskModel(ask) = step else {
         panic!("the model was not asked: {step:?}")
     };
     *ask
 }
 
-fn finished(step: Step) -> Finish {
-    let Step::Finish(finish) = step else {
+fn finished(step: Order) -> Finish {
+    let Order::Finish(finish) = step else {
         panic!("not finished: {step:?}")
     };
     *finish
 }
 
-fn continued(step: Step) -> AgentRequest {
+fn continued(step: Order) -> AgentRequest {
     let Outcome::Continue(next) = finished(step).outcome else {
         panic!("it ended")
     };
@@ -160,7 +161,7 @@ fn the_last_call_of_a_budget_writes_the_answer() {
         Operation::PlanStep
     );
     let step = two.resume(said("Thought: t\nAction: search\nArgs: {}"));
-    assert!(matches!(step, Step::CallTool(_)), "{step:?}");
+    assert!(matches!(step, Order::CallTool(_)), "{step:?}");
     let found = ToolOutcome {
         content: "a deed".into(),
         ..ToolOutcome::default()
@@ -268,7 +269,7 @@ fn a_plan_that_is_no_dag_is_asked_for_once_more_and_then_refused() {
         let mut turn = turn(request(), false);
         turn.resume(Input::Begin);
         let mut step = turn.resume(said(first));
-        if let Step::AskModel(again) = &step {
+        if let Order::AskModel(again) = &step {
             assert_ne!(again.variables["fault"], "", "{first}");
             step = turn.resume(said(second));
         }
@@ -297,7 +298,7 @@ fn a_ready_step_is_executed_with_what_it_builds_on() {
     let step = turn.resume(said(
         "Thought: look\nAction: search\nArgs: {\"query\": \"mill\"}",
     ));
-    assert!(matches!(step, Step::CallTool(_)));
+    assert!(matches!(step, Order::CallTool(_)));
     let ask = asked(turn.resume(Input::ToolReturned(ToolOutcome {
         content: "Ada owns it.".into(),
         ..ToolOutcome::default()
@@ -394,7 +395,7 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
         assert_eq!(!next.control.replan.is_empty(), replan, "{reply} {replans}");
         let ends = decisions.last() == Some(&"end");
         let same = Turn::parse(*next, situation(false, None)).unwrap();
-        let Step::AskModel(ask) = { same }.resume(Input::Begin) else {
+        let Order::AskModel(ask) = { same }.resume(Input::Begin) else {
             panic!("no plan")
         };
         let makes = ask.operation == Operation::PlanRevise;
@@ -482,14 +483,14 @@ fn a_call_of_an_earlier_step_is_told_of_once_and_not_made_a_third_time() {
         turn.resume(Input::Begin);
         turn
     };
-    assert!(matches!(made(0).resume(said(calls)), Step::CallTool(_)));
+    assert!(matches!(made(0).resume(said(calls)), Order::CallTool(_)));
 
     let mut once = made(1);
     let told = asked(once.resume(said(calls)));
     let fault = told.variables["faults"][0].as_str().unwrap();
     assert!(fault.contains("its result was: found 0"), "{fault}");
     // It insists: a step of another goal may look for something else in it.
-    assert!(matches!(once.resume(said(calls)), Step::CallTool(_)));
+    assert!(matches!(once.resume(said(calls)), Order::CallTool(_)));
 
     let next = continued(made(2).resume(said(calls)));
     assert_eq!(statuses(&next), ["complete", "failed", "pending"]);
@@ -513,7 +514,7 @@ fn a_revision_replaces_what_is_pending_and_builds_on_what_is_complete() {
         assert_eq!(ask.variables["next_index"], 3);
         assert_eq!(ask.variables["reason"], "step 1 failed");
         let mut step = turn.resume(said(text));
-        if matches!(step, Step::AskModel(_)) {
+        if matches!(step, Order::AskModel(_)) {
             step = turn.resume(said(text));
         }
         let next = continued(step);
@@ -604,14 +605,14 @@ fn the_answer_is_written_when_nothing_is_ready_and_says_what_is_missing() {
         request.control.spent.tokens = spent;
         let mut turn = turn(request, false);
         let mut step = turn.resume(Input::Begin);
-        if let Step::AskModel(ask) = &step
+        if let Order::AskModel(ask) = &step
             && ask.operation == Operation::PlanSynthesise
         {
             assert_eq!(ask.stream, StreamAs::Answer);
             step = turn.resume(said("## Owner\nConfidence: 0.7\n\nAda."));
         }
         let Some((termination, partial)) = expected else {
-            assert!(matches!(step, Step::AskModel(_)), "{steps:?}");
+            assert!(matches!(step, Order::AskModel(_)), "{steps:?}");
             continue;
         };
         let Outcome::Answer(answer) = finished(step).outcome else {
@@ -644,9 +645,9 @@ fn the_iteration_limit_ends_a_plan_with_what_there_is() {
     );
 }
 
-fn fanned_out(request: AgentRequest, parallel: bool) -> Option<crate::step::FanOut> {
+fn fanned_out(request: AgentRequest, parallel: bool) -> Option<crate::order::FanOut> {
     match turn(request, parallel).resume(Input::Begin) {
-        Step::Finish(finish) => match finish.outcome {
+        Order::Finish(finish) => match finish.outcome {
             Outcome::FanOut(fan_out) => Some(*fan_out),
             other => panic!("{other:?}"),
         },
@@ -717,7 +718,7 @@ fn what_subagents_bring_becomes_the_results_of_their_steps() {
     };
     let request = fan_out.synthesis;
     let mut turn = Turn::parse(request, situation(true, Some(verdict))).unwrap();
-    let Step::ReadDocuments(uris) = turn.resume(Input::Begin) else {
+    let Order::ReadDocuments(uris) = turn.resume(Input::Begin) else {
         panic!("nothing is read")
     };
     assert_eq!(uris, ["urn:d1", "urn:d0"]);

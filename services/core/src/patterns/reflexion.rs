@@ -3,15 +3,16 @@
 //! What a critique says is carried forward, and it may send the agent back: an action's result is
 //! then not built on, an answer not given. How often is a limit. ReACT itself is in [`super::react`].
 
+use super::react::Iteration;
+use super::{Begun, Pattern};
 use crate::json;
 use crate::limits::Limits;
-use crate::step::{ModelAsk, Step, StreamAs};
+use crate::order::{ModelAsk, Order};
+use crate::turn::Situation;
 use agentfleet_schema::records::{Critique, DecidedBy, Decision};
-use agentfleet_schema::{AgentRequest, AgentStep, Operation};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, StepKind};
 use serde_json::{Value, json};
 
-/// `step_type` of what a critique leaves in the history.
-pub(super) const REFLECT: &str = "reflect";
 /// Action name of an answer that was sent back.
 pub(crate) const ANSWER: &str = "answer";
 /// Critiques that are carried forward; older ones are dropped.
@@ -19,6 +20,18 @@ const CARRIED: usize = 5;
 
 const GO_ON: &str = "go-on";
 const GO_BACK: &str = "go-back";
+
+pub(crate) struct Reflexion;
+
+impl Pattern for Reflexion {
+    fn name(&self) -> &'static str {
+        "reflexion"
+    }
+
+    fn begin(&self, request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+        Ok(Box::new(Iteration::new(request, situation, limits, true)))
+    }
+}
 
 /// What is criticised.
 #[derive(Clone, Debug)]
@@ -41,14 +54,14 @@ pub(super) fn may_go_back(request: &AgentRequest, limits: &Limits) -> bool {
 pub(super) fn carried(request: &AgentRequest) -> Vec<&str> {
     let steps = request.history.iter();
     steps
-        .filter(|step| step.step_type == REFLECT && !step.observation.is_empty())
+        .filter(|step| is_carried(step))
         .map(|step| step.observation.as_str())
         .collect()
 }
 
-/// Whether a step of the history is a critique.
-pub(crate) fn is_critique(step: &AgentStep) -> bool {
-    step.step_type == REFLECT
+/// Whether a step of the history is a critique that is carried forward.
+pub(crate) fn is_carried(step: &AgentStep) -> bool {
+    step.is(StepKind::Reflect) && !step.observation.is_empty()
 }
 
 fn options(request: &AgentRequest, limits: &Limits) -> Vec<String> {
@@ -64,7 +77,7 @@ pub(super) fn ask(
     limits: &Limits,
     thought: &str,
     subject: &Subject<'_>,
-) -> Step {
+) -> Order {
     let mut variables = json!({
         "question": request.question,
         "goal": request.subagent_goal,
@@ -88,35 +101,25 @@ pub(super) fn ask(
         }
         Subject::Answer(text) => variables["answer"] = (*text).into(),
     }
-    Step::AskModel(Box::new(ModelAsk {
-        operation: Operation::Critique,
-        variables,
-        cut: None,
-        transcript: Vec::new(),
-        tools: Vec::new(),
-        schema: Some(json!({
-            "type": "object",
-            "additionalProperties": false,
-            "required": ["decision", "wrong", "next"],
-            "properties": {
-                "decision": {"type": "string", "enum": options(request, limits)},
-                "wrong": {"type": "string", "description": "what went wrong; empty if nothing did"},
-                "next": {"type": "string", "description": "what to try next"},
-            },
-        })),
-        stream: StreamAs::Nothing,
-    }))
+    let schema = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["decision", "wrong", "next"],
+        "properties": {
+            "decision": {"type": "string", "enum": options(request, limits)},
+            "wrong": {"type": "string", "description": "what went wrong; empty if nothing did"},
+            "next": {"type": "string", "description": "what to try next"},
+        },
+    });
+    ModelAsk::choice(Operation::Critique, variables, schema).into()
 }
 
 /// Reads a critique, and the decision it comes to.
 pub(super) fn read(text: &str, request: &AgentRequest, limits: &Limits) -> (Critique, Decision) {
     let object = json::extract(text);
     let field = |name: &str| {
-        let text = object.as_ref().and_then(|o| o.get(name));
-        text.and_then(Value::as_str)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
+        let text = object.as_ref().map(|object| json::text(object, name));
+        text.unwrap_or_default().to_owned()
     };
     let options = options(request, limits);
     let named = field("decision").to_lowercase();
@@ -184,13 +187,13 @@ pub(super) fn remember(request: &mut AgentRequest, critique: &Critique, draft: O
         action: if draft.is_some() { ANSWER } else { "critique" }.into(),
         observation: told(critique),
         user: request.user.clone(),
-        step_type: REFLECT.into(),
+        step_type: StepKind::Reflect.into(),
         ..AgentStep::default()
     });
     let mut over = carried(request).len().saturating_sub(CARRIED);
     for step in &mut request.history {
         // The step itself stays: it counts as an iteration where it was an answer.
-        if over > 0 && step.step_type == REFLECT && !step.observation.is_empty() {
+        if over > 0 && is_carried(step) {
             step.observation.clear();
             step.thought.clear();
             over -= 1;

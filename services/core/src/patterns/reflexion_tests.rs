@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::{Finish, Input, Outcome, Reply, ToolOutcome};
+use crate::order::{Finish, Input, Outcome, Reply, StreamAs, ToolOutcome};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot, ToolItem};
 use agentfleet_schema::records::{Activity, Termination};
@@ -50,15 +50,15 @@ fn said(text: &str) -> Input {
     })
 }
 
-fn asked(step: Step) -> ModelAsk {
-    let Step::AskModel(ask) = step else {
+fn asked(step: Order) -> ModelAsk {
+    let Order::AskModel(ask) = step else {
         panic!("the model was not asked: {step:?}")
     };
     *ask
 }
 
-fn finished(step: Step) -> Finish {
-    let Step::Finish(finish) = step else {
+fn finished(step: Order) -> Finish {
+    let Order::Finish(finish) = step else {
         panic!("not finished: {step:?}")
     };
     *finish

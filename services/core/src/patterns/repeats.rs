@@ -6,7 +6,7 @@
 
 use crate::history::{self, is_error};
 use agentfleet_schema::config::{Snapshot, ToolItem};
-use agentfleet_schema::{AgentRequest, AgentStep};
+use agentfleet_schema::{AgentRequest, AgentStep, StepKind};
 use std::collections::BTreeMap;
 
 /// How a hint begins.
@@ -24,7 +24,7 @@ pub(super) enum Seen {
 }
 
 fn is_call(step: &AgentStep) -> bool {
-    matches!(step.step_type.as_str(), "" | "react")
+    step.is(StepKind::React)
 }
 
 /// Looks for a call among those of the session.
@@ -98,7 +98,7 @@ pub(super) fn of_plan<'a>(
         return Vec::new();
     }
     let steps = request.history.iter();
-    let calls: Vec<&AgentStep> = steps.filter(|step| step.step_type == "execute").collect();
+    let calls: Vec<&AgentStep> = steps.filter(|step| step.is(StepKind::Execute)).collect();
     let found = equal(&calls, tool, arguments, snapshot);
     found.map(|(_, step)| step.observation.as_str()).collect()
 }
@@ -114,8 +114,8 @@ pub(super) fn hint_in_plan(result: &str) -> String {
 
 /// Iterations that only a summary tells of.
 fn summed(request: &AgentRequest) -> u32 {
-    let steps = request.history.iter().filter(|step| !is_call(step));
-    let summaries = steps.filter(|step| step.step_type == history::SUMMARY);
+    let steps = request.history.iter();
+    let summaries = steps.filter(|step| step.is(StepKind::Summary));
     summaries.map(history::counted).sum()
 }
 

@@ -6,27 +6,29 @@
 //! `general`, which has no tools.
 
 use super::answer::unanswered;
-use super::{Implemented, dag};
+use super::plan::PLAN_THEN_EXECUTE;
+use super::{Begun, Instead, Pattern, PatternTurn, REACT, dag};
 use crate::json;
+use crate::limits::Limits;
+use crate::order::{Finish, Input, ModelAsk, Order, Reply};
 use crate::say;
 use crate::specialists::{self, GENERAL};
-use crate::step::{Finish, Input, ModelAsk, Outcome, Reply, Step, StreamAs};
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Planned};
-use agentfleet_schema::{AgentRequest, AgentStep, Operation, PlanStep};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, PlanStep, StepKind};
 use serde_json::{Value, json};
 
 /// Below this the model is not sure enough for a specialist, where the pattern does not say.
 const MIN_CONFIDENCE: f64 = 0.5;
-/// `step_type` of what a dispatch leaves in the history: nothing that was found out.
-pub(super) const ROUTE: &str = "route";
 /// What a message is about if nothing can be told.
 pub(crate) const GENERAL_CHAT: &str = "general_chat";
 
+pub(crate) struct Router;
+
 #[derive(Debug)]
-pub struct Dispatch {
+struct Dispatch {
     request: AgentRequest,
     situation: Situation,
     fault: String,
@@ -54,17 +56,28 @@ pub(crate) fn intents(snapshot: &Snapshot) -> Vec<String> {
     }
 }
 
-impl Dispatch {
-    pub(crate) fn new(request: AgentRequest, situation: Situation) -> Self {
-        Self {
+impl Pattern for Router {
+    fn name(&self) -> &'static str {
+        "router"
+    }
+
+    fn begin(&self, request: AgentRequest, situation: Situation, _: Limits) -> Begun {
+        Ok(Box::new(Dispatch {
             request,
             situation,
             fault: String::new(),
             model_ms: 0,
-        }
+        }))
     }
 
-    pub(crate) fn resume(&mut self, input: Input) -> Step {
+    fn closed_to(&self, request: &AgentRequest, snapshot: &Snapshot) -> Option<&'static str> {
+        let able = specialists::able(request, snapshot).0;
+        able.is_empty().then_some("no specialist has a tool here")
+    }
+}
+
+impl PatternTurn for Dispatch {
+    fn resume(&mut self, input: Input) -> Order {
         match input {
             Input::ModelReplied(reply) => self.classified(&reply),
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
@@ -76,15 +89,17 @@ impl Dispatch {
         }
     }
 
-    pub(crate) fn broke(&self, why: &str) -> Step {
+    fn broke(&mut self, why: &str) -> Order {
         unanswered(&self.request.session_id, why, self.model_ms)
     }
 
     /// Dispatches to the general specialist without the model.
-    pub(crate) fn spare(&self, why: &str) -> Step {
-        self.to_general(why, String::new())
+    fn spare(&mut self, why: &str) -> Instead {
+        Instead::Order(self.to_general(why, String::new()))
     }
+}
 
+impl Dispatch {
     fn intents(&self) -> Vec<String> {
         intents(&self.situation.snapshot)
     }
@@ -97,7 +112,7 @@ impl Dispatch {
         able
     }
 
-    fn begin(&self) -> Step {
+    fn begin(&self) -> Order {
         let open = self.specialists();
         if open.len() < 2 {
             let nobody = Classified {
@@ -133,26 +148,20 @@ impl Dispatch {
             .map(|(name, one)| json!({"name": name, "description": one.description}))
             .collect();
         let known = &self.request.routing;
-        Step::AskModel(Box::new(ModelAsk {
-            operation: Operation::ClassifyIntent,
-            variables: json!({
-                "message": self.request.question,
-                "tenant_type": known.tenant_type,
-                "active_services": known.active_services,
-                "recent_topics": known.recent_topics,
-                "intents": intents,
-                "specialists": specialists,
-                "fault": self.fault,
-            }),
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            schema: Some(schema(&self.intents(), &self.specialists())),
-            stream: StreamAs::Nothing,
-        }))
+        let variables = json!({
+            "message": self.request.question,
+            "tenant_type": known.tenant_type,
+            "active_services": known.active_services,
+            "recent_topics": known.recent_topics,
+            "intents": intents,
+            "specialists": specialists,
+            "fault": self.fault,
+        });
+        let schema = schema(&self.intents(), &self.specialists());
+        ModelAsk::choice(Operation::ClassifyIntent, variables, schema).into()
     }
 
-    fn classified(&mut self, reply: &Reply) -> Step {
+    fn classified(&mut self, reply: &Reply) -> Order {
         self.model_ms += reply.ms;
         let (intents, specialists) = (self.intents(), self.specialists());
         let read = read(&reply.text, &intents, &specialists);
@@ -202,7 +211,7 @@ impl Dispatch {
     }
 
     /// Dispatches to the general specialist, because nobody else could be chosen.
-    fn to_general(&self, signal: &str, rationale: String) -> Step {
+    fn to_general(&self, signal: &str, rationale: String) -> Order {
         let fallback = |decision: Decision| Decision {
             decided_by: DecidedBy::Fallback,
             rationale: rationale.clone(),
@@ -252,16 +261,15 @@ impl Dispatch {
         }
     }
 
-    fn dispatch(&self, to: &Classified, decisions: Vec<Decision>) -> Step {
+    fn dispatch(&self, to: &Classified, decisions: Vec<Decision>) -> Order {
         let mut next = self.request.clone();
-        let told = if to.steps.len() > 1 {
-            Implemented::PlanThenExecute
-                .as_str()
-                .clone_into(&mut next.pattern);
+        let is_plan = to.steps.len() > 1;
+        let told = if is_plan {
+            PLAN_THEN_EXECUTE.clone_into(&mut next.pattern);
             let names: Vec<&str> = to.steps.iter().map(|s| s.specialist.as_str()).collect();
             format!("Dispatched in {} steps: {}", names.len(), names.join(", "))
         } else {
-            Implemented::React.as_str().clone_into(&mut next.pattern);
+            REACT.clone_into(&mut next.pattern);
             specialists::engage(&mut next, &to.specialist, &self.situation.snapshot);
             next.control.context = specialists::context(&next, &self.situation.snapshot, &to.whole);
             let last = decisions.last().filter(|_| to.specialist == GENERAL);
@@ -272,45 +280,37 @@ impl Dispatch {
             let why = why.map(|why| format!(": {why}")).unwrap_or_default();
             format!("Dispatched to {}{why}", to.specialist)
         };
+        let (action, kind) = if is_plan {
+            ("plan", StepKind::Plan)
+        } else {
+            ("dispatch", StepKind::Route)
+        };
         next.history.push(AgentStep {
             thought: told.clone(),
-            action: if to.steps.len() > 1 {
-                "plan"
-            } else {
-                "dispatch"
-            }
-            .into(),
+            action: action.into(),
             observation: told.clone(),
             user: next.user.clone(),
-            step_type: if to.steps.len() > 1 { "plan" } else { ROUTE }.into(),
-            plan: (to.steps.len() > 1).then(|| to.steps.clone()),
+            step_type: kind.into(),
+            plan: is_plan.then(|| to.steps.clone()),
             ..AgentStep::default()
         });
-        Step::Finish(Box::new(Finish {
-            outcome: Outcome::Continue(Box::new(next)),
-            activity: if to.steps.len() > 1 {
-                Activity::Planned(Planned {
-                    steps: to.steps.clone(),
-                    model_ms: self.model_ms,
-                    ..Planned::default()
-                })
-            } else {
-                Activity::None
-            },
-            routed: None,
-            decisions,
-            said: vec![say::status(told)],
-        }))
+        let planned = || Planned {
+            steps: to.steps.clone(),
+            model_ms: self.model_ms,
+            ..Planned::default()
+        };
+        let activity = if is_plan {
+            Activity::Planned(planned())
+        } else {
+            Activity::None
+        };
+        Finish::goes_on(next, activity, decisions, vec![say::status(told)])
     }
 }
 
 /// Reads a classification; `Err` names what is wrong with it.
 fn read(text: &str, intents: &[String], specialists: &[String]) -> Result<Classified, String> {
     let whole = json::extract(text).ok_or("the reply holds no JSON")?;
-    let field = |value: &Value, name: &str| {
-        let text = value.get(name).and_then(Value::as_str);
-        text.unwrap_or_default().trim().to_owned()
-    };
     let among = |name: &str, value: &str, options: &[String]| {
         let found = options.iter().find(|o| o.eq_ignore_ascii_case(value));
         let known = || options.join(", ");
@@ -318,8 +318,8 @@ fn read(text: &str, intents: &[String], specialists: &[String]) -> Result<Classi
             .cloned()
             .ok_or_else(|| format!("`{name}` is `{value}`, and there are: {}", known()))
     };
-    let intent = among("intent", &field(&whole, "intent"), intents)?;
-    let specialist = among("specialist", &field(&whole, "specialist"), specialists)?;
+    let intent = among("intent", json::text(&whole, "intent"), intents)?;
+    let specialist = among("specialist", json::text(&whole, "specialist"), specialists)?;
     let confidence = whole.get("confidence").and_then(Value::as_f64);
     let confidence = confidence.filter(|c| (0.0..=1.0).contains(c));
     let confidence = confidence.ok_or("`confidence` is no number from 0 to 1")?;
@@ -334,13 +334,13 @@ fn read(text: &str, intents: &[String], specialists: &[String]) -> Result<Classi
         .into_iter()
         .flatten();
     for (at, entry) in listed.enumerate().filter(|_| is_multi) {
-        let task = field(entry, "task");
+        let task = json::text(entry, "task").to_owned();
         if task.is_empty() {
             return Err(format!("step {} of `steps` has no `task`", at + 1));
         }
         steps.push(PlanStep {
             goal: task,
-            specialist: among("specialist", &field(entry, "specialist"), specialists)?,
+            specialist: among("specialist", json::text(entry, "specialist"), specialists)?,
             depends_on: depends_on(entry.get("depends_on"), at)?,
             ..PlanStep::default()
         });

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
+use crate::order::Outcome;
 use crate::turn::Turn;
 use agentfleet_schema::RoutingContext;
 use agentfleet_schema::config::{AgentPattern, Intent, Snapshot, Specialist, ToolItem};
@@ -69,7 +70,7 @@ fn the_last_call_of_a_budget_is_not_spent_on_classifying() {
     let mut request = request();
     request.limits.max_model_calls = Some(1);
     let mut turn = Turn::parse(request, situation(BOTH)).unwrap();
-    let Step::Finish(finish) = turn.resume(Input::Begin) else {
+    let Order::Finish(finish) = turn.resume(Input::Begin) else {
         panic!("the model was asked")
     };
     let Outcome::Continue(next) = &finish.outcome else {
@@ -97,7 +98,7 @@ fn dispatched(specialists: &[&str], replies: &[&str]) -> (Vec<Decision>, AgentRe
     let mut turn = Turn::parse(request(), situation(specialists)).unwrap();
     let mut step = turn.resume(Input::Begin);
     for reply in replies {
-        let Step::AskModel(ask) = &step else {
+        let Order::AskModel(ask) = &step else {
             panic!("asked too seldom: {step:?}")
         };
         assert_eq!(ask.operation, Operation::ClassifyIntent);
@@ -106,7 +107,7 @@ fn dispatched(specialists: &[&str], replies: &[&str]) -> (Vec<Decision>, AgentRe
             ..Reply::default()
         }));
     }
-    let Step::Finish(finish) = step else {
+    let Order::Finish(finish) = step else {
         panic!("asked too often: {step:?}")
     };
     let Outcome::Continue(next) = finish.outcome else {
@@ -124,7 +125,7 @@ fn dispatched(specialists: &[&str], replies: &[&str]) -> (Vec<Decision>, AgentRe
 #[test]
 fn the_model_sees_the_message_and_little_else() {
     let mut turn = Turn::parse(request(), situation(BOTH)).unwrap();
-    let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+    let Order::AskModel(ask) = turn.resume(Input::Begin) else {
         panic!("nothing is asked")
     };
     assert_eq!(ask.variables["tenant_type"], "food_bakery");
@@ -206,7 +207,7 @@ fn several_steps_become_a_plan_of_specialists() {
         ("blog", vec![0])
     );
     let mut turn = Turn::parse(next, situation(BOTH)).unwrap();
-    let Step::Finish(finish) = turn.resume(Input::Begin) else {
+    let Order::Finish(finish) = turn.resume(Input::Begin) else {
         panic!("no specialist is at work")
     };
     let Outcome::FanOut(fan_out) = finish.outcome else {
@@ -254,7 +255,7 @@ fn who_has_no_tool_here_is_not_offered_and_what_is_missing_is_named() {
     assert!(chosen.narrowed_by.ends_with(missing), "{chosen:?}");
     assert!(next.history[0].observation.contains(missing));
     let mut turn = Turn::parse(request(), situation(&["blog", "shop"])).unwrap();
-    let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+    let Order::AskModel(ask) = turn.resume(Input::Begin) else {
         panic!("there are two to choose among")
     };
     let offered = &ask.schema.unwrap()["properties"]["specialist"]["enum"];
@@ -277,7 +278,7 @@ fn an_unclear_message_is_not_about_what_comes_first() {
         }))
     };
     nonsense(&mut turn);
-    let Step::Finish(finish) = nonsense(&mut turn) else {
+    let Order::Finish(finish) = nonsense(&mut turn) else {
         panic!("asked too often")
     };
     let intent = &finish.decisions[0];
@@ -298,13 +299,13 @@ fn without_depth_the_session_works_each_step_as_its_specialist() {
         ("", &[], "complete"),
     ] {
         let mut turn = Turn::parse(next, situation(BOTH)).unwrap();
-        let Step::AskModel(ask) = turn.resume(Input::Begin) else {
+        let Order::AskModel(ask) = turn.resume(Input::Begin) else {
             panic!("the step failed")
         };
         assert_eq!(ask.variables["framing"], prompt);
         let seen: Vec<_> = turn.tools().iter().map(|t| t.name.as_str()).collect();
         assert_eq!(seen, tools);
-        let Step::Finish(finish) = turn.resume(Input::ModelReplied(Reply {
+        let Order::Finish(finish) = turn.resume(Input::ModelReplied(Reply {
             text: "Final Answer: done".into(),
             ..Reply::default()
         })) else {

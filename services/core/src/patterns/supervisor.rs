@@ -3,37 +3,55 @@
 //! Decomposing and synthesising are steps of the same session; between them the session has no
 //! message in flight but its children's, and the aggregator's verdict releases the synthesis.
 
-use super::answer::{answered, name_cut, name_missing};
+mod synthesise;
+
 use super::assign::Offer;
-use super::fan_out::{
-    self, CLOSED, FAN_OUT, Goal, Round, bounded, in_part, lacked, missing, summary,
-};
+use super::fan_out::{self, FAN_OUT, Goal, Round};
+use super::{Begun, Pattern, PatternTurn};
 use crate::json;
 use crate::limits::Limits;
-use crate::routing::read_choice;
+use crate::order::{Input, ModelAsk, Order, Reply, Used};
 use crate::say;
-use crate::step::{FactsQuery, Input, ModelAsk, Reply, Step, StreamAs, Used};
 use crate::turn::Situation;
-use agentfleet_schema::records::{
-    CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Source, Termination,
-};
-use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent};
+use agentfleet_schema::records::{DecidedBy, Decision};
+use agentfleet_schema::{AgentRequest, AgentStep, Operation, StepKind};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-
-/// Longest text of one subagent that a synthesis reads, in bytes; less where there are many.
-const MAX_RESULT_BYTES: usize = 24 * 1024;
-/// Longest input of one synthesis, in bytes.
-const MAX_SYNTHESIS_BYTES: usize = 256 * 1024;
+use synthesise::Synthesise;
 
 /// What a step of the history is called that divided the task.
 const DECOMPOSE: &str = "decompose";
 /// Name of the argument of such a step that holds the goals there was no room for.
 const LEFT_OUT: &str = "left-out";
 
+pub(crate) struct Supervisor;
+
+impl Pattern for Supervisor {
+    fn name(&self) -> &'static str {
+        "supervisor"
+    }
+
+    fn begin(&self, request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+        Ok(match situation.verdict(&request)? {
+            Some(verdict) => Box::new(Synthesise::new(request, situation, limits, verdict)),
+            None => Box::new(Decompose {
+                request,
+                situation,
+                limits,
+                retried: false,
+                fault: String::new(),
+                used: Used::default(),
+            }),
+        })
+    }
+
+    fn fans_out(&self) -> bool {
+        true
+    }
+}
+
 /// The planning iteration.
 #[derive(Debug)]
-pub struct Decompose {
+struct Decompose {
     request: AgentRequest,
     situation: Situation,
     limits: Limits,
@@ -43,19 +61,8 @@ pub struct Decompose {
     used: Used,
 }
 
-impl Decompose {
-    pub(crate) fn new(request: AgentRequest, situation: Situation, limits: Limits) -> Self {
-        Self {
-            request,
-            situation,
-            limits,
-            retried: false,
-            fault: String::new(),
-            used: Used::default(),
-        }
-    }
-
-    pub(crate) fn resume(&mut self, input: Input) -> Step {
+impl PatternTurn for Decompose {
+    fn resume(&mut self, input: Input) -> Order {
         match input {
             Input::Begin => self.begin(),
             Input::ModelReplied(reply) => self.decomposed(&reply),
@@ -65,11 +72,13 @@ impl Decompose {
         }
     }
 
-    pub(crate) fn broke(&self, why: &str) -> Step {
+    fn broke(&mut self, why: &str) -> Order {
         self.alone(None, why, "", DecidedBy::OnlyOption)
     }
+}
 
-    fn begin(&self) -> Step {
+impl Decompose {
+    fn begin(&self) -> Order {
         if self.limits.max_depth == 0 {
             let why = "no depth is left for subagents";
             return self.alone(None, why, "", DecidedBy::OnlyOption);
@@ -85,26 +94,19 @@ impl Decompose {
             "max_subagents": self.limits.width(),
         });
         offer.show(&mut variables, &self.request, &self.situation, &self.fault);
-        Step::AskModel(Box::new(ModelAsk {
-            operation: Operation::Decompose,
-            variables,
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            schema: Some(json!({
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["thought", "goals"],
-                "properties": {
-                    "thought": {"type": "string", "description": "why the task falls into these goals"},
-                    "goals": offer.goals_schema(),
-                },
-            })),
-            stream: StreamAs::Nothing,
-        }))
+        let schema = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["thought", "goals"],
+            "properties": {
+                "thought": {"type": "string", "description": "why the task falls into these goals"},
+                "goals": offer.goals_schema(),
+            },
+        });
+        ModelAsk::choice(Operation::Decompose, variables, schema).into()
     }
 
-    fn decomposed(&mut self, reply: &Reply) -> Step {
+    fn decomposed(&mut self, reply: &Reply) -> Order {
         self.used.count(reply);
         let Some((thought, goals)) = read_goals(&reply.text) else {
             if !self.retried {
@@ -153,7 +155,7 @@ impl Decompose {
         signal: &str,
         rationale: &str,
         decided_by: DecidedBy,
-    ) -> Step {
+    ) -> Order {
         fan_out::alone(
             &self.request,
             DECOMPOSE,
@@ -165,410 +167,6 @@ impl Decompose {
     }
 }
 
-/// What a supervisor does when its fan-in has a verdict.
-#[derive(Debug)]
-pub struct Synthesise {
-    request: AgentRequest,
-    situation: Situation,
-    limits: Limits,
-    verdict: FanInRecord,
-    /// Text of each member, in the order of the verdict.
-    texts: Vec<Option<String>>,
-    sources: BTreeMap<String, Vec<Source>>,
-    asking: Asking,
-    /// What was wrong with the goals of the review before.
-    fault: String,
-    decisions: Vec<Decision>,
-    termination: Termination,
-    used: Used,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asking {
-    Review,
-    Answer,
-}
-
-impl Synthesise {
-    pub(crate) fn new(
-        request: AgentRequest,
-        situation: Situation,
-        limits: Limits,
-        verdict: FanInRecord,
-    ) -> Self {
-        Self {
-            request,
-            situation,
-            limits,
-            verdict,
-            texts: Vec::new(),
-            sources: BTreeMap::new(),
-            asking: Asking::Review,
-            fault: String::new(),
-            decisions: Vec::new(),
-            termination: Termination::SubagentsComplete,
-            used: Used::default(),
-        }
-    }
-
-    pub(crate) fn resume(&mut self, input: Input) -> Step {
-        match input {
-            Input::Begin => {
-                let mut is_told = self.situation.telling >= 2;
-                let members = self.verdict.members.iter();
-                for member in members.filter(|_| self.situation.telling >= 2) {
-                    // Who did not answer gave nothing to rest on.
-                    is_told &=
-                        member.sources.is_some() || member.status != CompletionStatus::Answered;
-                    let sources = member.sources.clone().unwrap_or_default();
-                    self.sources.insert(member.session.to_string(), sources);
-                }
-                if is_told {
-                    self.documents()
-                } else {
-                    // An older version kept no account.
-                    Step::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone()))
-                }
-            }
-            Input::FactsFound(found) => {
-                for (session, source) in found {
-                    let known = self.sources.entry(session).or_default();
-                    if !known.contains(&source) {
-                        known.push(source);
-                    }
-                }
-                self.documents()
-            }
-            Input::DocumentsRead(texts) => {
-                self.texts = texts;
-                self.read()
-            }
-            Input::ModelReplied(reply) => {
-                self.used.count(&reply);
-                match self.asking {
-                    Asking::Review => self.reviewed(&reply),
-                    Asking::Answer => self.answered(&reply),
-                }
-            }
-            Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
-            // Synthesis calls no tool.
-            Input::ToolReturned(_) => self.compose(),
-        }
-    }
-
-    fn documents(&self) -> Step {
-        let members = self.verdict.members.iter();
-        Step::ReadDocuments(members.map(|m| m.document.clone()).collect())
-    }
-
-    fn read(&mut self) -> Step {
-        let answered = self
-            .verdict
-            .members
-            .iter()
-            .zip(&self.texts)
-            .any(|(m, text)| m.status == CompletionStatus::Answered && text.is_some());
-        if !answered {
-            // Nothing to reason from: a model could only invent.
-            return self.conclude("No subagent came back with a result.".to_owned(), false);
-        }
-        let may_go_on = self.request.control.rounds < self.limits.max_rounds
-            && self.limits.max_depth > 0
-            && self.limits.width() > 0;
-        if may_go_on {
-            return self.review();
-        }
-        self.compose()
-    }
-
-    /// What was spent so far, the children's included; a missing child counts as fully spent.
-    fn spent(&self) -> Spent {
-        self.request.control.spent + self.verdict.spent()
-    }
-
-    /// Answers without a review.
-    pub(crate) fn spare(&mut self, why: &str) -> Step {
-        self.decisions.push(Decision {
-            options: vec!["answer".to_owned()],
-            signal: why.to_owned(),
-            decided_by: DecidedBy::OnlyOption,
-            ..self.unreviewed()
-        });
-        self.compose()
-    }
-
-    /// What follows where no model decides on it.
-    fn unreviewed(&self) -> Decision {
-        Decision {
-            subject: "next-round".into(),
-            options: vec!["answer".to_owned(), "investigate".to_owned()],
-            narrowed_by: format!(
-                "round {} of at most {}",
-                self.request.control.rounds, self.limits.max_rounds
-            ),
-            signal: "the model named neither option".into(),
-            chosen: "answer".into(),
-            decided_by: DecidedBy::Fallback,
-            rationale: String::new(),
-        }
-    }
-
-    pub(crate) fn broke(&mut self, why: &str) -> Step {
-        self.termination = Termination::BudgetExhausted;
-        let mut text = format!(
-            "**Partial answer:** {why}, before a synthesis. These are the subagents' own answers.\n"
-        );
-        for result in self.results() {
-            text.push_str(&format!(
-                "\n## {}\n\n{}\n",
-                result["goal"].as_str().unwrap_or_default(),
-                result["text"].as_str().unwrap_or_default(),
-            ));
-        }
-        self.conclude(text, false)
-    }
-
-    fn review(&mut self) -> Step {
-        self.asking = Asking::Review;
-        let offer = Offer::of(&self.request, &self.situation, &self.limits);
-        let mut variables = json!({
-            "question": self.request.question,
-            "framing": self.request.framing,
-            "results": self.results(),
-            "missing": self.missing(),
-            "rounds_left": self.limits.max_rounds - self.request.control.rounds,
-        });
-        offer.show(&mut variables, &self.request, &self.situation, &self.fault);
-        Step::AskModel(Box::new(ModelAsk {
-            operation: Operation::Review,
-            variables,
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            schema: Some(json!({
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["decision", "signal", "rationale", "goals"],
-                "properties": {
-                    "decision": {"type": "string", "enum": ["answer", "investigate"]},
-                    "signal": {"type": "string"},
-                    "rationale": {"type": "string"},
-                    "goals": offer.goals_schema(),
-                },
-            })),
-            stream: StreamAs::Nothing,
-        }))
-    }
-
-    fn reviewed(&mut self, reply: &Reply) -> Step {
-        let mut decision = self.unreviewed();
-        let options = decision.options.clone();
-        let object = json::extract(&reply.text);
-        let named = object
-            .as_ref()
-            .and_then(|o| o.get("decision"))
-            .and_then(Value::as_str);
-        let as_choice = json!({
-            "choice": named.unwrap_or_default(),
-            "signal": object.as_ref().and_then(|o| o.get("signal")).cloned().unwrap_or_default(),
-            "rationale":
-                object.as_ref().and_then(|o| o.get("rationale")).cloned().unwrap_or_default(),
-        });
-        if let Some(choice) = read_choice(&as_choice.to_string(), &options) {
-            decision.chosen = choice.chosen;
-            decision.signal = choice.signal;
-            decision.rationale = choice.rationale;
-            decision.decided_by = DecidedBy::Model;
-        }
-        if decision.chosen == "investigate" {
-            let goals = read_goals(&reply.text)
-                .map(|(_, goals)| goals)
-                .unwrap_or_default();
-            let (goals, left_out) = merged(goals, self.limits.width());
-            let offer = Offer::of(&self.request, &self.situation, &self.limits);
-            if let Some(fault) = offer.fault(&goals).filter(|_| self.fault.is_empty()) {
-                self.fault = fault;
-                return self.review();
-            }
-            let count = goals.len();
-            let mut request = self.request.clone();
-            self.remember_results(&mut request);
-            request.control.spent = self.spent();
-            let round = Round {
-                request: &request,
-                situation: &self.situation,
-                limits: &self.limits,
-                history: decomposed(&request, &decision.rationale, count, &left_out),
-                thought: decision.rationale.clone(),
-                after: Some(summary(&self.verdict)),
-                compared: None,
-                decisions: [decision.clone()]
-                    .into_iter()
-                    .chain(no_room(&left_out, count))
-                    .collect(),
-                used: self.used,
-            };
-            let outcome = if count == 0 {
-                Err("the model named no goal to investigate".to_owned())
-            } else {
-                round.fan_out(goals)
-            };
-            match outcome {
-                Ok(step) => return step,
-                Err(reason) => {
-                    decision.signal = format!("{reason}, although it asked to investigate");
-                    "answer".clone_into(&mut decision.chosen);
-                    decision.decided_by = DecidedBy::Fallback;
-                }
-            }
-        }
-        self.decisions.push(decision);
-        self.compose()
-    }
-
-    fn compose(&mut self) -> Step {
-        self.asking = Asking::Answer;
-        Step::AskModel(Box::new(ModelAsk {
-            operation: Operation::Synthesise,
-            variables: json!({
-                "question": self.request.question,
-                "framing": self.request.framing,
-                "results": self.results(),
-                "missing": self.missing(),
-            }),
-            cut: None,
-            transcript: Vec::new(),
-            tools: Vec::new(),
-            schema: None,
-            stream: StreamAs::Answer,
-        }))
-    }
-
-    fn answered(&mut self, reply: &Reply) -> Step {
-        let mut text = reply.text.trim().to_owned();
-        if text.is_empty() {
-            let mut plain =
-                "**The model returned no text.** The subagents' own answers:\n".to_owned();
-            for result in self.results() {
-                plain.push_str(&format!(
-                    "\n## {}\n\n{}\n",
-                    result["goal"].as_str().unwrap_or_default(),
-                    result["text"].as_str().unwrap_or_default(),
-                ));
-            }
-            return self.conclude(plain, false);
-        }
-        if reply.cut {
-            self.termination = Termination::ReplyCut;
-            name_cut(&mut text);
-        }
-        self.conclude(text, true)
-    }
-
-    /// Ends the session; what is missing is always named, whatever the model wrote.
-    fn conclude(&self, mut text: String, streamed: bool) -> Step {
-        let missing = lacked(&self.verdict, self.missing());
-        let in_part = in_part(&self.verdict, |_, goal| goal.to_owned());
-        name_missing(&mut text, "No result for", &missing);
-        name_missing(&mut text, "Only a partial result for", &in_part);
-        let short = [Termination::BudgetExhausted, Termination::ReplyCut];
-        let is_short = short.contains(&self.termination);
-        let end = Concluded {
-            termination: self.termination,
-            partial: is_short || !missing.is_empty() || !in_part.is_empty(),
-            fan_in: Some(summary(&self.verdict)),
-            model_ms: self.used.ms,
-            ..Concluded::default()
-        };
-        let session = &self.request.session_id;
-        answered(
-            session,
-            end,
-            text,
-            streamed,
-            Vec::new(),
-            self.decisions.clone(),
-        )
-    }
-
-    /// What came back, as the prompts show it.
-    fn results(&self) -> Vec<Value> {
-        let each = (MAX_SYNTHESIS_BYTES / self.verdict.members.len().max(1)).min(MAX_RESULT_BYTES);
-        self.verdict
-            .members
-            .iter()
-            .zip(&self.texts)
-            .filter(|(member, _)| member.status == CompletionStatus::Answered)
-            .filter_map(|(member, text)| text.as_ref().map(|text| (member, text)))
-            .map(|(member, text)| {
-                let sources: Vec<_> = self
-                    .sources
-                    .get(member.session.as_str())
-                    .into_iter()
-                    .flatten()
-                    .map(|s| json!({"uri": s.uri, "title": s.title}))
-                    .collect();
-                let status = if member.partial {
-                    "answered in part"
-                } else {
-                    member.status.as_str()
-                };
-                json!({
-                    "goal": member.goal,
-                    "status": match self.closed(&member.goal) {
-                        Some(why) => format!("{status}, as `react`: {why}"),
-                        None => status.to_owned(),
-                    },
-                    "text": bounded(text, each),
-                    "sources": sources,
-                })
-            })
-            .collect()
-    }
-
-    /// What the step that divided the task says of some of its goals.
-    fn of_goals(&self, name: &str) -> impl Iterator<Item = &str> {
-        let mut steps = self.request.history.iter().rev();
-        let newest = steps.find(|step| step.action == DECOMPOSE);
-        let lines = newest.and_then(|step| step.arguments.get(name));
-        lines.into_iter().flat_map(|lines| lines.lines())
-    }
-
-    /// Why a subagent did not work by the pattern that was meant for it, if so.
-    fn closed(&self, goal: &str) -> Option<&str> {
-        let goal = say::in_one_line(goal);
-        let mut lines = self
-            .of_goals(CLOSED)
-            .filter_map(|line| line.split_once('\t'));
-        lines.find(|(of, _)| *of == goal).map(|(_, why)| why)
-    }
-
-    /// What did not come back, with the reason.
-    fn missing(&self) -> Vec<Value> {
-        let not_begun = self.of_goals(LEFT_OUT).map(
-            |goal| json!({"goal": goal, "reason": "not begun: the limits left no room for it"}),
-        );
-        let gone = missing(&self.verdict, &self.texts, |_, goal| goal.to_owned());
-        not_begun.chain(gone).collect()
-    }
-
-    /// Puts the results into the history for a next round: URIs and status, not texts.
-    fn remember_results(&self, request: &mut AgentRequest) {
-        let results: BTreeMap<String, Value> = self
-            .verdict
-            .members
-            .iter()
-            .map(|m| {
-                let entry = json!({"status": m.status.as_str(), "document": m.document});
-                (m.goal.clone(), entry)
-            })
-            .collect();
-        if let Some(step) = request.history.last_mut() {
-            step.subagent_results = Some(results);
-        }
-    }
-}
-
 /// What the history of a supervisor says of a fan-out, and of the synthesis it waits for.
 fn decomposed(
     request: &AgentRequest,
@@ -576,22 +174,25 @@ fn decomposed(
     count: usize,
     left_out: &[String],
 ) -> Vec<AgentStep> {
-    let step = |thought: &str, action: &str, observation: String, kind: &str| AgentStep {
+    let step = |thought: &str, action: &str, observation: String, kind: StepKind| AgentStep {
         thought: thought.to_owned(),
         action: action.to_owned(),
         observation,
         user: request.user.clone(),
-        step_type: kind.to_owned(),
+        step_type: kind.into(),
         ..AgentStep::default()
     };
     let fanned_out = format!("Fanned out to {}.", say::subagents(count));
     let ended = "Every subagent has ended, or the wait for them has.";
-    let mut first = step(thought, DECOMPOSE, fanned_out, "supervise");
+    let mut first = step(thought, DECOMPOSE, fanned_out, StepKind::Supervise);
     if !left_out.is_empty() {
         // A line each, for the synthesis to name them.
         first.arguments.insert(LEFT_OUT.into(), left_out.join("\n"));
     }
-    vec![first, step(ended, "aggregate", String::new(), "synthesise")]
+    vec![
+        first,
+        step(ended, "aggregate", String::new(), StepKind::Synthesise),
+    ]
 }
 
 /// Reads `{"thought", "goals": [...]}`, or a bare array; goals may be strings or objects.
@@ -644,14 +245,13 @@ fn read_goals(text: &str) -> Option<(String, Vec<Goal>)> {
 
 /// Records that some goals are not worked on.
 fn no_room(left_out: &[String], kept: usize) -> Option<Decision> {
-    (!left_out.is_empty()).then(|| Decision {
-        subject: "subagents".into(),
-        options: vec![kept.to_string()],
-        narrowed_by: format!("the limits leave room for {kept} subagents"),
-        signal: format!("left out for want of room: {}", left_out.join("; ")),
-        chosen: kept.to_string(),
-        decided_by: DecidedBy::OnlyOption,
-        rationale: String::new(),
+    (!left_out.is_empty()).then(|| {
+        say::only(
+            "subagents",
+            kept.to_string(),
+            format!("the limits leave room for {kept} subagents"),
+            format!("left out for want of room: {}", left_out.join("; ")),
+        )
     })
 }
 

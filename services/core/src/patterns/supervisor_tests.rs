@@ -1,11 +1,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 use crate::limits::FleetLimits;
-use crate::step::{FanOut, Finish, Outcome};
+use crate::order::{FanOut, Finish, Outcome, StreamAs};
 use crate::turn::Turn;
 use agentfleet_schema::config::{AgentPattern, Snapshot, ToolItem};
-use agentfleet_schema::records::{Activity, Child, JoinCause, Member, TELLING};
-use agentfleet_schema::{CorrelationId, SessionId};
+use agentfleet_schema::records::{
+    Activity, Child, CompletionStatus, FanInRecord, JoinCause, Member, Source, TELLING,
+};
+use agentfleet_schema::{CorrelationId, SessionId, Spent};
 use std::sync::Arc;
 
 fn situation(fan_in: Option<FanInRecord>) -> Situation {
@@ -59,23 +61,23 @@ fn reply(text: &str) -> Input {
     })
 }
 
-fn finished(step: Step) -> Finish {
-    let Step::Finish(finish) = step else {
+fn finished(step: Order) -> Finish {
+    let Order::Finish(finish) = step else {
         panic!("not finished: {step:?}")
     };
     *finish
 }
 
-fn fanned_out(step: Step) -> FanOut {
+fn fanned_out(step: Order) -> FanOut {
     let Outcome::FanOut(fan_out) = finished(step).outcome else {
         panic!("no fan-out")
     };
     *fan_out
 }
 
-fn decompose(request: AgentRequest, text: &str) -> Step {
+fn decompose(request: AgentRequest, text: &str) -> Order {
     let mut turn = Turn::parse(request, situation(None)).unwrap();
-    assert!(matches!(turn.resume(Input::Begin), Step::AskModel(_)));
+    assert!(matches!(turn.resume(Input::Begin), Order::AskModel(_)));
     turn.resume(reply(text))
 }
 
@@ -150,7 +152,7 @@ fn goals_without_room_and_patterns_that_are_not_open_are_told() {
         Some("a".into()),
         Some("b".into()),
     ]));
-    let Step::AskModel(ask) = turn.resume(reply(r#"{"decision":"answer"}"#)) else {
+    let Order::AskModel(ask) = turn.resume(reply(r#"{"decision":"answer"}"#)) else {
         panic!("no synthesis")
     };
     // It knows that one worked otherwise than was meant.
@@ -178,12 +180,12 @@ fn the_last_call_of_a_budget_is_the_synthesis() {
         let mut turn = Turn::parse(request, situation(Some(verdict))).unwrap();
         turn.resume(Input::Begin);
         turn.resume(Input::FactsFound(Vec::new()));
-        let Step::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
+        let Order::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
             panic!("{calls}: the model was not asked")
         };
         assert_eq!(ask.operation, expected, "{calls}");
         if expected == Operation::Synthesise {
-            let Step::Finish(finish) = turn.resume(reply("the answer")) else {
+            let Order::Finish(finish) = turn.resume(reply("the answer")) else {
                 panic!("it goes on")
             };
             let decided = &finish.decisions[0];
@@ -204,7 +206,7 @@ fn an_answer_from_partial_answers_is_partial() {
     ];
     let verdict = verdict(JoinCause::Complete, members, vec![]);
     let (mut turn, step) = synthesise(verdict, vec![Some("a".into()), Some("b".into())]);
-    let Step::AskModel(ask) = step else {
+    let Order::AskModel(ask) = step else {
         panic!("{step:?}")
     };
     assert_eq!(ask.variables["results"][0]["status"], "answered");
@@ -212,7 +214,7 @@ fn an_answer_from_partial_answers_is_partial() {
     turn.resume(reply(
         r#"{"decision": "answer", "signal": "s", "rationale": "r"}"#,
     ));
-    let Step::Finish(finish) = turn.resume(reply("the answer")) else {
+    let Order::Finish(finish) = turn.resume(reply("the answer")) else {
         panic!("it goes on")
     };
     let Outcome::Answer(answer) = &finish.outcome else {
@@ -371,7 +373,7 @@ fn a_group_that_the_parent_does_not_have_gives_nothing() {
         turn.resume(Input::Begin);
         let mut step = turn.resume(reply(&with(group)));
         let mut asked_again = false;
-        if let Step::AskModel(ask) = &step {
+        if let Order::AskModel(ask) = &step {
             asked_again = true;
             let fault = ask.variables["fault"].as_str().unwrap();
             assert!(fault.contains("goal 1 names the tool group `"), "{fault}");
@@ -410,7 +412,7 @@ fn every_round_offers_what_is_open_and_takes_it() {
         vec![],
     );
     let (mut turn, step) = synthesise(first, vec![Some("a".into())]);
-    let Step::AskModel(ask) = step else {
+    let Order::AskModel(ask) = step else {
         panic!("{step:?}")
     };
     let goal = &ask.schema.as_ref().unwrap()["properties"]["goals"]["items"];
@@ -559,17 +561,17 @@ fn synthesis_request() -> AgentRequest {
 }
 
 /// Runs a synthesis up to its first question to the model, or its end.
-fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Step) {
+fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Order) {
     let mut turn = Turn::parse(synthesis_request(), situation(Some(verdict))).unwrap();
     let source = Source {
         uri: "urn:src".into(),
         title: "Src".into(),
     };
     let step = match turn.resume(Input::Begin) {
-        Step::FindFacts(_) => turn.resume(Input::FactsFound(vec![("child0".into(), source)])),
+        Order::FindFacts(_) => turn.resume(Input::FactsFound(vec![("child0".into(), source)])),
         step => step,
     };
-    let Step::ReadDocuments(uris) = step else {
+    let Order::ReadDocuments(uris) = step else {
         panic!()
     };
     assert_eq!(uris.len(), texts.len());
@@ -609,10 +611,10 @@ fn a_synthesis_has_the_sources_that_its_verdict_tells_without_the_graph() {
         (vec![silent], TELLING, true),
     ] {
         let (_, step) = begun(&members, telling);
-        assert_eq!(matches!(step, Step::FindFacts(_)), asks, "{members:?}");
+        assert_eq!(matches!(step, Order::FindFacts(_)), asks, "{members:?}");
     }
     let (mut turn, _) = begun(&[member], TELLING);
-    let Step::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
+    let Order::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
         panic!()
     };
     assert_eq!(ask.variables["results"][0]["sources"][0]["uri"], "urn:src");
@@ -629,11 +631,11 @@ fn a_synthesis_reads_the_verdict_decides_and_answers() {
         vec![],
     );
     let (mut turn, step) = synthesise(verdict, vec![Some("a".into()), Some("b".into())]);
-    let Step::AskModel(review) = step else {
+    let Order::AskModel(review) = step else {
         panic!()
     };
     assert_eq!(review.operation, Operation::Review);
-    let Step::AskModel(ask) = turn.resume(reply(
+    let Order::AskModel(ask) = turn.resume(reply(
         r#"{"decision":"answer","signal":"complete","rationale":"r"}"#,
     )) else {
         panic!()
@@ -743,7 +745,7 @@ fn the_last_round_answers_without_asking_whether_to_go_on() {
     let mut turn = Turn::parse(request, situation(Some(verdict))).unwrap();
     turn.resume(Input::Begin);
     turn.resume(Input::FactsFound(vec![]));
-    let Step::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
+    let Order::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
         panic!()
     };
     assert_eq!(ask.operation, Operation::Synthesise);

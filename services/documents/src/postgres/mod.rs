@@ -64,7 +64,7 @@ pub struct Standing {
 /// Texts of the statements, which name the schema.
 struct Sql {
     create: String,
-    create_with: String,
+    begin: String,
     ensure_all: String,
     is_mine: String,
     get: String,
@@ -84,15 +84,18 @@ impl Sql {
                  ON CONFLICT DO NOTHING RETURNING true"
             ),
             // The others depend on the first, so that they are stored together or not at all.
-            create_with: format!(
+            // A row without a body says that the first was stored; of others it shows what was there before.
+            begin: format!(
                 "WITH won AS (
-                   INSERT INTO {objects}(key, writer, body) VALUES ($1, $2, $3)
-                   ON CONFLICT DO NOTHING RETURNING true),
+                   INSERT INTO {objects}(key, writer, body) SELECT $1, $2, $3
+                   WHERE NOT EXISTS (SELECT 1 FROM {objects} WHERE key = ANY($6))
+                   ON CONFLICT DO NOTHING RETURNING key),
                  others AS (
                    INSERT INTO {objects}(key, writer, body)
                    SELECT k, $2, b FROM unnest($4::text[], $5::bytea[]) AS o(k, b), won
                    ON CONFLICT DO NOTHING)
-                 SELECT true FROM won"
+                 SELECT key, NULL::bytea FROM won
+                 UNION ALL SELECT key, body FROM {objects} WHERE key = ANY($7)"
             ),
             ensure_all: format!(
                 "INSERT INTO {objects}(key, writer, body)
@@ -200,19 +203,37 @@ impl PostgresDocuments {
             .collect()
     }
 
-    /// Whether a create stored its row.
+    /// Whether a create stored its row: the try that was answered, or one before it.
     async fn is_new(
         &self,
-        created: &Answer,
+        has_stored: bool,
+        is_repeated: bool,
         key: Param<'_>,
         writer: Param<'_>,
     ) -> Result<bool, Error> {
-        if !created.rows.is_empty() || !created.is_repeated {
-            return Ok(!created.rows.is_empty());
+        if has_stored || !is_repeated {
+            return Ok(has_stored);
         }
         // An earlier try may have stored the row, and lost the connection before it knew.
         let mine = self.ask(&self.sql.is_mine, &[key, writer]).await?;
         Ok(!mine.is_empty())
+    }
+
+    /// The bodies of the keys that were asked for, in their order, of rows that come in any.
+    fn bodies(&self, rows: &[Row], keys: &[String]) -> Result<Vec<Option<Arc<[u8]>>>, Error> {
+        let mut found = HashMap::with_capacity(rows.len());
+        for row in rows {
+            let key: &str = self.column(row, 0)?;
+            let Some(packed) = self.column(row, 1)? else {
+                continue;
+            };
+            let body = storage::unpack(packed).map_err(|_| Error::Damaged {
+                key: key.to_owned(),
+            })?;
+            found.insert(key, body);
+        }
+        let asked = keys.iter().map(|key| found.get(key.as_str()).cloned());
+        Ok(asked.collect())
     }
 
     fn column<'a, T: FromSql<'a>>(&self, row: &'a Row, at: usize) -> Result<T, Error> {
@@ -250,11 +271,9 @@ impl Documents for PostgresDocuments {
             .pool
             .run(Ask::Statement(&self.sql.create, &params))
             .await?;
-        Ok(if self.is_new(&created, key, writer).await? {
-            Created::New
-        } else {
-            Created::Exists
-        })
+        let has_stored = !created.rows.is_empty();
+        let is_new = self.is_new(has_stored, created.is_repeated, key, writer);
+        Ok(Created::of(is_new.await?))
     }
 
     async fn ready(&self) -> Result<(), Error> {
@@ -270,25 +289,8 @@ impl Documents for PostgresDocuments {
         body: Vec<u8>,
         others: &[(String, Vec<u8>)],
     ) -> Result<Option<Arc<[u8]>>, Error> {
-        if key.is_empty() || others.iter().any(|(key, _)| key.is_empty()) {
-            return Err(Error::EmptyKey);
-        }
-        let packed = Packed::of(&body);
-        let sorted = Others::of(others);
-        let (keys, bodies) = sorted.columns();
-        let (mine, writer) = (packed.as_bytes(), uuid::Uuid::new_v4());
-        let (of_key, of_writer): (Param<'_>, Param<'_>) =
-            ((&key, Type::TEXT), (&writer, Type::UUID));
-        let params = [
-            of_key.clone(),
-            of_writer.clone(),
-            (&mine, Type::BYTEA),
-            (&keys, Type::TEXT_ARRAY),
-            (&bodies, Type::BYTEA_ARRAY),
-        ];
-        let ask = Ask::Statement(&self.sql.create_with, &params);
-        let created = self.pool.run(ask).await?;
-        if self.is_new(&created, of_key, of_writer).await? {
+        let (created, _) = self.begin((key, body.clone()), others, &[], 0).await?;
+        if created == Created::New {
             return Ok(None);
         }
         match self.get(key).await? {
@@ -299,6 +301,44 @@ impl Documents for PostgresDocuments {
                 key: key.to_owned(),
             }),
         }
+    }
+
+    async fn begin(
+        &self,
+        (key, body): (&str, Vec<u8>),
+        others: &[(String, Vec<u8>)],
+        asked: &[String],
+        unless: usize,
+    ) -> Result<(Created, Vec<Option<Arc<[u8]>>>), Error> {
+        if key.is_empty() || others.iter().any(|(key, _)| key.is_empty()) {
+            return Err(Error::EmptyKey);
+        }
+        let packed = Packed::of(&body);
+        let sorted = Others::of(others);
+        let (keys, bodies) = sorted.columns();
+        let (mine, writer) = (packed.as_bytes(), uuid::Uuid::new_v4());
+        let bars = &asked[..unless.min(asked.len())];
+        let (of_key, of_writer): (Param<'_>, Param<'_>) =
+            ((&key, Type::TEXT), (&writer, Type::UUID));
+        let params = [
+            of_key.clone(),
+            of_writer.clone(),
+            (&mine, Type::BYTEA),
+            (&keys, Type::TEXT_ARRAY),
+            (&bodies, Type::BYTEA_ARRAY),
+            (&bars, Type::TEXT_ARRAY),
+            (&asked, Type::TEXT_ARRAY),
+        ];
+        let Answer { rows, is_repeated } = self
+            .pool
+            .run(Ask::Statement(&self.sql.begin, &params))
+            .await?;
+        let mut has_stored = false;
+        for row in &rows {
+            has_stored |= self.column::<Option<&[u8]>>(row, 1)?.is_none();
+        }
+        let is_new = self.is_new(has_stored, is_repeated, of_key, of_writer);
+        Ok((Created::of(is_new.await?), self.bodies(&rows, asked)?))
     }
 
     async fn ensure_all(&self, objects: &[(String, Vec<u8>)]) -> Result<(), Error> {
@@ -331,16 +371,7 @@ impl Documents for PostgresDocuments {
         let rows = self
             .ask(&self.sql.get, &[(&keys, Type::TEXT_ARRAY)])
             .await?;
-        let mut found = HashMap::with_capacity(rows.len());
-        for row in &rows {
-            let key: &str = self.column(row, 0)?;
-            let body = storage::unpack(self.column(row, 1)?).map_err(|_| Error::Damaged {
-                key: key.to_owned(),
-            })?;
-            found.insert(key, body);
-        }
-        let asked = keys.iter().map(|key| found.get(key.as_str()).cloned());
-        Ok(asked.collect())
+        self.bodies(&rows, keys)
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, Error> {

@@ -16,6 +16,8 @@ macro_rules! documents_contract {
             what_was_never_created_is_absent,
             an_object_is_never_replaced,
             others_come_with_the_first_of_a_key_alone,
+            a_beginning_is_made_once_and_reads_what_was_there,
+            exactly_one_of_concurrent_beginnings_is_new,
             exactly_one_of_concurrent_creates_is_new,
             bodies_are_any_bytes_of_any_length,
             many_keys_come_in_the_order_asked_for,
@@ -120,6 +122,71 @@ pub(crate) async fn others_come_with_the_first_of_a_key_alone(
         assert_eq!(documents.list(&below).await.unwrap(), expected);
         let shared = documents.get(&expected[2]).await.unwrap();
         assert_eq!(bytes(shared), Some(winners));
+    }
+}
+
+pub(crate) async fn a_beginning_is_made_once_and_reads_what_was_there(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
+    let key = |name: &str| format!("{prefix}{name}");
+    documents.create(&key("seen"), b"s".to_vec()).await.unwrap();
+    let asked = ["bar", "seen", "note", "none"].map(key);
+    let begin = async |note: &str, body: &str, unless| {
+        let others = [(key(&format!("{note}-other")), b"o".to_vec())];
+        let first = (key(note), body.as_bytes().to_vec());
+        let first = (first.0.as_str(), first.1);
+        let begun = documents.begin(first, &others, &asked, unless).await;
+        let (created, found) = begun.unwrap();
+        let found: Vec<_> = found.into_iter().map(bytes).collect();
+        (created, found)
+    };
+    let before = vec![None, Some(b"s".to_vec()), None, None];
+    // What is there bars nothing unless it is among the first.
+    assert_eq!(begin("note", "one", 1).await, (Created::New, before));
+    let after = vec![None, Some(b"s".to_vec()), Some(b"one".to_vec()), None];
+    assert_eq!(
+        begin("note", "two", 1).await,
+        (Created::Exists, after.clone())
+    );
+    assert_eq!(begin("barred", "one", 2).await, (Created::Exists, after));
+    let (created, _) = begin("later", "one", 0).await;
+    assert_eq!(created, Created::New);
+    let expected = ["later", "later-other", "note", "note-other", "seen"].map(key);
+    assert_eq!(documents.list(prefix).await.unwrap(), expected);
+}
+
+pub(crate) async fn exactly_one_of_concurrent_beginnings_is_new(
+    documents: Arc<dyn Documents>,
+    prefix: &str,
+) {
+    for round in 0..4 {
+        let tasks: Vec<_> = (0..8_u8)
+            .map(|writer| {
+                let documents = Arc::clone(&documents);
+                let key = move |name: &str, prefix: &str| format!("{prefix}{round}/{name}");
+                let first = key("first", prefix);
+                let others = [(key(&format!("own/{writer}"), prefix), vec![writer])];
+                let asked = [key("none", prefix)];
+                tokio::spawn(async move {
+                    let first = (first.as_str(), vec![writer]);
+                    let begun = documents.begin(first, &others, &asked, 1).await.unwrap();
+                    (writer, begun.0)
+                })
+            })
+            .collect();
+        let mut winners = Vec::new();
+        for task in tasks {
+            match task.await.unwrap() {
+                (writer, Created::New) => winners.push(writer),
+                (_, Created::Exists) => {}
+            }
+        }
+        assert_eq!(winners.len(), 1, "round {round}");
+        let below = format!("{prefix}{round}/");
+        let expected = ["first".to_owned(), format!("own/{}", winners[0])];
+        let expected = expected.map(|name| format!("{below}{name}"));
+        assert_eq!(documents.list(&below).await.unwrap(), expected);
     }
 }
 

@@ -4,7 +4,8 @@
 
 #[macro_use]
 mod contract;
+
+mod archive;
 mod crash;
 mod embedded;
 mod postgres;
-mod s3;

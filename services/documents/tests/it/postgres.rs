@@ -269,6 +269,29 @@ async fn a_commit_whose_reply_was_lost_knows_its_own_record_and_has_its_texts() 
 }
 
 #[tokio::test]
+async fn a_beginning_whose_reply_was_lost_knows_its_own_note() {
+    let proxy = Proxy::start("INSERT INTO").await;
+    let documents = connect(&through(proxy.port, "lost_begin")).await.unwrap();
+    let direct = connect(&address("lost_begin")).await.unwrap();
+    let asked = ["bar".to_owned()];
+    for (round, (note, expected)) in [("a", Created::New), ("b", Created::Exists)]
+        .into_iter()
+        .enumerate()
+    {
+        if expected == Created::Exists {
+            // An equal note of another's is none of its own.
+            direct.create(note, b"n".to_vec()).await.unwrap();
+        }
+        let debit = [(format!("{note}-debit"), b"d".to_vec())];
+        proxy.cut.store(true, Ordering::SeqCst);
+        let begun = documents.begin((note, b"n".to_vec()), &debit, &asked, 1);
+        assert_eq!(begun.await.unwrap(), (expected, vec![None]), "{note}");
+        assert_eq!(proxy.cuts.load(Ordering::SeqCst), round + 1);
+    }
+    assert_eq!(direct.list("").await.unwrap(), ["a", "a-debit", "b"]);
+}
+
+#[tokio::test]
 async fn tables_whose_making_was_not_answered_are_found() {
     let proxy = Proxy::start("CREATE TABLE").await;
     proxy.cut.store(true, Ordering::SeqCst);

@@ -1,12 +1,10 @@
 //! What an embedded graph holds, to be given to another graph. It is read from the log: whoever asks
 //! needs no graph in memory.
 
-use super::{PART, Prepared, body, log};
+use super::{body, log};
 use crate::error::Error;
 use crate::{Batch, terms};
-use agentfleet_schema::Triple;
-use agentfleet_storage::{Database, Durability};
-use oxigraph::model::{GraphName, QuadRef};
+use agentfleet_storage::Database;
 
 /// Bodies read at once, in bytes.
 const SOME: usize = 256 * 1024;
@@ -38,7 +36,10 @@ fn batch(owned: log::Owned) -> Result<Batch, Error> {
         conversation,
     } = owned;
     let mut triples = Vec::new();
-    body::decode(&row.body, |quad| triples.push(wire(quad))).map_err(|reason| Error::Damaged {
+    body::decode(&row.body, |quad| {
+        triples.push(terms::wire_quad(quad.into_owned()));
+    })
+    .map_err(|reason| Error::Damaged {
         seq: row.seq,
         reason,
     })?;
@@ -50,32 +51,4 @@ fn batch(owned: log::Owned) -> Result<Batch, Error> {
         collection,
         conversation,
     })
-}
-
-/// A quad as it stands in a batch.
-pub(crate) fn wire(quad: QuadRef<'_>) -> Triple {
-    let quad = quad.into_owned();
-    Triple {
-        s: terms::wire(quad.subject.into()),
-        p: terms::wire(quad.predicate.into()),
-        o: terms::wire(quad.object),
-        g: match quad.graph_name {
-            GraphName::DefaultGraph => None,
-            GraphName::NamedNode(node) => Some(node.into_string()),
-            GraphName::BlankNode(node) => Some(format!("urn:agentfleet:graph:{}", node.as_str())),
-        },
-    }
-}
-
-/// Puts batches into the log of a database in which nobody has a graph open.
-pub async fn append(database: &Database, batches: &[Batch]) -> Result<(), Error> {
-    database.migrate(PART, log::TABLES)?;
-    let filled = batches.iter().filter(|batch| !batch.triples.is_empty());
-    let prepared: Vec<Prepared> = filled.map(Prepared::new).collect::<Result<_, _>>()?;
-    let appended = database.write(Durability::Durable, move |unit| {
-        prepared
-            .iter()
-            .try_for_each(|batch| batch.append(unit).map(drop))
-    });
-    Ok(appended.await?)
 }

@@ -40,13 +40,7 @@ impl Limits {
 
     /// Refuses more quads than there may be.
     pub(crate) fn check(&self, quads: u64) -> Result<(), Error> {
-        if quads > self.max_quads {
-            return Err(Error::Full {
-                quads,
-                max: self.max_quads,
-            });
-        }
-        Ok(())
+        self.within(quads, self.max_quads)
     }
 
     /// The limit for what others have put already, with some room for races.
@@ -58,11 +52,13 @@ impl Limits {
 
     /// Refuses to hold what others put beyond the limit.
     pub(crate) fn check_hard(&self, quads: u64) -> Result<(), Error> {
-        if quads > self.hard() {
-            return Err(Error::Full {
-                quads,
-                max: self.max_quads,
-            });
+        self.within(quads, self.hard())
+    }
+
+    fn within(&self, quads: u64, most: u64) -> Result<(), Error> {
+        let max = self.max_quads;
+        if quads > most {
+            return Err(Error::Full { quads, max });
         }
         Ok(())
     }

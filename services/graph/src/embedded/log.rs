@@ -33,7 +33,7 @@ pub(crate) const TABLES: &[&str] = &["
 
 /// A batch that was checked and written down, ready to be appended in a transaction.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub(crate) struct Prepared {
     digest: [u8; 16],
     root: String,
     collection: String,
@@ -77,18 +77,13 @@ impl Prepared {
     }
 
     /// How many quads it holds.
-    pub fn quads(&self) -> u64 {
+    pub(crate) fn quads(&self) -> u64 {
         self.quads
-    }
-
-    /// How many bytes it takes in the log.
-    pub fn bytes(&self) -> usize {
-        self.body.len()
     }
 
     /// Appends it to the log inside the caller's transaction; `false` if it was there already.
     /// After the commit every later query of every process sees it.
-    pub fn append(&self, unit: &Unit<'_>) -> Result<bool, StorageError> {
+    pub(crate) fn append(&self, unit: &Unit<'_>) -> Result<bool, StorageError> {
         let added = unit
             .tx()
             .prepare_cached(
@@ -130,25 +125,35 @@ pub(crate) fn since(
     bytes: usize,
 ) -> Result<Since, StorageError> {
     let epoch = epoch(connection)?;
-    let mut statement = connection
-        .prepare_cached("SELECT seq, n, body FROM graph_log WHERE seq > ?1 ORDER BY seq")?;
-    let mut found = statement.query([seq])?;
-    let mut rows = Vec::new();
-    let (mut size, mut more) = (0, false);
-    while let Some(row) = found.next()? {
-        let body: Vec<u8> = row.get(2)?;
-        size += body.len();
-        rows.push(Row {
-            seq: row.get(0)?,
-            quads: count(row, 1)?,
-            body,
-        });
-        if size > bytes {
-            more = true;
-            break;
-        }
-    }
+    let (rows, more) = above(connection, seq, bytes, "", |row, _| Ok(row))?;
     Ok(Since { epoch, rows, more })
+}
+
+/// The same rows with `others` of their columns, and whether there may be rows beyond them.
+fn above<T>(
+    connection: &Connection,
+    seq: i64,
+    bytes: usize,
+    others: &str,
+    read: impl Fn(Row, &rusqlite::Row<'_>) -> Result<T, rusqlite::Error>,
+) -> Result<(Vec<T>, bool), StorageError> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT seq, n, body{others} FROM graph_log WHERE seq > ?1 ORDER BY seq"
+    ))?;
+    let mut found = statement.query([seq])?;
+    let (mut rows, mut size) = (Vec::new(), 0);
+    while size <= bytes
+        && let Some(columns) = found.next()?
+    {
+        let row = Row {
+            seq: columns.get(0)?,
+            quads: count(columns, 1)?,
+            body: columns.get(2)?,
+        };
+        size += row.body.len();
+        rows.push(read(row, columns)?);
+    }
+    Ok((rows, size > bytes))
 }
 
 /// A row with its owners, to be given to another graph.
@@ -166,30 +171,17 @@ pub(crate) fn owned_since(
     seq: i64,
     bytes: usize,
 ) -> Result<Vec<Owned>, StorageError> {
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, n, body, digest, root, collection, conversation FROM graph_log
-         WHERE seq > ?1 ORDER BY seq",
-    )?;
-    let mut found = statement.query([seq])?;
-    let (mut rows, mut size) = (Vec::new(), 0);
-    while size <= bytes
-        && let Some(row) = found.next()?
-    {
-        let body: Vec<u8> = row.get(2)?;
-        size += body.len();
-        rows.push(Owned {
-            row: Row {
-                seq: row.get(0)?,
-                quads: count(row, 1)?,
-                body,
-            },
-            digest: row.get(3)?,
-            root: row.get(4)?,
-            collection: row.get(5)?,
-            conversation: row.get(6)?,
-        });
-    }
-    Ok(rows)
+    let owners = ", digest, root, collection, conversation";
+    let owned = above(connection, seq, bytes, owners, |row, columns| {
+        Ok(Owned {
+            row,
+            digest: columns.get(3)?,
+            root: columns.get(4)?,
+            collection: columns.get(5)?,
+            conversation: columns.get(6)?,
+        })
+    });
+    Ok(owned?.0)
 }
 
 /// How often the log was erased from.

@@ -19,15 +19,13 @@ mod log;
 mod memory;
 mod query;
 mod run;
-mod transfer;
 
 #[cfg(test)]
 mod tests;
 
 pub use health::{Health, Level};
-pub use log::{EraseBy, Erased, Prepared, Statistics};
-pub(crate) use transfer::Labels;
-pub use transfer::{LoadOptions, Loaded};
+pub(crate) use log::Prepared;
+pub use log::{EraseBy, Erased, Statistics};
 
 use crate::error::Error;
 use crate::{Answer, Batch, Graph, QueryOptions};
@@ -127,64 +125,9 @@ impl EmbeddedGraph {
         Ok(Self { inner })
     }
 
-    /// Checks a batch and writes it down, to be appended in a transaction of the caller's.
-    pub fn prepare(&self, batch: &Batch) -> Result<Prepared, Error> {
-        let prepared = Prepared::new(batch)?;
-        self.inner
-            .limits
-            .check(self.inner.current().quads() + prepared.quads())?;
-        Ok(prepared)
-    }
-
-    /// Appends a batch inside the caller's transaction; `false` if it was there already. What is
-    /// wrong with it is found in the error with `reason::<agentfleet_graph::Error>()`.
-    ///
-    /// [`EmbeddedGraph::prepare`] does most of the work outside the transaction.
-    pub fn append_in(&self, unit: &Unit<'_>, batch: &Batch) -> Result<bool, StorageError> {
-        self.prepare(batch)
-            .map_err(StorageError::aborted)?
-            .append(unit)
-    }
-
-    /// Erases from the log, and returns when this process no longer answers with what was erased.
-    /// Others follow when they notice, as soon as they have read the log anew.
-    pub async fn erase(&self, by: EraseBy) -> Result<Erased, Error> {
-        self.erase_all(vec![by]).await
-    }
-
-    /// As [`EmbeddedGraph::erase`], for several at once: all or none, and the log is read anew once.
-    pub async fn erase_all(&self, by: Vec<EraseBy>) -> Result<Erased, Error> {
-        let erase = move |unit: &mut Unit<'_>| {
-            let mut erased = Erased::default();
-            for by in &by {
-                let more = log::erase(unit.tx(), by)?;
-                erased.batches += more.batches;
-                erased.quads += more.quads;
-            }
-            if erased.batches > 0 {
-                log::raise_epoch(unit.tx())?;
-            }
-            Ok(erased)
-        };
-        let erased = self
-            .inner
-            .database
-            .write(Durability::Durable, erase)
-            .await?;
-        if erased.batches > 0 {
-            self.inner.rebuild(false).await?;
-        }
-        Ok(erased)
-    }
-
     /// Queries that use a core now; it falls back soon after a timeout.
     pub fn running(&self) -> watch::Receiver<usize> {
         self.inner.running.subscribe()
-    }
-
-    /// Counts the log. Reads all of it: for `doctor`, not for every request.
-    pub async fn statistics(&self) -> Result<Statistics, Error> {
-        Ok(self.inner.database.read(log::statistics).await?)
     }
 
     /// How full the graph is, and what to do about it.
@@ -254,12 +197,34 @@ impl Graph for EmbeddedGraph {
         Ok(Some(self.inner.caught_up().await?.begun(before, max)))
     }
 
+    /// All or none, and the log is read anew once: when it returns, this process no longer answers with
+    /// what was erased. Others follow when they notice, as soon as they have read the log anew.
     async fn erase_all(&self, by: Vec<EraseBy>) -> Result<Erased, Error> {
-        Self::erase_all(self, by).await
+        let erase = move |unit: &mut Unit<'_>| {
+            let mut erased = Erased::default();
+            for by in &by {
+                let more = log::erase(unit.tx(), by)?;
+                erased.batches += more.batches;
+                erased.quads += more.quads;
+            }
+            if erased.batches > 0 {
+                log::raise_epoch(unit.tx())?;
+            }
+            Ok(erased)
+        };
+        let erased = self
+            .inner
+            .database
+            .write(Durability::Durable, erase)
+            .await?;
+        if erased.batches > 0 {
+            self.inner.rebuild(false).await?;
+        }
+        Ok(erased)
     }
 
     async fn statistics(&self) -> Result<Statistics, Error> {
-        Self::statistics(self).await
+        Ok(self.inner.database.read(log::statistics).await?)
     }
 
     async fn ready(&self) -> Result<(), Error> {

@@ -3,12 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
+use crate::QueryOptions;
 use crate::contract::{self, Fixture, batch, count, every_kind, many_quads};
-use crate::{QueryOptions, RdfFormat};
 use agentfleet_schema::{TermType, Triple};
 use agentfleet_storage::ManualClock;
 use proptest::prelude::*;
-use std::io::Cursor;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -58,12 +57,9 @@ fn texts(key: &str, objects: &[&str]) -> Batch {
 }
 
 async fn everything(graph: &EmbeddedGraph) -> Vec<String> {
-    let (bytes, _) = graph.dump(Vec::new(), RdfFormat::NQuads).await.unwrap();
-    let mut lines: Vec<String> = String::from_utf8(bytes)
-        .unwrap()
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let generation = graph.inner.caught_up().await.unwrap();
+    let quads = generation.store.iter();
+    let mut lines: Vec<String> = quads.map(|quad| quad.unwrap().to_string()).collect();
     lines.sort();
     lines
 }
@@ -107,55 +103,6 @@ async fn a_log_of_many_chunks_is_read_whole_and_in_order() {
     assert_eq!(
         count(&open(directory.path(), GraphOptions::default()).await).await,
         8
-    );
-}
-
-#[tokio::test]
-async fn a_batch_of_a_callers_transaction_commits_or_vanishes_with_it() {
-    let directory = TempDir::new().unwrap();
-    let graph = open(directory.path(), GraphOptions::default()).await;
-    let other = open(directory.path(), GraphOptions::default()).await;
-    let database = graph.inner.database.clone();
-    let append = |graph: EmbeddedGraph, batch: Batch, fail: bool| {
-        let database = database.clone();
-        async move {
-            let action = move |unit: &mut Unit<'_>| {
-                let added = graph.append_in(unit, &batch)?;
-                if fail {
-                    Err(StorageError::Closed)
-                } else {
-                    Ok(added)
-                }
-            };
-            database.write(Durability::Durable, action).await
-        }
-    };
-    assert!(
-        append(graph.clone(), texts("a", &["lost"]), true)
-            .await
-            .is_err()
-    );
-    assert!(
-        append(graph.clone(), texts("a", &["kept"]), false)
-            .await
-            .unwrap()
-    );
-    assert!(
-        !append(graph.clone(), texts("a", &["kept"]), false)
-            .await
-            .unwrap()
-    );
-    for graph in [&graph, &other] {
-        assert_eq!(
-            everything(graph).await,
-            [r#"<urn:test:s> <urn:test:p> "kept" <urn:g> ."#]
-        );
-    }
-    let bad = batch("bad", vec![Triple::default()]);
-    let error = append(graph.clone(), bad, false).await.unwrap_err();
-    assert!(
-        matches!(error.reason::<Error>(), Some(Error::Invalid { .. })),
-        "{error}"
     );
 }
 
@@ -305,10 +252,6 @@ async fn a_full_graph_refuses_says_so_and_still_answers() {
         .unwrap_err();
     assert!(matches!(error, Error::Full { quads: 4, max: 3 }), "{error}");
     assert!(error.retry().is_some());
-    assert!(matches!(
-        graph.prepare(&texts("b", &["3", "4"])),
-        Err(Error::Full { .. })
-    ));
     assert_eq!(count(&graph).await, 2);
     graph.insert(vec![texts("c", &["3"])]).await.unwrap();
     assert_eq!(graph.health().level, Level::Full);
@@ -642,102 +585,6 @@ async fn a_damaged_row_is_named() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Damaged { seq: 1, .. }), "{error}");
-}
-
-fn load_options(format: RdfFormat, key: &str) -> LoadOptions {
-    LoadOptions {
-        format,
-        key: key.to_owned(),
-        collection: "docs".to_owned(),
-        graph: Some("urn:docs".to_owned()),
-        base: None,
-        keep_labels: false,
-    }
-}
-
-#[tokio::test]
-async fn a_dump_loads_into_an_equal_graph() {
-    let (from, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let graph = open(from.path(), GraphOptions::default()).await;
-    let kinds = every_kind().into_iter().map(statement).collect();
-    graph
-        .insert(vec![batch("kinds", kinds), many_quads()])
-        .await
-        .unwrap();
-    for format in [RdfFormat::NQuads, RdfFormat::TriG] {
-        let (dump, quads) = graph.dump(Vec::new(), format).await.unwrap();
-        assert_eq!(quads, 3000 + every_kind().len() as u64);
-        let copy = open(to.path(), GraphOptions::default()).await;
-        let options = LoadOptions {
-            graph: None,
-            keep_labels: true,
-            ..load_options(format, "dump")
-        };
-        let loaded = copy
-            .load(Cursor::new(dump), options, &|_| ())
-            .await
-            .unwrap();
-        assert_eq!(loaded.quads, quads);
-        assert_eq!(everything(&copy).await, everything(&graph).await);
-    }
-    let error = graph.dump(Vec::new(), RdfFormat::Turtle).await.unwrap_err();
-    assert!(matches!(error, Error::OneGraphFormat("Turtle")), "{error}");
-}
-
-#[tokio::test]
-async fn loading_the_same_file_again_stores_nothing_new() {
-    let directory = TempDir::new().unwrap();
-    let graph = open(directory.path(), GraphOptions::default()).await;
-    let turtle = "@prefix : <urn:x:> . [] :knows [ :name \"A\" ] . _:b :name \"B\" .";
-    let load = |key: &'static str| {
-        let graph = graph.clone();
-        async move {
-            let options = load_options(RdfFormat::Turtle, key);
-            graph
-                .load(Cursor::new(turtle), options, &|_| ())
-                .await
-                .unwrap()
-        }
-    };
-    assert_eq!(
-        load("one").await,
-        Loaded {
-            quads: 3,
-            batches: 1
-        }
-    );
-    let first = everything(&graph).await;
-    load("one").await;
-    assert_eq!(everything(&graph).await, first);
-    // The same labels in another file are other nodes.
-    load("two").await;
-    assert_eq!(everything(&graph).await.len(), 6);
-    assert!(
-        first.iter().all(|line| line.contains("<urn:docs>")),
-        "{first:?}"
-    );
-    assert_eq!(
-        graph.statistics().await.unwrap().collections,
-        [("docs".to_owned(), 6)]
-    );
-}
-
-#[tokio::test]
-async fn a_file_with_an_error_says_where_and_what_was_kept() {
-    let directory = TempDir::new().unwrap();
-    let graph = open(directory.path(), GraphOptions::default()).await;
-    let text = "<urn:a> <urn:b> <urn:c> .\n<urn:a> <urn:b> oops .\n";
-    let options = load_options(RdfFormat::NTriples, "broken");
-    let error = graph
-        .load(Cursor::new(text), options, &|_| ())
-        .await
-        .unwrap_err();
-    match &error {
-        Error::Parse {
-            reason, quads: 1, ..
-        } => assert!(reason.contains("line 2"), "{reason}"),
-        other => panic!("{other}"),
-    }
 }
 
 fn any_term() -> impl Strategy<Value = Term> {

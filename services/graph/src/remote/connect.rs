@@ -109,7 +109,6 @@ impl Remote {
         Ok((remote, base, credentials))
     }
 
-    /// Whether the server answers.
     /// Whether queries are answered and updates taken: one that adds nothing is refused where
     /// others would be.
     pub(super) async fn ping(&self) -> Result<(), Error> {

@@ -25,7 +25,6 @@
 mod answer;
 mod connect;
 mod erase;
-mod export;
 mod fault;
 mod http;
 mod options;
@@ -42,6 +41,7 @@ use crate::error::Error;
 use crate::sparql;
 use crate::{Answer, Batch, EraseBy, Erased, Graph, QueryOptions, Statistics};
 use agentfleet_schema::Term;
+use agentfleet_storage::{Clock as _, SystemClock};
 use async_trait::async_trait;
 use http::Http;
 use oxigraph::model::{NamedNode, Variable};
@@ -121,7 +121,7 @@ impl Graph for RemoteGraph {
         }
         let triples: usize = batches.iter().map(|batch| batch.triples.len()).sum();
         let write = move || {
-            let now = records::now();
+            let now = SystemClock.now();
             let write = |batch: &Batch| Written::new(batch, now);
             batches.iter().map(write).collect::<Result<Vec<_>, _>>()
         };
@@ -181,14 +181,6 @@ impl Graph for RemoteGraph {
             erased.quads += more.quads;
         }
         Ok(erased)
-    }
-
-    async fn batches(&self) -> Result<Vec<String>, Error> {
-        self.remote.batches().await
-    }
-
-    async fn export(&self, names: &[String]) -> Result<Vec<Batch>, Error> {
-        self.remote.export(names).await
     }
 
     async fn statistics(&self) -> Result<Statistics, Error> {

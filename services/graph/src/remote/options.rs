@@ -59,6 +59,12 @@ impl RemoteOptions {
         }
     }
 
+    /// Whether it may be the graph of an `up` on this machine: that has no path, as the datasets of SPARQL
+    /// servers have.
+    pub fn is_of_up(&self) -> bool {
+        self.is_local() && Url::parse(&self.url).is_ok_and(|url| url.path() == "/")
+    }
+
     /// Whether the server is on this machine.
     pub fn is_local(&self) -> bool {
         let Ok(url) = Url::parse(&self.url) else {

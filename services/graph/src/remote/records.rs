@@ -26,7 +26,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use oxigraph::model::{GraphName, Literal, NamedNode, NamedOrBlankNode, Quad};
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) const NAMESPACE: &str = "urn:agentfleet:store:";
 const HOUR: Millis = 3_600_000;
@@ -156,11 +155,6 @@ impl Record {
     pub(super) fn subjects(&self) -> impl Iterator<Item = &NamedOrBlankNode> {
         self.quads.iter().map(|quad| &quad.subject)
     }
-}
-
-pub(super) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as Millis)
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub(super) fn names_graphs(query: &Query) -> bool {
 pub(super) fn plan(query: Query, union: &Union) -> Plan {
     let mut names = Names::default();
     let (mut query, form) = as_rows(query);
-    let pattern = pattern_of(&mut query);
+    let pattern = walk::pattern_of(&mut query);
     names.in_pattern(pattern);
     if *union != Union::Native {
         hide(pattern);
@@ -62,14 +62,6 @@ pub(super) fn plan(query: Query, union: &Union) -> Plan {
         text: text::text(&query),
         form,
     }
-}
-
-fn pattern_of(query: &mut Query) -> &mut GraphPattern {
-    let (Query::Select { pattern, .. }
-    | Query::Construct { pattern, .. }
-    | Query::Describe { pattern, .. }
-    | Query::Ask { pattern, .. }) = query;
-    pattern
 }
 
 fn as_rows(query: Query) -> (Query, Form) {
@@ -218,13 +210,7 @@ impl Names {
             }
             _ => (),
         }
-        let (patterns, expressions) = walk::parts(pattern);
-        for inner in patterns {
-            self.in_pattern(inner);
-        }
-        for expression in expressions {
-            in_exists(expression, &mut |pattern| self.in_pattern(pattern));
-        }
+        walk::inside(pattern, &mut |inner| self.in_pattern(inner));
     }
 
     fn in_triple(&mut self, triple: &mut TriplePattern) {
@@ -246,27 +232,12 @@ impl Names {
     }
 }
 
-/// Calls `each` with every pattern of an `EXISTS` in an expression.
-fn in_exists(expression: &mut Expression, each: &mut impl FnMut(&mut GraphPattern)) {
-    if let Expression::Exists(pattern) = expression {
-        each(pattern);
-        return;
-    }
-    for operand in walk::operands(expression) {
-        in_exists(operand, each);
-    }
-}
-
 /// Keeps graphs and names that are the store's own from being seen for something else.
 fn hide(pattern: &mut GraphPattern) {
-    let (patterns, expressions) = walk::parts(pattern);
-    for inner in patterns {
-        hide(inner);
-    }
-    for expression in expressions {
+    for expression in walk::parts(pattern).1 {
         blank_as_blank(expression);
-        in_exists(expression, &mut hide);
     }
+    walk::inside(pattern, &mut hide);
     if let GraphPattern::Graph {
         name: NamedNodePattern::Variable(variable),
         ..
@@ -359,11 +330,8 @@ fn has_graph(pattern: &mut GraphPattern) -> bool {
     if matches!(pattern, GraphPattern::Graph { .. }) {
         return true;
     }
-    let (patterns, expressions) = walk::parts(pattern);
-    let mut found = patterns.into_iter().any(has_graph);
-    for expression in expressions {
-        in_exists(expression, &mut |pattern| found |= has_graph(pattern));
-    }
+    let mut found = false;
+    walk::inside(pattern, &mut |inner| found |= has_graph(inner));
     found
 }
 
@@ -404,13 +372,7 @@ fn inside(pattern: &mut GraphPattern, graph: &NamedNode) {
 }
 
 fn inside_parts(pattern: &mut GraphPattern, graph: &NamedNode) {
-    let (patterns, expressions) = walk::parts(pattern);
-    for inner in patterns {
-        inside(inner, graph);
-    }
-    for expression in expressions {
-        in_exists(expression, &mut |pattern| inside(pattern, graph));
-    }
+    walk::inside(pattern, &mut |inner| inside(inner, graph));
 }
 
 /// Whether a pattern of nothing stands in it.
@@ -421,11 +383,8 @@ fn has_nothing(pattern: &mut GraphPattern) -> bool {
         GraphPattern::Values { .. } => return false,
         _ => (),
     }
-    let (patterns, expressions) = walk::parts(pattern);
-    let mut found = patterns.into_iter().any(has_nothing);
-    for expression in expressions {
-        in_exists(expression, &mut |pattern| found |= has_nothing(pattern));
-    }
+    let mut found = false;
+    walk::inside(pattern, &mut |inner| found |= has_nothing(inner));
     found
 }
 

@@ -5,76 +5,46 @@
 //! `urn:agentfleet:blank:b1`: as in the embedded graph, the same label is the same node. Statements
 //! without a graph lie in a graph of their own, which no variable ever names.
 
-use oxigraph::model::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
+use crate::terms::renamed;
+use oxigraph::model::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Where statements without a graph lie.
 pub(super) const NO_GRAPH: &str = "urn:agentfleet:graph:none";
 pub(super) const BLANK: &str = "urn:agentfleet:blank:";
+/// Everything but unreserved characters.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// A quad as it is stored: ground, and in a named graph.
 pub(super) fn stored(quad: Quad) -> Quad {
+    let mut name = |node| match node {
+        NamedOrBlankNode::BlankNode(node) => named(&node).into(),
+        NamedOrBlankNode::NamedNode(_) => node,
+    };
     let graph = match quad.graph_name {
         GraphName::DefaultGraph => NamedNode::new_unchecked(NO_GRAPH),
         GraphName::NamedNode(node) => node,
         GraphName::BlankNode(node) => named(&node),
     };
-    Quad::new(name(quad.subject), quad.predicate, term(quad.object), graph)
-}
-
-fn name(node: NamedOrBlankNode) -> NamedOrBlankNode {
-    match node {
-        NamedOrBlankNode::BlankNode(node) => named(&node).into(),
-        NamedOrBlankNode::NamedNode(_) => node,
-    }
-}
-
-fn term(term: Term) -> Term {
-    match term {
-        Term::BlankNode(node) => named(&node).into(),
-        Term::Triple(triple) => {
-            let Triple {
-                subject,
-                predicate,
-                object,
-            } = *triple;
-            Term::Triple(Box::new(Triple::new(
-                name(subject),
-                predicate,
-                self::term(object),
-            )))
-        }
-        Term::NamedNode(_) | Term::Literal(_) => term,
-    }
+    let (subject, object) = (name(quad.subject), renamed(quad.object, &mut name));
+    Quad::new(subject, quad.predicate, object, graph)
 }
 
 fn named(node: &BlankNode) -> NamedNode {
-    NamedNode::new_unchecked(format!("{BLANK}{}", encoded(node.as_str())))
+    let label = utf8_percent_encode(node.as_str(), RESERVED);
+    NamedNode::new_unchecked(format!("{BLANK}{label}"))
 }
 
 /// A term of an answer as it was before it was stored.
 pub(super) fn restored(term: Term) -> Term {
-    match term {
-        Term::NamedNode(node) => match blank(&node) {
-            Some(node) => node.into(),
-            None => node.into(),
-        },
-        Term::Triple(triple) => {
-            let Triple {
-                subject,
-                predicate,
-                object,
-            } = *triple;
-            let subject = match subject {
-                NamedOrBlankNode::NamedNode(node) => match blank(&node) {
-                    Some(node) => node.into(),
-                    None => node.into(),
-                },
-                NamedOrBlankNode::BlankNode(_) => subject,
-            };
-            Term::Triple(Box::new(Triple::new(subject, predicate, restored(object))))
-        }
-        Term::BlankNode(_) | Term::Literal(_) => term,
-    }
+    renamed(term, &mut |node| match &node {
+        NamedOrBlankNode::NamedNode(named) => blank(named).map_or(node, Into::into),
+        NamedOrBlankNode::BlankNode(_) => node,
+    })
 }
 
 fn blank(node: &NamedNode) -> Option<BlankNode> {
@@ -82,39 +52,17 @@ fn blank(node: &NamedNode) -> Option<BlankNode> {
     BlankNode::new(label).ok()
 }
 
-/// Percent-encodes everything but unreserved characters.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
-
 /// Undoes percent-encoding; `None` if the text is not of that form.
 pub(super) fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let high = char::from(rest.next()?).to_digit(16)?;
-        let low = char::from(rest.next()?).to_digit(16)?;
-        bytes.push((high * 16 + low) as u8);
-    }
-    String::from_utf8(bytes).ok()
+    let bytes = percent_decode_str(text);
+    Some(bytes.decode_utf8().ok()?.into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use oxigraph::model::Triple;
 
     #[test]
     fn blank_nodes_come_back_with_their_labels() {

@@ -48,19 +48,12 @@ impl Binding {
     }
 
     fn query(&mut self, query: &mut Query) -> Result<(), BindingFault> {
-        match query {
-            Query::Construct {
-                template, pattern, ..
-            } => {
-                for triple in template {
-                    self.triple(triple)?;
-                }
-                self.pattern(pattern, true)?;
+        if let Query::Construct { template, .. } = query {
+            for triple in template {
+                self.triple(triple)?;
             }
-            Query::Select { pattern, .. }
-            | Query::Describe { pattern, .. }
-            | Query::Ask { pattern, .. } => self.pattern(pattern, true)?,
         }
+        self.pattern(walk::pattern_of(query), true)?;
         if self.used {
             Ok(())
         } else {

@@ -15,42 +15,24 @@ use std::collections::BTreeSet;
 /// Writes a SELECT or ASK down; the other forms are told by their patterns.
 pub(crate) fn text(query: &Query) -> String {
     let mut out = String::new();
-    let (Query::Select {
-        dataset,
-        pattern,
-        base_iri,
-    }
-    | Query::Construct {
-        dataset,
-        pattern,
-        base_iri,
-        ..
-    }
-    | Query::Describe {
-        dataset,
-        pattern,
-        base_iri,
-    }
-    | Query::Ask {
-        dataset,
-        pattern,
-        base_iri,
-    }) = query;
-    if let Some(base) = base_iri {
+    if let Some(base) = query.base_iri() {
         out.push_str(&format!("BASE <{base}> "));
     }
-    if matches!(query, Query::Ask { .. }) {
-        out.push_str("ASK");
-        from(dataset.as_ref(), &mut out);
-        out.push_str(" WHERE { ");
-        // Whether there is a row does not depend on its columns.
-        match pattern {
-            GraphPattern::Project { inner, .. } => group(inner, &mut out),
-            other => group(other, &mut out),
+    match query {
+        Query::Ask { pattern, .. } => {
+            out.push_str("ASK");
+            from(query.dataset(), &mut out);
+            out.push_str(" WHERE { ");
+            // Whether there is a row does not depend on its columns.
+            match pattern {
+                GraphPattern::Project { inner, .. } => group(inner, &mut out),
+                other => group(other, &mut out),
+            }
+            out.push_str(" }");
         }
-        out.push_str(" }");
-    } else {
-        select(pattern, dataset.as_ref(), &mut out);
+        Query::Select { pattern, .. }
+        | Query::Construct { pattern, .. }
+        | Query::Describe { pattern, .. } => select(pattern, query.dataset(), &mut out),
     }
     out
 }
@@ -74,12 +56,8 @@ pub(crate) fn columns(pattern: &GraphPattern) -> Vec<Variable> {
 }
 
 fn from(dataset: Option<&QueryDataset>, out: &mut String) {
-    for graph in dataset.iter().flat_map(|dataset| &dataset.default) {
-        out.push_str(&format!(" FROM {graph}"));
-    }
-    let named = dataset.and_then(|dataset| dataset.named.as_ref());
-    for graph in named.into_iter().flatten() {
-        out.push_str(&format!(" FROM NAMED {graph}"));
+    if let Some(dataset) = dataset {
+        out.push_str(&dataset.to_string());
     }
 }
 
@@ -248,27 +226,7 @@ fn element(pattern: &GraphPattern, out: &mut String) {
             out.push_str(&format!("SERVICE {silent}{name} "));
             braced(inner, out);
         }
-        GraphPattern::Values {
-            variables,
-            bindings,
-        } => {
-            out.push_str("VALUES (");
-            for variable in variables {
-                out.push_str(&format!(" {variable}"));
-            }
-            out.push_str(" ) {");
-            for row in bindings {
-                out.push_str(" (");
-                for value in row {
-                    match value {
-                        Some(value) => out.push_str(&format!(" {value}")),
-                        None => out.push_str(" UNDEF"),
-                    }
-                }
-                out.push_str(" )");
-            }
-            out.push_str(" }");
-        }
+        GraphPattern::Values { .. } => out.push_str(&pattern.to_string()),
         GraphPattern::Group {
             inner,
             variables,
@@ -325,21 +283,12 @@ fn aggregate(value: &AggregateExpression, out: &mut String) {
             expr,
             distinct,
         } => {
-            let (name, separator) = match name {
-                AggregateFunction::Count => ("COUNT".to_owned(), None),
-                AggregateFunction::Sum => ("SUM".to_owned(), None),
-                AggregateFunction::Avg => ("AVG".to_owned(), None),
-                AggregateFunction::Min => ("MIN".to_owned(), None),
-                AggregateFunction::Max => ("MAX".to_owned(), None),
-                AggregateFunction::Sample => ("SAMPLE".to_owned(), None),
-                AggregateFunction::GroupConcat { separator } => {
-                    ("GROUP_CONCAT".to_owned(), separator.as_ref())
-                }
-                AggregateFunction::Custom(iri) => (iri.to_string(), None),
-            };
             out.push_str(&format!("{name}({}", word(distinct)));
             expression(expr, out);
-            if let Some(separator) = separator {
+            if let AggregateFunction::GroupConcat {
+                separator: Some(separator),
+            } = name
+            {
                 let literal = oxigraph::model::Literal::new_simple_literal(separator);
                 out.push_str(&format!("; SEPARATOR={literal}"));
             }
@@ -350,10 +299,10 @@ fn aggregate(value: &AggregateExpression, out: &mut String) {
 
 fn expression(value: &Expression, out: &mut String) {
     match value {
-        Expression::NamedNode(node) => out.push_str(&node.to_string()),
-        Expression::Literal(literal) => out.push_str(&literal.to_string()),
-        Expression::Variable(variable) => out.push_str(&variable.to_string()),
-        Expression::Bound(variable) => out.push_str(&format!("BOUND({variable})")),
+        Expression::NamedNode(_)
+        | Expression::Literal(_)
+        | Expression::Variable(_)
+        | Expression::Bound(_) => out.push_str(&value.to_string()),
         Expression::Or(left, right) => infix(left, "||", right, out),
         Expression::And(left, right) => infix(left, "&&", right, out),
         Expression::Equal(left, right) => infix(left, "=", right, out),

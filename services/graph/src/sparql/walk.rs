@@ -6,35 +6,48 @@ use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExp
 
 /// Refuses `SERVICE`, wherever it stands: nobody may make this process call another.
 pub(crate) fn no_service(query: &mut Query) -> Result<(), Error> {
+    in_pattern(pattern_of(query))
+}
+
+pub(crate) fn pattern_of(query: &mut Query) -> &mut GraphPattern {
     let (Query::Select { pattern, .. }
     | Query::Construct { pattern, .. }
     | Query::Describe { pattern, .. }
     | Query::Ask { pattern, .. }) = query;
-    in_pattern(pattern)
+    pattern
 }
 
 fn in_pattern(pattern: &mut GraphPattern) -> Result<(), Error> {
     if let GraphPattern::Service { name, .. } = pattern {
         return Err(Error::Service(name.to_string()));
     }
-    let (patterns, expressions) = parts(pattern);
-    for inner in patterns {
-        in_pattern(inner)?;
-    }
-    for expression in expressions {
-        in_expression(expression)?;
-    }
-    Ok(())
+    let mut found = Ok(());
+    inside(pattern, &mut |inner| {
+        if found.is_ok() {
+            found = in_pattern(inner);
+        }
+    });
+    found
 }
 
-fn in_expression(expression: &mut Expression) -> Result<(), Error> {
+/// Calls `each` with every pattern directly inside a pattern, those of an `EXISTS` included.
+pub(crate) fn inside(pattern: &mut GraphPattern, each: &mut dyn FnMut(&mut GraphPattern)) {
+    let (patterns, expressions) = parts(pattern);
+    for inner in patterns {
+        each(inner);
+    }
+    for expression in expressions {
+        in_exists(expression, each);
+    }
+}
+
+fn in_exists(expression: &mut Expression, each: &mut dyn FnMut(&mut GraphPattern)) {
     if let Expression::Exists(pattern) = expression {
-        return in_pattern(pattern);
+        each(pattern);
     }
     for operand in operands(expression) {
-        in_expression(operand)?;
+        in_exists(operand, each);
     }
-    Ok(())
 }
 
 /// The patterns and expressions directly inside a pattern.

@@ -79,16 +79,11 @@ fn worded(part: &str, question: &str, row: Option<&Parts>) -> String {
     let first = chars.next().into_iter().flat_map(char::to_uppercase);
     let title: String = first.chain(chars).collect();
     match row {
-        Some(row) => format!("{title}: {}{part}{}", spaced(&row.before), row.after),
+        Some(Parts { before, after, .. }) => {
+            let spaced = before.is_empty() || before.ends_with(' ');
+            let gap = if spaced { "" } else { " " };
+            format!("{title}: {before}{gap}{part}{after}")
+        }
         None => format!("{title} dimension: {question}"),
     }
-}
-
-fn spaced(text: &str) -> String {
-    let gap = if text.is_empty() || text.ends_with(' ') {
-        ""
-    } else {
-        " "
-    };
-    format!("{text}{gap}")
 }

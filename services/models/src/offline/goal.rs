@@ -28,17 +28,15 @@ impl<'g> Goal<'g> {
                 && (title.ends_with(SIDE)
                     || question.to_lowercase().contains(&title.to_lowercase()))
         });
+        let whole = |title| Self {
+            title,
+            query: text.to_owned(),
+        };
         let Some((title, question)) = part else {
-            return Self {
-                title: text,
-                query: text.to_owned(),
-            };
+            return whole(text);
         };
         let Some(side) = title.strip_suffix(SIDE) else {
-            return Self {
-                title,
-                query: text.to_owned(),
-            };
+            return whole(title);
         };
         let names = names(question);
         let rest = if names.is_empty() {

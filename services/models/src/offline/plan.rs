@@ -29,14 +29,6 @@ pub(super) fn revised() -> Value {
     })
 }
 
-/// One search for the step, or what can be said without one.
-pub(super) fn step(inputs: &Value) -> String {
-    react::turn(&json!({
-        "goal": text(inputs, "goal"),
-        "tools": inputs.get("tools").cloned().unwrap_or_default(),
-    }))
-}
-
 /// The step's result is what can be quoted from the observation.
 pub(super) fn assessed(inputs: &Value) -> Value {
     let turn = react::turn(&json!({

@@ -16,10 +16,7 @@ const ORDER: &[&str] = &["first", "then", "afterwards", "next", "finally", "last
 pub(super) fn task_type(inputs: &Value) -> Value {
     let options = options(inputs, "task_types");
     let question = text(inputs, "question");
-    match options
-        .iter()
-        .find(|option| is_said(&option.name, question))
-    {
+    match said(&options, question) {
         Some(option) => choice(&option.name, "the question says its name"),
         // Also where it is not on offer: what comes first there is no better.
         None => choice(GENERAL, "the question asks for no particular kind of task"),
@@ -30,10 +27,7 @@ pub(super) fn task_type(inputs: &Value) -> Value {
 pub(super) fn pattern(inputs: &Value) -> Value {
     let options = options(inputs, "patterns");
     let question = text(inputs, "question");
-    if let Some(option) = options
-        .iter()
-        .find(|option| is_said(&option.name, question))
-    {
+    if let Some(option) = said(&options, question) {
         return choice(&option.name, "the question says its name");
     }
     let promising = |word: &str| {
@@ -62,22 +56,14 @@ pub(super) fn pattern(inputs: &Value) -> Value {
             &format!("the question sets an order: {order}"),
         );
     }
-    simplest(
-        &options,
-        SIMPLEST,
-        "the task names no parts and sets no order",
-    )
+    let simplest = options.iter().find(|option| option.name == SIMPLEST);
+    let name = simplest.or(options.first()).map_or(SIMPLEST, |o| &o.name);
+    choice(name, "the task names no parts and sets no order")
 }
 
 /// The option whose name the message says, if any.
 pub(super) fn said<'o>(options: &'o [Choosable], message: &str) -> Option<&'o Choosable> {
     options.iter().find(|option| is_said(&option.name, message))
-}
-
-fn simplest(options: &[Choosable], name: &str, signal: &str) -> Value {
-    let known = options.iter().find(|option| option.name == name);
-    let option = known.or(options.first());
-    choice(option.map_or(name, |option| &option.name), signal)
 }
 
 fn choice(name: &str, signal: &str) -> Value {

@@ -2,8 +2,8 @@
 
 use super::bounds::Bound;
 use super::refused::Field;
-use super::{Target, read};
-use crate::error::{DETAIL_LIMIT, Error, Phase};
+use super::{ProviderKind, Target, read};
+use crate::error::{DETAIL_LIMIT, Error, Kind};
 use agentfleet_schema::redacted;
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -15,6 +15,8 @@ use std::time::{Duration, SystemTime};
 const AFTER_RATE_LIMIT: Duration = Duration::from_secs(2);
 const AFTER_OVERLOAD: Duration = Duration::from_secs(1);
 const AFTER_SERVER_ERROR: Duration = Duration::from_secs(2);
+/// Where the call came to no end.
+const AFTER_SILENCE: Duration = Duration::from_secs(2);
 /// Longest wait believed. Whoever waits has a deadline of its own, mostly a shorter one.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
@@ -54,67 +56,68 @@ pub(super) fn of_fault(fault: Fault, target: &Target<'_>) -> Error {
     let provider = target.kind.as_str();
     match fault {
         Fault::Transport(error) => of_transport(&error, target),
-        Fault::TooSlow(limit) => timed_out(target, Phase::BetweenChunks, limit),
-        Fault::Beyond(bound) => Error::Oversized { provider, bound },
-        Fault::Malformed(detail) => malformed(target, &detail),
+        Fault::TooSlow(limit) => timed_out(target.kind, target.base_url, STALLED, limit),
+        // Whatever made it send so much will do so again, and each try may cost as much.
+        Fault::Beyond(bound) => Error::new(
+            Kind::InvalidReply,
+            format!("{provider} sent more than {bound}, which is more than is read"),
+        ),
+        Fault::Malformed(detail) => Error::malformed(provider, &shorten(&detail)),
         Fault::Told(body) => of_event(&body, target),
-        Fault::Unfinished => Error::Interrupted {
-            provider,
-            detail: "the connection was closed before the end".to_owned(),
-        },
+        Fault::Unfinished => interrupted(provider, "the connection was closed before the end"),
     }
 }
 
-pub(super) fn timed_out(target: &Target<'_>, phase: Phase, limit: Duration) -> Error {
-    Error::Timeout {
-        provider: target.kind.as_str(),
-        url: target.shown_url(),
-        phase,
-        limit,
-    }
+/// What did not come in time.
+const STALLED: &str = "no further data";
+
+pub(super) fn timed_out(kind: ProviderKind, url: &str, what: &str, limit: Duration) -> Error {
+    let (provider, url) = (kind.as_str(), url.trim_end_matches('/'));
+    let message = format!("{provider} at `{url}`: {what} within {limit:?}");
+    Error::new(Kind::Timeout, message).after(AFTER_SILENCE)
+}
+
+fn interrupted(provider: &str, detail: &str) -> Error {
+    let message = format!("{provider} broke off before the reply was complete: {detail}");
+    Error::new(Kind::Unreachable, message).after(AFTER_SILENCE)
+}
+
+/// A call that is wrong before it is made.
+pub(super) fn unsupported(target: &Target<'_>, detail: &str) -> Error {
+    let provider = target.kind.as_str();
+    let message = format!("{provider}: this call cannot be made: {detail}");
+    Error::new(Kind::Refused, message)
 }
 
 pub(super) fn of_transport(error: &reqwest::Error, target: &Target<'_>) -> Error {
+    let (provider, url) = (target.kind.as_str(), target.shown_url());
+    let cause = shorten(&root_cause(error));
     if error.is_connect() && error.is_timeout() {
-        return timed_out(target, Phase::Connect, target.timeouts.connect);
+        let limit = target.timeouts.connect;
+        let message = format!("{provider} at `{url}`: no connection within {limit:?}");
+        return Error::new(Kind::ConnectTimeout, message).after(AFTER_SILENCE);
     }
-    let cause = root_cause(error);
     if error.is_connect() {
-        return Error::Connection {
-            provider: target.kind.as_str(),
-            url: target.shown_url(),
-            detail: cause,
-        };
+        let message = format!("{provider} at `{url}` cannot be reached: {cause}");
+        return Error::new(Kind::Unreachable, message).after(AFTER_SILENCE);
     }
     if error.is_timeout() {
-        return timed_out(target, Phase::BetweenChunks, target.timeouts.between_chunks);
+        let pause = target.timeouts.between_chunks;
+        return timed_out(target.kind, target.base_url, STALLED, pause);
     }
     if error.is_builder() {
-        return Error::Unsupported {
-            provider: target.kind.as_str(),
-            detail: format!("the request cannot be built ({cause})"),
-        };
+        return unsupported(target, &format!("the request cannot be built ({cause})"));
     }
-    Error::Interrupted {
-        provider: target.kind.as_str(),
-        detail: cause,
-    }
+    interrupted(provider, &cause)
 }
 
 /// The innermost cause: "connection refused" rather than "error sending request".
-fn root_cause(error: &dyn StdError) -> String {
+pub(crate) fn root_cause(error: &dyn StdError) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    shorten(&cause.to_string())
-}
-
-fn malformed(target: &Target<'_>, detail: &str) -> Error {
-    Error::Malformed {
-        provider: target.kind.as_str(),
-        detail: shorten(detail),
-    }
+    cause.to_string()
 }
 
 /// Reads an error status and its body.
@@ -125,25 +128,21 @@ pub(super) fn of_status(
     target: &Target<'_>,
 ) -> Failed {
     let told = Told::read(body, target);
-    let provider = target.kind.as_str();
-    let model = || target.model.to_owned();
+    let (provider, model) = (target.kind.as_str(), target.model);
     let detail = told.shown();
     let code = status.as_u16();
     let named = wait_of(headers, &told.body);
     if told.means_no_credit() || code == 402 {
-        return Failed::from(Error::QuotaExhausted {
-            provider,
-            status: code,
-            detail,
-        });
+        return Failed::from(no_credit(provider, code, &detail));
     }
     if code == 401 || told.means_bad_key() {
-        return Failed::from(Error::Unauthorized {
-            provider,
-            variable: target.key_variable(),
-            status: code,
-            detail,
-        });
+        let variable = target.key_variable();
+        return Failed::from(Error::new(
+            Kind::NotAllowed,
+            format!(
+                "{provider} refused the key in `{variable}` (HTTP {code}): set a valid one{detail}"
+            ),
+        ));
     }
     // Some servers answer what they do not take with 500 or 501.
     let refuses = match code {
@@ -155,47 +154,67 @@ pub(super) fn of_status(
         _ => None,
     };
     let error = match code {
-        _ if refuses == Some(Field::Tools) => Error::ToolsRefused {
-            provider,
-            model: model(),
-            detail,
-        },
-        403 => Error::Forbidden {
-            provider,
-            model: model(),
-            detail,
-        },
-        404 => Error::NotFound {
-            provider,
-            model: model(),
-            url: target.shown_url(),
-            detail,
-        },
-        429 => Error::RateLimited {
-            provider,
-            after: named.unwrap_or(AFTER_RATE_LIMIT),
-            detail,
-        },
-        503 | 529 => Error::Unavailable {
-            provider,
-            status: format!("HTTP {code}, overloaded"),
-            after: named.unwrap_or(AFTER_OVERLOAD),
-            detail,
-        },
-        408 | 409 | 425 | 500..=599 => Error::Unavailable {
-            provider,
-            status: format!("HTTP {code}"),
-            after: named.unwrap_or(AFTER_SERVER_ERROR),
-            detail,
-        },
-        _ => Error::BadRequest {
-            provider,
-            model: model(),
-            status: code,
-            detail,
-        },
+        // The next try is made without tools.
+        _ if refuses == Some(Field::Tools) => Error::new(
+            Kind::Refused,
+            format!(
+                "{provider} model `{model}` takes no tools; the text format is used from now on{detail}"
+            ),
+        )
+        .after(Duration::ZERO),
+        403 => Error::new(
+            Kind::NotAllowed,
+            format!(
+                "{provider} does not let this key use model `{model}` (HTTP 403): choose another \
+                 model or ask for access{detail}"
+            ),
+        ),
+        404 => Error::new(
+            Kind::Refused,
+            format!(
+                "{provider} has no model `{model}` at `{}` (HTTP 404): check the model name and the \
+                 base URL{detail}",
+                target.shown_url()
+            ),
+        ),
+        429 => rate_limited(provider, named, &detail),
+        503 | 529 => {
+            let status = format!("HTTP {code}, overloaded");
+            unavailable(provider, &status, named.unwrap_or(AFTER_OVERLOAD), &detail)
+        }
+        408 | 409 | 425 | 500..=599 => {
+            let after = named.unwrap_or(AFTER_SERVER_ERROR);
+            unavailable(provider, &format!("HTTP {code}"), after, &detail)
+        }
+        _ => bad_request(target, code, &detail),
     };
     Failed { error, refuses }
+}
+
+fn no_credit(provider: &str, status: u16, detail: &str) -> Error {
+    let message = format!(
+        "{provider} says that this account may spend no more (HTTP {status}): add credit or raise \
+         its limit{detail}"
+    );
+    Error::new(Kind::NotAllowed, message)
+}
+
+fn rate_limited(provider: &str, named: Option<Duration>, detail: &str) -> Error {
+    let message = format!("{provider} limits the rate of requests{detail}");
+    Error::new(Kind::RateLimited, message).after(named.unwrap_or(AFTER_RATE_LIMIT))
+}
+
+fn unavailable(provider: &str, status: &str, after: Duration, detail: &str) -> Error {
+    let message = format!("{provider} cannot answer now ({status}){detail}");
+    Error::new(Kind::Unavailable, message).after(after)
+}
+
+fn bad_request(target: &Target<'_>, status: u16, detail: &str) -> Error {
+    let (provider, model) = (target.kind.as_str(), target.model);
+    let message = format!(
+        "{provider} model `{model}` refused the request as invalid (HTTP {status}){detail}"
+    );
+    Error::new(Kind::Refused, message)
 }
 
 /// Reads an error that came inside a reply that had begun well.
@@ -203,46 +222,23 @@ fn of_event(body: &Value, target: &Target<'_>) -> Error {
     let told = Told::of_value(body.clone(), target);
     let provider = target.kind.as_str();
     let detail = told.shown();
-    let after = |fallback| wait_of(&HeaderMap::new(), &told.body).unwrap_or(fallback);
+    let named = wait_of(&HeaderMap::new(), &told.body);
     let kind = told.kind.to_ascii_lowercase();
     if told.means_no_credit() {
-        return Error::QuotaExhausted {
-            provider,
-            status: 429,
-            detail,
-        };
+        return no_credit(provider, 429, &detail);
     }
     if kind.contains("rate_limit") || kind.contains("resource_exhausted") || kind == "429" {
-        return Error::RateLimited {
-            provider,
-            after: after(AFTER_RATE_LIMIT),
-            detail,
-        };
+        return rate_limited(provider, named, &detail);
     }
     if kind.contains("overloaded") || kind.contains("unavailable") {
-        let status = "overloaded".to_owned();
-        return Error::Unavailable {
-            provider,
-            status,
-            after: after(AFTER_OVERLOAD),
-            detail,
-        };
+        let after = named.unwrap_or(AFTER_OVERLOAD);
+        return unavailable(provider, "overloaded", after, &detail);
     }
     if kind.contains("invalid") || kind.contains("permission") || kind.contains("authentication") {
-        return Error::BadRequest {
-            provider,
-            model: target.model.to_owned(),
-            status: 200,
-            detail,
-        };
+        return bad_request(target, 200, &detail);
     }
-    let status = "an error within the reply".to_owned();
-    Error::Unavailable {
-        provider,
-        status,
-        after: after(AFTER_SERVER_ERROR),
-        detail,
-    }
+    let after = named.unwrap_or(AFTER_SERVER_ERROR);
+    unavailable(provider, "an error within the reply", after, &detail)
 }
 
 /// What a provider said about a failure.

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
-use crate::error::{Kind, Retry};
+use crate::error::Kind;
 use crate::providers::refused::Refused;
 use crate::providers::{ApiKey, ProviderKind, Timeouts};
 use reqwest::header::{HeaderName, HeaderValue};
@@ -28,12 +28,18 @@ fn failure(status: u16, headers: &[(&str, &str)], body: &str) -> Error {
 }
 
 /// Status, headers, body; when to try again; words of the message.
-type Case<'a> = (u16, &'a [(&'a str, &'a str)], &'a str, Retry, &'a str);
+type Case<'a> = (
+    u16,
+    &'a [(&'a str, &'a str)],
+    &'a str,
+    Option<Duration>,
+    &'a str,
+);
 
 #[test]
 fn a_status_says_whether_to_try_again_and_what_to_do() {
     let secs = Duration::from_secs;
-    let after = |s: u64| Retry::After(secs(s));
+    let after = |s: u64| Some(secs(s));
     let message = r#"{"error":{"message":"told so","type":"t"}}"#;
     let no_credit = r#"{"error":{"message":"You exceeded it","code":"insufficient_quota"}}"#;
     let gemini_wait = r#"[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"slow",
@@ -46,33 +52,33 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
             400,
             &[],
             message,
-            Retry::No,
+            None,
             "refused the request as invalid (HTTP 400): told so",
         ),
         (
             401,
             &[],
             message,
-            Retry::No,
+            None,
             "refused the key in `OPENAI_API_KEY` (HTTP 401): set a valid",
         ),
-        (402, &[], message, Retry::No, "add credit"),
+        (402, &[], message, None, "add credit"),
         (
             403,
             &[],
             message,
-            Retry::No,
+            None,
             "choose another model or ask for access",
         ),
         (
             404,
             &[],
             message,
-            Retry::No,
+            None,
             "no model `m-1` at `http://127.0.0.1:9/v1`",
         ),
-        (413, &[], message, Retry::No, "HTTP 413"),
-        (422, &[], message, Retry::No, "HTTP 422"),
+        (413, &[], message, None, "HTTP 413"),
+        (422, &[], message, None, "HTTP 422"),
         (
             429,
             &[("retry-after", "7")],
@@ -84,14 +90,14 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
             429,
             &[("retry-after", "1.5")],
             message,
-            Retry::After(Duration::from_millis(1500)),
+            Some(Duration::from_millis(1500)),
             "",
         ),
         (
             429,
             &[("retry-after-ms", "250")],
             message,
-            Retry::After(Duration::from_millis(250)),
+            Some(Duration::from_millis(250)),
             "",
         ),
         (
@@ -105,25 +111,25 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
             429,
             &[("retry-after", "99999")],
             message,
-            Retry::After(LONGEST_WAIT),
+            Some(LONGEST_WAIT),
             "",
         ),
         (
             429,
             &[("retry-after", "soon")],
             message,
-            Retry::After(AFTER_RATE_LIMIT),
+            Some(AFTER_RATE_LIMIT),
             "",
         ),
         (429, &[], gemini_wait, after(34), "slow"),
-        (429, &[], no_credit, Retry::No, "may spend no more"),
-        (400, &[], gemini_key, Retry::No, "refused the key"),
+        (429, &[], no_credit, None, "may spend no more"),
+        (400, &[], gemini_key, None, "refused the key"),
         (400, &[], no_tools, after(0), "takes no tools"),
         (
             500,
             &[],
             "<html>Bad</html>",
-            Retry::After(AFTER_SERVER_ERROR),
+            Some(AFTER_SERVER_ERROR),
             "HTTP 500)",
         ),
         (
@@ -137,14 +143,14 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
             500,
             &[("retry-after-ms", "40")],
             message,
-            Retry::After(Duration::from_millis(40)),
+            Some(Duration::from_millis(40)),
             "HTTP 500)",
         ),
         (
             599,
             &[("retry-after", "1e300")],
             message,
-            Retry::After(LONGEST_WAIT),
+            Some(LONGEST_WAIT),
             "HTTP 599)",
         ),
         (
@@ -154,14 +160,8 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
             after(11),
             "overloaded",
         ),
-        (
-            529,
-            &[],
-            message,
-            Retry::After(AFTER_OVERLOAD),
-            "overloaded",
-        ),
-        (307, &[], "", Retry::No, "HTTP 307"),
+        (529, &[], message, Some(AFTER_OVERLOAD), "overloaded"),
+        (307, &[], "", None, "HTTP 307"),
     ];
     for (status, headers, body, retry, words) in cases {
         let error = failure(*status, headers, body);
@@ -178,7 +178,7 @@ fn a_status_says_whether_to_try_again_and_what_to_do() {
 #[test]
 fn a_wait_is_taken_as_a_date_too() {
     let then = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(1_000));
-    let Retry::After(wait) = failure(503, &[("retry-after", &then)], "").retry() else {
+    let Some(wait) = failure(503, &[("retry-after", &then)], "").retry() else {
         panic!("it can be tried again");
     };
     let expected = Duration::from_secs(900)..=Duration::from_secs(1_000);
@@ -257,12 +257,12 @@ fn an_error_within_a_reply_is_read_like_a_status() {
         )
     };
     for (kind, retry) in [
-        ("overloaded_error", Retry::After(AFTER_OVERLOAD)),
-        ("rate_limit_error", Retry::After(AFTER_RATE_LIMIT)),
-        ("api_error", Retry::After(AFTER_SERVER_ERROR)),
-        ("server_error", Retry::After(AFTER_SERVER_ERROR)),
-        ("invalid_request_error", Retry::No),
-        ("insufficient_quota", Retry::No),
+        ("overloaded_error", Some(AFTER_OVERLOAD)),
+        ("rate_limit_error", Some(AFTER_RATE_LIMIT)),
+        ("api_error", Some(AFTER_SERVER_ERROR)),
+        ("server_error", Some(AFTER_SERVER_ERROR)),
+        ("invalid_request_error", None),
+        ("insufficient_quota", None),
     ] {
         assert_eq!(overloaded(kind).retry(), retry, "{kind}");
     }

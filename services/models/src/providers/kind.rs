@@ -2,16 +2,7 @@
 //!
 //! Adding one is a variant here; the exhaustive matches below point at the rest.
 
-use crate::error::Error;
-
-/// Default models, used where neither a flag, nor config, nor the environment names one. Chosen for
-/// good tool use at a moderate price, since a fan-out asks many times. Any of them can be replaced
-/// by `--model PROVIDER:MODEL` or the provider's `..._MODEL` variable.
-pub mod default_model {
-    pub const OPENAI: &str = "gpt-5.4-mini";
-    pub const ANTHROPIC: &str = "claude-sonnet-5";
-    pub const GEMINI: &str = "gemini-3.8-flash";
-}
+use crate::error::{Error, Kind};
 
 /// A kind of provider: the protocol spoken and the names people know it by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,12 +60,15 @@ impl ProviderKind {
         }
     }
 
-    /// The model used where none is named; `None` where the server must be asked.
+    /// The model used where neither a flag, nor config, nor the environment names one; `None` where the
+    /// server must be asked. Chosen for good tool use at a moderate price, since a fan-out asks many
+    /// times. Any of them can be replaced by `--model PROVIDER:MODEL` or the provider's `..._MODEL`
+    /// variable.
     pub fn default_model(self) -> Option<&'static str> {
         match self {
-            Self::OpenAi => Some(default_model::OPENAI),
-            Self::Anthropic => Some(default_model::ANTHROPIC),
-            Self::Gemini => Some(default_model::GEMINI),
+            Self::OpenAi => Some("gpt-5.4-mini"),
+            Self::Anthropic => Some("claude-sonnet-5"),
+            Self::Gemini => Some("gemini-3.8-flash"),
             Self::Ollama => None,
         }
     }
@@ -88,21 +82,14 @@ impl ProviderKind {
         }
     }
 
-    /// The path a base URL gets where the person gave only a host, as each provider's own tools do.
-    fn path_of_a_bare_host(self) -> &'static str {
-        match self {
-            Self::OpenAi | Self::Anthropic => "v1/",
-            Self::Gemini => "v1beta/",
-            Self::Ollama => "",
-        }
-    }
-
     /// A base URL as calls need it: with a scheme, a path and a slash at the end.
     pub(crate) fn normal_base_url(self, given: &str) -> Result<String, Error> {
-        let bad = |reason: &str| Error::BadBaseUrl {
-            url: given.to_owned(),
-            reason: reason.to_owned(),
-            example: self.default_base_url(),
+        let own = self.default_base_url();
+        let bad = |reason: &str| {
+            Error::new(
+                Kind::Misconfigured,
+                format!("base URL `{given}` cannot be used: {reason} (example: `{own}`)"),
+            )
         };
         let given_trimmed = given.trim();
         let with_scheme = match given_trimmed.split_once("://") {
@@ -131,8 +118,9 @@ impl ProviderKind {
             }
         }
         let mut text = url.to_string();
+        // Where the person gave only a host: the usual path, as each provider's own tools do.
         if url.path() == "/" {
-            text.push_str(self.path_of_a_bare_host());
+            text.extend(own.splitn(4, '/').nth(3));
         }
         if !text.ends_with('/') {
             text.push('/');

@@ -5,26 +5,22 @@
 //! and as plain text otherwise; there is always a user's turn; the calls of one turn are together, and
 //! so are their results (Anthropic and Gemini refuse anything else).
 
-use crate::{Message, ToolSpec};
+use crate::{Message, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
 /// A turn of the conversation.
 pub(super) enum Turn {
     System(String),
     User(String),
-    Assistant { text: String, calls: Vec<Call> },
+    /// The arguments of its calls are objects.
+    Assistant {
+        text: String,
+        calls: Vec<ToolCall>,
+    },
     Results(Vec<Outcome>),
 }
 
-/// A tool call that was made.
-pub(super) struct Call {
-    pub id: String,
-    pub name: String,
-    /// An object.
-    pub arguments: Value,
-}
-
-/// What came of one.
+/// What came of a tool call.
 pub(super) struct Outcome {
     pub id: String,
     pub name: String,
@@ -79,7 +75,7 @@ fn turn(message: &Message, native: bool) -> Turn {
                 "" => String::new(),
                 _ => thought.clone(),
             },
-            calls: vec![Call {
+            calls: vec![ToolCall {
                 id: portable_id(id),
                 name: name.clone(),
                 arguments: as_object(arguments),

@@ -1,7 +1,7 @@
 //! What a person can set about a provider, and the HTTP client all of them share.
 
 use super::{ApiKey, ProviderKind};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use std::time::Duration;
 
 /// How long each part of a call may take.
@@ -63,16 +63,17 @@ impl ProviderOptions {
 /// Redirects are not followed: a key would travel with them. Fails, instead of panicking inside the
 /// HTTP library, if the process has not installed its TLS provider.
 pub fn http_client(timeouts: &Timeouts) -> Result<reqwest::Client, Error> {
-    let refuse = |detail: String| Error::HttpClient { detail };
+    let refuse = |detail: &str| {
+        let message = format!("the HTTP client cannot be built: {detail}");
+        Error::new(Kind::Misconfigured, message)
+    };
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        return Err(refuse(
-            "no TLS provider is installed in this process".to_owned(),
-        ));
+        return Err(refuse("no TLS provider is installed in this process"));
     }
     reqwest::Client::builder()
         .connect_timeout(timeouts.connect)
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("agentfleet/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| refuse(error.to_string()))
+        .map_err(|error| refuse(&error.to_string()))
 }

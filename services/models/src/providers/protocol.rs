@@ -1,4 +1,5 @@
-//! The protocols that providers speak: where a call goes, what it carries, and what comes back.
+//! The protocols that providers speak, one file each: where a call goes, what it carries, and what comes
+//! back. OpenAI's chat completions are what llama.cpp, vLLM, Ollama and most other servers speak too.
 
 use super::failure::Fault;
 use super::messages::Turn;
@@ -7,17 +8,6 @@ use super::{ApiKey, ProviderKind, anthropic, gemini, openai};
 use crate::ToolSpec;
 use reqwest::RequestBuilder;
 use serde_json::Value;
-
-/// A protocol: one file each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
-    /// OpenAI's chat completions, which llama.cpp, vLLM, Ollama and most other servers speak too.
-    OpenAi,
-    /// Anthropic's messages.
-    Anthropic,
-    /// Gemini's `generateContent`.
-    Gemini,
-}
 
 /// All that a call carries.
 pub(super) struct Outgoing<'a> {
@@ -38,19 +28,11 @@ pub(super) struct Outgoing<'a> {
     pub other_limit: bool,
 }
 
-impl Protocol {
-    pub(super) fn of(kind: ProviderKind) -> Self {
-        match kind {
-            ProviderKind::OpenAi | ProviderKind::Ollama => Self::OpenAi,
-            ProviderKind::Anthropic => Self::Anthropic,
-            ProviderKind::Gemini => Self::Gemini,
-        }
-    }
-
+impl ProviderKind {
     /// `Err` says why the call has no address.
     pub(super) fn url(self, base_url: &str, call: &Outgoing<'_>) -> Result<String, String> {
         match self {
-            Self::OpenAi => Ok(format!("{base_url}chat/completions")),
+            Self::OpenAi | Self::Ollama => Ok(format!("{base_url}chat/completions")),
             Self::Anthropic => Ok(format!("{base_url}messages")),
             Self::Gemini => gemini::url(base_url, call),
         }
@@ -59,11 +41,11 @@ impl Protocol {
     pub(super) fn sign(self, request: RequestBuilder, key: Option<&ApiKey>) -> RequestBuilder {
         let request = match self {
             Self::Anthropic => request.header("anthropic-version", anthropic::VERSION),
-            Self::OpenAi | Self::Gemini => request,
+            Self::OpenAi | Self::Gemini | Self::Ollama => request,
         };
         match (self, key) {
             (_, None) => request,
-            (Self::OpenAi, Some(key)) => request.bearer_auth(key.secret()),
+            (Self::OpenAi | Self::Ollama, Some(key)) => request.bearer_auth(key.secret()),
             (Self::Anthropic, Some(key)) => request.header("x-api-key", key.secret()),
             (Self::Gemini, Some(key)) => request.header("x-goog-api-key", key.secret()),
         }
@@ -71,7 +53,7 @@ impl Protocol {
 
     pub(super) fn body(self, call: &Outgoing<'_>) -> Value {
         match self {
-            Self::OpenAi => openai::body(call),
+            Self::OpenAi | Self::Ollama => openai::body(call),
             Self::Anthropic => anthropic::body(call),
             Self::Gemini => gemini::body(call),
         }
@@ -80,7 +62,7 @@ impl Protocol {
     /// Takes an event of a stream, or a whole reply, into the reply.
     pub(super) fn take(self, told: &Value, reply: &mut Reply<'_>) -> Result<(), Fault> {
         match self {
-            Self::OpenAi => openai::take(told, reply),
+            Self::OpenAi | Self::Ollama => openai::take(told, reply),
             Self::Anthropic => anthropic::take(told, reply),
             Self::Gemini => gemini::take(told, reply),
         }

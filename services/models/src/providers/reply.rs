@@ -121,27 +121,22 @@ impl<'s> Reply<'s> {
                 &mut self.calls[at]
             }
         };
-        match piece.arguments {
-            None | Some(Value::Null) => {}
-            Some(Value::String(text)) => {
-                self.argument_bytes += text.len();
-                if !Bound::Arguments.holds(self.argument_bytes) {
-                    return Err(Fault::Beyond(Bound::Arguments));
-                }
-                match &mut call.arguments {
-                    Value::String(before) => before.push_str(text),
-                    arguments => *arguments = Value::String(text.clone()),
-                }
-            }
+        let arguments = match piece.arguments {
+            None | Some(Value::Null) => return Ok(()),
             // What begins as an empty object is told in pieces of text afterwards.
-            Some(Value::Object(map)) if map.is_empty() => {}
-            Some(whole) => {
-                self.argument_bytes += whole.to_string().len();
-                if !Bound::Arguments.holds(self.argument_bytes) {
-                    return Err(Fault::Beyond(Bound::Arguments));
-                }
-                call.arguments = whole.clone();
-            }
+            Some(Value::Object(map)) if map.is_empty() => return Ok(()),
+            Some(arguments) => arguments,
+        };
+        self.argument_bytes += match arguments {
+            Value::String(text) => text.len(),
+            whole => whole.to_string().len(),
+        };
+        if !Bound::Arguments.holds(self.argument_bytes) {
+            return Err(Fault::Beyond(Bound::Arguments));
+        }
+        match (&mut call.arguments, arguments) {
+            (Value::String(before), Value::String(text)) => before.push_str(text),
+            (before, arguments) => *before = arguments.clone(),
         }
         Ok(())
     }

@@ -27,7 +27,6 @@
 //! reply, in order; `cut` ends the reply as the limit of tokens ends one. A model that fails with
 //! `retry-after-ms` is away and waited for; one that sends what is no reply (`garbled`) is tried again.
 
-use super::rule::Pieces;
 use super::{Rule, Script};
 use agentfleet_schema::Operation;
 use regex::Regex;
@@ -43,38 +42,23 @@ struct ScriptFile {
     rules: Vec<RuleFile>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct RuleFile {
-    #[serde(default)]
     operation: Option<String>,
-    #[serde(default)]
     contains: OneOrMany,
-    #[serde(default)]
     matches: Option<String>,
-    #[serde(default)]
     steps: Option<usize>,
-    #[serde(default)]
     times: Option<u64>,
-    #[serde(default)]
     text: String,
-    #[serde(default)]
     pieces: Option<Vec<String>>,
-    #[serde(default)]
     words: bool,
-    #[serde(default)]
     pause_ms: u64,
-    #[serde(default)]
     tool_calls: Vec<CallFile>,
-    #[serde(default)]
     usage: UsageFile,
-    #[serde(default)]
     cut: bool,
-    #[serde(default)]
     fail: Option<String>,
-    #[serde(default)]
     retry_after_ms: Option<u64>,
-    #[serde(default)]
     garbled: Option<String>,
 }
 
@@ -98,11 +82,9 @@ struct CallFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 struct UsageFile {
-    #[serde(default)]
     input_tokens: u64,
-    #[serde(default)]
     output_tokens: u64,
 }
 
@@ -147,7 +129,7 @@ fn rule(given: RuleFile) -> Result<Rule, String> {
         .costing(given.usage.input_tokens, given.usage.output_tokens)
         .pausing(Duration::from_millis(given.pause_ms));
     if let Some(sent) = given.garbled {
-        return Ok(rule.garbled(sent));
+        return Ok(rule.garbled(&sent));
     }
     if let Some(message) = given.fail {
         if !given.text.is_empty()
@@ -168,7 +150,7 @@ fn rule(given: RuleFile) -> Result<Rule, String> {
         None => rule.text(given.text),
     };
     if given.words {
-        rule.set_pieces(Pieces::Words);
+        rule = rule.word_by_word();
     }
     if given.cut {
         rule = rule.cut();

@@ -1,54 +1,36 @@
 //! Holds replies until a test lets them go, so that a test decides what happens at the same time.
 
-use std::sync::Arc;
 use tokio::sync::watch;
 
 /// A gate that calls wait at. Clones share the gate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Gate {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
     open: watch::Sender<bool>,
     waiting: watch::Sender<usize>,
-}
-
-impl Default for Gate {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Gate {
     /// A closed gate.
     pub fn new() -> Self {
-        let inner = Inner {
-            open: watch::Sender::new(false),
-            waiting: watch::Sender::new(0),
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
+        Self::default()
     }
 
     /// Opens the gate for everyone, now and later.
     pub fn release(&self) {
-        self.inner.open.send_replace(true);
+        self.open.send_replace(true);
     }
 
     /// Waits until this many calls wait at the gate.
     pub async fn arrived(&self, calls: usize) {
-        let mut waiting = self.inner.waiting.subscribe();
+        let mut waiting = self.waiting.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         let _ = waiting.wait_for(|now| *now >= calls).await;
     }
 
     /// Waits until the gate opens. A caller that gives up is no longer counted.
     pub(super) async fn pass(&self) {
-        let mut open = self.inner.open.subscribe();
-        let _here = Waiting::new(&self.inner.waiting);
+        let mut open = self.open.subscribe();
+        let _here = Waiting::new(&self.waiting);
         let _ = open.wait_for(|open| *open).await;
     }
 }

@@ -1,7 +1,7 @@
 //! One rule: when it applies, and what it says.
 
 use super::Gate;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::{ModelReply, TextSink, ToolCall};
 use agentfleet_schema::Operation;
 use agentfleet_schema::records::Usage;
@@ -18,7 +18,10 @@ pub struct Rule {
     matches: Option<Regex>,
     steps: Option<usize>,
     times: Option<u64>,
-    says: Says,
+    text: String,
+    tool_calls: Vec<ToolCall>,
+    /// In place of a reply.
+    fails: Option<Error>,
     pieces: Pieces,
     pause: Duration,
     gate: Option<(Gate, usize)>,
@@ -26,31 +29,9 @@ pub struct Rule {
     cut: bool,
 }
 
-#[derive(Clone, Debug)]
-enum Says {
-    Reply {
-        text: String,
-        tool_calls: Vec<ToolCall>,
-    },
-    Fails {
-        message: String,
-        retry_after: Option<Duration>,
-    },
-    Garbled(String),
-}
-
-impl Default for Says {
-    fn default() -> Self {
-        Self::Reply {
-            text: String::new(),
-            tool_calls: Vec::new(),
-        }
-    }
-}
-
 /// How a text reaches the sink.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Pieces {
+enum Pieces {
     /// In one piece: nothing is split or copied.
     #[default]
     Whole,
@@ -103,44 +84,29 @@ impl Rule {
     /// Says this.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
-        let tool_calls = match self.says {
-            Says::Reply { tool_calls, .. } => tool_calls,
-            Says::Fails { .. } | Says::Garbled(_) => Vec::new(),
-        };
-        self.says = Says::Reply {
-            text: text.into(),
-            tool_calls,
-        };
+        self.text = text.into();
         self
     }
 
     /// Calls a tool natively, after what the rule says.
     #[must_use]
     pub fn tool_call(mut self, id: &str, name: &str, arguments: Value) -> Self {
-        let call = ToolCall {
+        self.tool_calls.push(ToolCall {
             id: id.to_owned(),
             name: name.to_owned(),
             arguments,
-        };
-        match &mut self.says {
-            Says::Reply { tool_calls, .. } => tool_calls.push(call),
-            Says::Fails { .. } | Says::Garbled(_) => {
-                self.says = Says::Reply {
-                    text: String::new(),
-                    tool_calls: vec![call],
-                };
-            }
-        }
+        });
         self
     }
 
     /// Fails; `retry_after` says that another try may help.
     #[must_use]
     pub fn fail(mut self, message: impl Into<String>, retry_after: Option<Duration>) -> Self {
-        self.says = Says::Fails {
-            message: message.into(),
-            retry_after,
-        };
+        // It plays a provider: one that may be asked again cannot answer now.
+        self.fails = Some(match retry_after {
+            Some(after) => Error::new(Kind::Unavailable, message).after(after),
+            None => Error::new(Kind::Refused, message),
+        });
         self
     }
 
@@ -188,8 +154,8 @@ impl Rule {
 
     /// Sends something that is no reply.
     #[must_use]
-    pub fn garbled(mut self, sent: impl Into<String>) -> Self {
-        self.says = Says::Garbled(sent.into());
+    pub fn garbled(mut self, sent: &str) -> Self {
+        self.fails = Some(Error::malformed("the script", sent));
         self
     }
 
@@ -248,53 +214,21 @@ impl Rule {
 
     /// Says it.
     pub(super) async fn answer(&self, sink: &dyn TextSink) -> Result<ModelReply, Error> {
-        match &self.says {
-            Says::Fails {
-                message,
-                retry_after,
-            } => {
-                self.hold(0).await;
-                Err(Error::Scripted {
-                    message: message.clone(),
-                    retry_after: *retry_after,
-                })
-            }
-            Says::Garbled(sent) => {
-                self.hold(0).await;
-                Err(Error::Malformed {
-                    provider: "the script",
-                    detail: sent.clone(),
-                })
-            }
-            // As providers are read: a reply without a word is none.
-            Says::Reply { text, tool_calls } if text.trim().is_empty() && tool_calls.is_empty() => {
-                self.hold(0).await;
-                let (provider, model, usage) = ("the script", "scripted".to_owned(), self.usage);
-                Err(if self.cut {
-                    Error::CutEmpty {
-                        provider,
-                        model,
-                        usage,
-                    }
-                } else {
-                    Error::Empty {
-                        provider,
-                        model,
-                        usage,
-                    }
-                })
-            }
-            Says::Reply { text, tool_calls } => {
-                self.say(text, sink).await;
-                Ok(ModelReply {
-                    text: text.clone(),
-                    tool_calls: tool_calls.clone(),
-                    usage: self.usage,
-                    model: "scripted".to_owned(),
-                    cut: self.cut,
-                })
-            }
+        // As providers are read: a reply without a word is none.
+        let is_empty = self.text.trim().is_empty() && self.tool_calls.is_empty();
+        let empty = || Error::empty("the script", "scripted", self.cut, self.usage);
+        if let Some(error) = self.fails.clone().or_else(|| is_empty.then(empty)) {
+            self.hold(0).await;
+            return Err(error);
         }
+        self.say(&self.text, sink).await;
+        Ok(ModelReply {
+            text: self.text.clone(),
+            tool_calls: self.tool_calls.clone(),
+            usage: self.usage,
+            model: "scripted".to_owned(),
+            cut: self.cut,
+        })
     }
 
     async fn say(&self, text: &str, sink: &dyn TextSink) {
@@ -338,9 +272,5 @@ impl Rule {
         {
             gate.pass().await;
         }
-    }
-
-    pub(super) fn set_pieces(&mut self, pieces: Pieces) {
-        self.pieces = pieces;
     }
 }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 use super::*;
-use crate::{Discard, Retry};
+use crate::{Discard, Operation};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -76,9 +76,6 @@ async fn the_first_rule_that_matches_answers() {
     for (request, expected) in cases {
         assert_eq!(says(&model, request).await.unwrap(), expected);
     }
-    assert_eq!(model.calls(), 5);
-    assert_eq!(model.calls_for(Operation::React), 3);
-    assert_eq!(model.uses_of_rule(3), 2);
 }
 
 #[tokio::test]
@@ -87,7 +84,7 @@ async fn a_request_without_a_rule_names_its_operation_and_prompt() {
     let error = says(&model, request(Operation::React, "Assess the bridge"))
         .await
         .unwrap_err();
-    assert_eq!(error.retry(), Retry::No);
+    assert_eq!(error.retry(), None);
     let told = error.to_string();
     assert!(
         told.contains("agent-react") && told.contains("Assess the bridge"),
@@ -110,7 +107,7 @@ async fn a_failure_can_pass_after_some_tries() {
         let error = says(&model, request(Operation::React, "q"))
             .await
             .unwrap_err();
-        assert_eq!(error.retry(), Retry::After(Duration::from_millis(30)));
+        assert_eq!(error.retry(), Some(Duration::from_millis(30)));
     }
     assert_eq!(
         says(&model, request(Operation::React, "q")).await.unwrap(),
@@ -231,7 +228,7 @@ async fn a_script_file_says_the_same_as_the_builder() {
     let error = says(&model, request(Operation::Review, "a bridge"))
         .await
         .unwrap_err();
-    assert_eq!(error.retry(), Retry::After(Duration::from_millis(9)));
+    assert_eq!(error.retry(), Some(Duration::from_millis(9)));
     assert_eq!(
         says(&model, request(Operation::Review, "a bridge"))
             .await
@@ -264,7 +261,7 @@ fn a_wrong_script_says_what_is_wrong() {
             "either `text` or `pieces`",
         ),
     ] {
-        let error = Script::from_json(text).unwrap_err().to_string();
+        let error = file::parse(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     }
     let missing = Script::from_file(Path::new("/nowhere/script.json"))

@@ -1,7 +1,7 @@
 //! Asks a server which models it has, with a short limit: this happens while a person waits.
 
-use crate::error::Error;
-use crate::providers::{ApiKey, Bound, BoundedBody, ProviderKind, ReadFault};
+use crate::error::{Error, Kind};
+use crate::providers::{ApiKey, Bound, BoundedBody, ProviderKind, ReadFault, root_cause};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -11,59 +11,26 @@ const LIMIT: Duration = Duration::from_millis(1_500);
 /// Bytes of the longest name of a model that is one.
 const LONGEST_NAME: usize = 256;
 
-/// Models a server has, in its own order.
-#[derive(Debug, Default)]
-pub(super) struct Listing {
-    names: Vec<String>,
-}
-
-impl Listing {
-    /// `base_url` ends with a slash. Ollama lists what was used or pulled last first.
-    pub(super) async fn of_ollama(http: &reqwest::Client, base_url: &str) -> Result<Self, Error> {
-        let body = get(
-            http,
-            &format!("{base_url}api/tags"),
-            base_url,
-            None,
-            ProviderKind::Ollama,
-        )
-        .await?;
-        Ok(Self {
-            names: names(&body, "models", "name"),
-        })
-    }
-
-    pub(super) async fn of_openai(
-        http: &reqwest::Client,
-        base_url: &str,
-        key: Option<&ApiKey>,
-    ) -> Result<Self, Error> {
-        let body = get(
-            http,
-            &format!("{base_url}models"),
-            base_url,
-            key,
-            ProviderKind::OpenAi,
-        )
-        .await?;
-        Ok(Self {
-            names: names(&body, "data", "id"),
-        })
-    }
-
-    /// Those that can talk: embedding models cannot.
-    pub(super) fn chat_models(&self) -> Vec<&str> {
-        const NOT_CHAT: &[&str] = &["embed", "minilm", "bge-", "rerank", "whisper", "tts"];
-        self.names
-            .iter()
-            .map(String::as_str)
-            .filter(|name| {
-                !NOT_CHAT
-                    .iter()
-                    .any(|part| name.to_lowercase().contains(part))
-            })
-            .collect()
-    }
+/// The models of a server that can talk, in its own order: embedding models cannot. Ollama lists what was
+/// used or pulled last first. `base_url` ends with a slash.
+pub(super) async fn chat_models(
+    http: &reqwest::Client,
+    kind: ProviderKind,
+    base_url: &str,
+    key: Option<&ApiKey>,
+) -> Result<Vec<String>, Error> {
+    const NOT_CHAT: &[&str] = &["embed", "minilm", "bge-", "rerank", "whisper", "tts"];
+    let (path, list, field) = match kind {
+        ProviderKind::Ollama => ("api/tags", "models", "name"),
+        _ => ("models", "data", "id"),
+    };
+    let body = get(http, kind, path, base_url, key).await?;
+    let mut names = names(&body, list, field);
+    names.retain(|name| {
+        let name = name.to_lowercase();
+        !NOT_CHAT.iter().any(|part| name.contains(part))
+    });
+    Ok(names)
 }
 
 /// Whether an Ollama model says that it can call tools. What cannot be learned counts as no.
@@ -91,32 +58,35 @@ pub(super) async fn ollama_calls_tools(
 
 async fn get(
     http: &reqwest::Client,
-    url: &str,
+    kind: ProviderKind,
+    path: &str,
     base_url: &str,
     key: Option<&ApiKey>,
-    kind: ProviderKind,
 ) -> Result<Value, Error> {
     // A server that answers is there; many compatible ones just keep no list.
-    let no_listing = |detail: String| Error::NoListing {
-        url: base_url.trim_end_matches('/').to_owned(),
-        detail,
-        example: format!("--model {}:NAME", kind.as_str()),
+    let shown = base_url.trim_end_matches('/');
+    let no_listing = |detail: String| {
+        let message = format!(
+            "`{shown}` does not tell which models it has ({detail}): name the one to use \
+             (`--model {}:NAME`), or correct the address",
+            kind.as_str()
+        );
+        Error::new(Kind::Misconfigured, message)
     };
-    let unreachable = |detail: String| Error::Unreachable {
-        url: base_url.trim_end_matches('/').to_owned(),
-        detail,
-    };
-    let mut request = http.get(url).timeout(LIMIT);
+    let mut request = http.get(format!("{base_url}{path}")).timeout(LIMIT);
     if let Some(key) = key {
         request = request.bearer_auth(key.secret());
     }
     // Without the address: the message names it once.
     let response = request.send().await.map_err(|error| {
-        unreachable(if error.is_timeout() {
+        let detail = if error.is_timeout() {
             "no answer in time".into()
         } else {
-            cause(&error)
-        })
+            root_cause(&error)
+        };
+        let advice = "start the server there, or correct the address";
+        let message = format!("`{shown}` does not answer: {detail}; {advice}");
+        Error::new(Kind::Unreachable, message)
     })?;
     if !response.status().is_success() {
         let status = response.status().as_u16();
@@ -132,14 +102,6 @@ async fn get(
         }
         _ => no_listing("its answer is not JSON".to_owned()),
     })
-}
-
-fn cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 fn names(body: &Value, list: &str, field: &str) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! `document-fetch`: the text of one loaded document, a bounded part at a time.
 
-use super::{Call, ToolKind};
-use crate::library::Library;
+use super::{Call, ToolKind, optional};
 use crate::{Error, ToolResult};
+use agentfleet_library::Library;
 use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
@@ -13,24 +13,15 @@ const MOST: usize = 32_000;
 /// Documents named when the one asked for is not there.
 const NEAREST: usize = 3;
 
-pub(crate) struct DocumentFetch {
-    library: Library,
-}
+pub(crate) struct DocumentFetch(pub(crate) Library);
 
 impl DocumentFetch {
-    pub(crate) fn new(library: Library) -> Self {
-        Self { library }
-    }
-
     /// Says that a document is not there, and which ones have words of its name.
     async fn unknown(&self, call: &Call, uri: &str) -> Result<ToolResult, Error> {
         let name = uri.rsplit(':').next().unwrap_or(uri);
         let mut nearest: Vec<String> = Vec::new();
-        for hit in self
-            .library
-            .search(&call.collection, name, NEAREST * 3)
-            .await?
-        {
+        let hits = self.0.search(&call.collection, name, NEAREST * 3);
+        for hit in hits.await? {
             let named = format!("`{}`", hit.uri);
             if !nearest.contains(&named) && nearest.len() < NEAREST {
                 nearest.push(named);
@@ -50,22 +41,11 @@ impl DocumentFetch {
 
 #[async_trait]
 impl ToolKind for DocumentFetch {
-    fn name(&self) -> &'static str {
-        "document-fetch"
-    }
-
     fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
-        let from = ToolArgument {
-            name: "from".to_owned(),
-            kind: "integer".to_owned(),
-            description:
-                "characters to leave out at the beginning, for the rest of a long document"
-                    .to_owned(),
-            required: false,
-        };
+        let from = "characters to leave out at the beginning, for the rest of a long document";
         vec![
             arguments::text("uri", "the document's URI, as a search gave it"),
-            from,
+            optional("from", "integer", from),
         ]
     }
 
@@ -77,11 +57,8 @@ impl ToolKind for DocumentFetch {
             .trim()
             .trim_matches(['(', ')', '<', '>', '`', '"']);
         let from = call.arguments.count("from").unwrap_or(0);
-        let Some(found) = self
-            .library
-            .fetch(&call.collection, uri, from, MOST)
-            .await?
-        else {
+        let found = self.0.fetch(&call.collection, uri, from, MOST).await?;
+        let Some(found) = found else {
             return self.unknown(&call, uri).await;
         };
         let mut content = format!("{} ({uri})\n\n{}", found.document.title, found.text);

@@ -4,8 +4,8 @@
 //! between passages and nowhere else.
 
 use super::{Call, ToolKind, nothing};
-use crate::library::Library;
 use crate::{Error, ToolResult};
+use agentfleet_library::Library;
 use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
@@ -13,22 +13,10 @@ use async_trait::async_trait;
 
 const LIMIT: usize = 5;
 
-pub(crate) struct DocumentSearch {
-    library: Library,
-}
-
-impl DocumentSearch {
-    pub(crate) fn new(library: Library) -> Self {
-        Self { library }
-    }
-}
+pub(crate) struct DocumentSearch(pub(crate) Library);
 
 #[async_trait]
 impl ToolKind for DocumentSearch {
-    fn name(&self) -> &'static str {
-        "document-search"
-    }
-
     fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
         vec![arguments::text(
             "query",
@@ -38,16 +26,10 @@ impl ToolKind for DocumentSearch {
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {
         let query = call.arguments.text("query");
-        let hits = self
-            .library
-            .search(&call.collection, query, call.limit(LIMIT))
-            .await?;
+        let hits = self.0.search(&call.collection, query, call.limit(LIMIT));
+        let hits = hits.await?;
         if hits.is_empty() {
-            let content = nothing(&self.library, &call.collection, "passages", query).await?;
-            return Ok(ToolResult {
-                content,
-                ..ToolResult::default()
-            });
+            return nothing(&self.0, &call.collection, "passages", query).await;
         }
         let mut passages = Vec::with_capacity(hits.len());
         let mut sources: Vec<Source> = Vec::new();

@@ -7,7 +7,6 @@
 
 use super::http_address::Guarded;
 use super::{Call, ToolKind};
-use crate::library;
 use crate::{Error, ToolResult};
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
@@ -66,6 +65,25 @@ impl Http {
         }
         request.send().await
     }
+
+    /// What came of a call, or what is wrong with it.
+    async fn tried(&self, call: &Call) -> Result<ToolResult, String> {
+        let target = Target::of(&call.tool)?;
+        let host = target.url.host_str().unwrap_or_default().to_owned();
+        let response = self.send(call, &target).await;
+        let response =
+            response.map_err(|error| format!("no answer from `{host}`: {}", cause(&error)))?;
+        let content = answer(response, &host).await?;
+        let sources = vec![Source {
+            uri: target.url.to_string(),
+            title: call.tool.name.clone(),
+        }];
+        Ok(ToolResult {
+            content,
+            sources,
+            ..ToolResult::default()
+        })
+    }
 }
 
 fn client() -> ClientBuilder {
@@ -78,10 +96,6 @@ fn client() -> ClientBuilder {
 
 #[async_trait]
 impl ToolKind for Http {
-    fn name(&self) -> &'static str {
-        "http"
-    }
-
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
         tool.arguments.clone()
     }
@@ -94,34 +108,7 @@ impl ToolKind for Http {
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {
-        let target = match Target::of(&call.tool) {
-            Ok(target) => target,
-            Err(reason) => return Ok(ToolResult::error(reason)),
-        };
-        let host = target.url.host_str().unwrap_or_default().to_owned();
-        let response = match self.send(&call, &target).await {
-            Ok(response) => response,
-            Err(error) => {
-                return Ok(ToolResult::error(format!(
-                    "no answer from `{host}`: {}",
-                    cause(&error)
-                )));
-            }
-        };
-        match answer(response, &host).await {
-            Ok(content) => {
-                let sources = vec![Source {
-                    uri: target.url.to_string(),
-                    title: call.tool.name.clone(),
-                }];
-                Ok(ToolResult {
-                    content,
-                    sources,
-                    ..ToolResult::default()
-                })
-            }
-            Err(reason) => Ok(ToolResult::error(reason)),
-        }
+        Ok(self.tried(&call).await.unwrap_or_else(ToolResult::error))
     }
 }
 
@@ -222,7 +209,7 @@ async fn answer(response: Response, host: &str) -> Result<String, String> {
     }
     let mut text = decoded(&bytes, &media_type);
     if media_type.starts_with("text/html") {
-        text = library::html_text(&text);
+        text = agentfleet_library::html_text(&text);
     }
     if !status.is_success() {
         let quoted: String = text.chars().take(MAX_QUOTED).collect();

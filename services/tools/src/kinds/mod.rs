@@ -18,8 +18,8 @@ pub(crate) use prompt::Prompt;
 pub(crate) use read_back::ReadBack;
 pub(crate) use text_completion::TextCompletion;
 
-use crate::library::Library;
 use crate::{CallContext, Error, ToolResult};
+use agentfleet_library::Library;
 use agentfleet_schema::CollectionName;
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
@@ -52,9 +52,6 @@ impl Call {
 /// A kind of tool.
 #[async_trait]
 pub(crate) trait ToolKind: Send + Sync + 'static {
-    /// The `type` of its config items.
-    fn name(&self) -> &'static str;
-
     /// The arguments of a tool of this kind.
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument>;
 
@@ -67,6 +64,16 @@ pub(crate) trait ToolKind: Send + Sync + 'static {
     async fn call(&self, call: Call) -> Result<ToolResult, Error>;
 }
 
+/// An argument that may be left out.
+fn optional(name: &str, kind: &str, description: &str) -> ToolArgument {
+    ToolArgument {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        description: description.to_owned(),
+        required: false,
+    }
+}
+
 /// Says that a collection holds nothing, or nothing that matches. `what` are the things looked for,
 /// such as `passages`. What other collections there are is not for this call to know.
 async fn nothing(
@@ -74,8 +81,8 @@ async fn nothing(
     collection: &CollectionName,
     what: &str,
     asked: &str,
-) -> Result<String, Error> {
-    Ok(match library.count(collection).await? {
+) -> Result<ToolResult, Error> {
+    let content = match library.count(collection).await? {
         0 => format!("No documents have been loaded into collection `{collection}`."),
         1 => {
             format!("No {what} of collection `{collection}` match `{asked}`. It holds 1 document.")
@@ -83,5 +90,9 @@ async fn nothing(
         count => format!(
             "No {what} of collection `{collection}` match `{asked}`. It holds {count} documents."
         ),
+    };
+    Ok(ToolResult {
+        content,
+        ..ToolResult::default()
     })
 }

@@ -3,7 +3,7 @@
 use super::Call;
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::Rendered;
-use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation, Retry};
+use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation};
 use serde_json::Value;
 
 /// Asks the model. Failures that may pass are errors, so that the step is tried again; others are
@@ -51,7 +51,7 @@ pub(super) async fn ask(
             },
             ..ToolResult::default()
         }),
-        Err(error) if error.retry() == Retry::No => Ok(ToolResult::error(error.to_string())),
+        Err(error) if error.retry().is_none() => Ok(ToolResult::error(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }

@@ -13,22 +13,10 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-pub(crate) struct Prompt {
-    model: Arc<dyn ChatModel>,
-}
-
-impl Prompt {
-    pub(crate) fn new(model: Arc<dyn ChatModel>) -> Self {
-        Self { model }
-    }
-}
+pub(crate) struct Prompt(pub(crate) Arc<dyn ChatModel>);
 
 #[async_trait]
 impl ToolKind for Prompt {
-    fn name(&self) -> &'static str {
-        "prompt"
-    }
-
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
         tool.arguments.clone()
     }
@@ -54,7 +42,7 @@ impl ToolKind for Prompt {
             Err(error) => return Ok(ToolResult::error(error.to_string())),
         };
         let wants_json = item.response_type == "json";
-        let result = ask(&*self.model, &call, Operation::Prompt, key, prompt, inputs).await?;
+        let result = ask(&*self.0, &call, Operation::Prompt, key, prompt, inputs).await?;
         Ok(if wants_json && !result.is_error {
             as_json(key, result)
         } else {

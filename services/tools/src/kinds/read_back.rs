@@ -4,11 +4,11 @@
 //! It reads the librarian's texts of the call's own tree, and of the session that a fork went on
 //! from. Nothing else: a URI of another run is refused, whoever made it up.
 
-use super::{Call, ToolKind};
+use super::{Call, ToolKind, optional};
 use crate::{Error, ToolResult};
 use agentfleet_documents::Documents;
 use agentfleet_schema::arguments;
-use agentfleet_schema::config::{ToolArgument, ToolItem, tool_kind};
+use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::{Source, StepRecord};
 use agentfleet_schema::{SessionId, keys, uris};
 use async_trait::async_trait;
@@ -20,15 +20,9 @@ const MOST: usize = 12_000;
 /// Characters shown on each side of a word that was looked for.
 const AROUND: usize = 200;
 
-pub(crate) struct ReadBack {
-    documents: Arc<dyn Documents>,
-}
+pub(crate) struct ReadBack(pub(crate) Arc<dyn Documents>);
 
 impl ReadBack {
-    pub(crate) fn new(documents: Arc<dyn Documents>) -> Self {
-        Self { documents }
-    }
-
     /// The URI that is meant, or what is wrong with it.
     async fn place(&self, call: &Call) -> Result<Result<String, String>, Error> {
         let which = call
@@ -78,7 +72,7 @@ impl ReadBack {
 
     /// The root of the tree that a session belongs to, as its first record says.
     async fn root(&self, session: &SessionId) -> Result<Option<String>, Error> {
-        let body = self.documents.get(&keys::outcome(session, 0)).await?;
+        let body = self.0.get(&keys::outcome(session, 0)).await?;
         let record = body.and_then(|body| serde_json::from_slice::<StepRecord>(&body).ok());
         Ok(record.map(|record| record.root.to_string()))
     }
@@ -167,17 +161,7 @@ fn lowered(c: char) -> char {
 
 #[async_trait]
 impl ToolKind for ReadBack {
-    fn name(&self) -> &'static str {
-        tool_kind::READ_BACK
-    }
-
     fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
-        let optional = |name: &str, kind: &str, description: &str| ToolArgument {
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            description: description.to_owned(),
-            required: false,
-        };
         vec![
             arguments::text(
                 "which",
@@ -202,7 +186,7 @@ impl ToolKind for ReadBack {
             Ok(uri) => uri,
             Err(wrong) => return Ok(ToolResult::error(wrong)),
         };
-        let Some(body) = self.documents.get(&keys::document(&uri)).await? else {
+        let Some(body) = self.0.get(&keys::document(&uri)).await? else {
             return Ok(ToolResult::error(format!(
                 "there is no text at `{uri}`: steps are numbered from 1, and the history says where \
                  their texts lie"

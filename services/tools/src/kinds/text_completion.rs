@@ -13,22 +13,10 @@ use async_trait::async_trait;
 use serde_json::json;
 use std::sync::Arc;
 
-pub(crate) struct TextCompletion {
-    model: Arc<dyn ChatModel>,
-}
-
-impl TextCompletion {
-    pub(crate) fn new(model: Arc<dyn ChatModel>) -> Self {
-        Self { model }
-    }
-}
+pub(crate) struct TextCompletion(pub(crate) Arc<dyn ChatModel>);
 
 #[async_trait]
 impl ToolKind for TextCompletion {
-    fn name(&self) -> &'static str {
-        "text-completion"
-    }
-
     fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
         vec![arguments::text("question", "what to ask the model")]
     }
@@ -47,14 +35,6 @@ impl ToolKind for TextCompletion {
                 prompt: question.to_owned(),
             },
         };
-        ask(
-            &*self.model,
-            &call,
-            Operation::Complete,
-            key,
-            prompt,
-            inputs,
-        )
-        .await
+        ask(&*self.0, &call, Operation::Complete, key, prompt, inputs).await
     }
 }

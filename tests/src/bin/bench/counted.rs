@@ -64,7 +64,7 @@ impl Counter {
             counter: self.clone(),
         });
         let broker: Arc<dyn Broker> = Arc::new(counted(engine.broker()));
-        engine.store.committer = Arc::new(SequentialCommitter::new(
+        engine.store.committer = Arc::new(SequentialCommitter::settling(
             Arc::clone(&broker),
             Arc::clone(&documents),
         ));
@@ -100,6 +100,39 @@ impl Documents for Counted<dyn Documents> {
         self.counter
             .time("documents get_many", keys.len(), call)
             .await
+    }
+
+    async fn create_with(
+        &self,
+        key: &str,
+        body: Vec<u8>,
+        others: &[(String, Vec<u8>)],
+    ) -> Result<Option<Arc<[u8]>>, DocumentsError> {
+        let call = self.inner.create_with(key, body, others);
+        let many = 1 + others.len();
+        self.counter.time("documents create_with", many, call).await
+    }
+
+    async fn begin(
+        &self,
+        first: (&str, Vec<u8>),
+        others: &[(String, Vec<u8>)],
+        asked: &[String],
+        unless: usize,
+    ) -> Result<(Created, Vec<Option<Arc<[u8]>>>), DocumentsError> {
+        let call = self.inner.begin(first, others, asked, unless);
+        let many = 1 + others.len() + asked.len();
+        self.counter.time("documents begin", many, call).await
+    }
+
+    async fn ensure_all(&self, objects: &[(String, Vec<u8>)]) -> Result<(), DocumentsError> {
+        // Of nothing it asks nothing.
+        if objects.is_empty() {
+            return Ok(());
+        }
+        let call = self.inner.ensure_all(objects);
+        let many = objects.len();
+        self.counter.time("documents ensure_all", many, call).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, DocumentsError> {

@@ -31,7 +31,7 @@ const PARTS: [&str; 7] = [
     "memory",
     SERVERS,
 ];
-const SERVERS: &str = "pulsar";
+const SERVERS: &str = "servers";
 /// What this program is when it starts itself again.
 pub(crate) const AS_ROLE: &str = "as-role";
 pub(crate) const ON_SERVERS: &str = "on-servers";
@@ -70,7 +70,7 @@ fn known(arguments: &[String]) -> Result<()> {
 async fn bench(arguments: &[String]) -> Result<()> {
     match arguments {
         [kind, name] if kind == AS_ROLE => return roles::be(name).await,
-        [kind, what] if kind == ON_SERVERS => return servers::run(what).await,
+        [kind] if kind == ON_SERVERS => return servers::run().await,
         _ => {}
     }
     let root = tempfile::tempdir()?;

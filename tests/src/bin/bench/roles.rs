@@ -27,6 +27,8 @@ pub(crate) struct Report {
 pub(crate) struct Usage {
     pid: u32,
     pub(crate) resident_kib: u64,
+    /// Of that, what no other process has too.
+    own_kib: u64,
     pub(crate) peak_kib: u64,
     /// Processor time, in milliseconds.
     pub(crate) cpu_ms: u64,
@@ -39,26 +41,46 @@ impl Usage {
             let line = status.lines().find(|line| line.starts_with(name))?;
             line.split_whitespace().nth(1)?.parse().ok()
         };
-        // The name of the program, in brackets, may have spaces.
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let after = stat.rsplit(')').next().unwrap_or_default();
-        let ticks = |at| {
-            let field: Option<u64> = after.split_whitespace().nth(at)?.parse().ok();
-            field
-        };
         Ok(Self {
             pid,
             resident_kib: field("VmRSS").unwrap_or(0),
+            own_kib: field("RssAnon").unwrap_or(0),
             peak_kib: field("VmHWM").unwrap_or(0),
             // User and system, in hundredths of a second on Linux.
-            cpu_ms: (ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 10,
+            cpu_ms: ticks(pid, [11, 12])? * 10,
         })
+    }
+
+    /// Of a server that may have children, as PostgreSQL has one for each connection: those that it has
+    /// and, of their processor time, those that it had. Of their memory what is not shared counts.
+    pub(crate) fn of_server(pid: u32) -> Result<Self> {
+        let mut all = Self::of(pid)?;
+        all.cpu_ms += ticks(pid, [13, 14])? * 10;
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+        for child in children.split_whitespace().filter_map(|it| it.parse().ok()) {
+            // It may have ended meanwhile.
+            if let Ok(used) = Self::of(child) {
+                all.cpu_ms += used.cpu_ms;
+                all.resident_kib += used.own_kib;
+            }
+        }
+        Ok(all)
     }
 
     /// Processor time of the process since then, in milliseconds.
     pub(crate) fn since(self) -> Result<u64> {
         Ok(Self::of(self.pid)?.cpu_ms - self.cpu_ms)
     }
+}
+
+/// The sum of two fields of a process's `stat`, counted from its state.
+fn ticks(pid: u32, fields: [usize; 2]) -> Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the program, in brackets, may have spaces.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let after: Vec<&str> = after.split_whitespace().collect();
+    let read = |at: &usize| after.get(*at).and_then(|field| field.parse::<u64>().ok());
+    Ok(fields.iter().filter_map(read).sum())
 }
 
 /// A role that works until this is dropped.

@@ -19,7 +19,7 @@ use agentfleet_broker::{
 use agentfleet_runtime::client::{Follow, submit};
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{AgentRequest, Metadata, Term, Triple, Triples};
-use agentfleet_servers::{S3_CREDENTIALS, Server};
+use agentfleet_servers::Server;
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -34,53 +34,41 @@ const HOPS: Duration = Duration::from_secs(3);
 const ORCHESTRATORS: usize = 2;
 const CONCURRENCY: &str = "32";
 
-/// Starts the servers, and this program again on them: with everything on servers, then with the
-/// documents in a data directory that all roles share.
+/// Starts the servers, and this program again on them.
 pub(crate) fn start() -> Result<()> {
-    let (pulsar, fuseki, s3) = (Server::pulsar(), Server::fuseki(None), Server::s3());
+    let (pulsar, fuseki) = (Server::pulsar(), Server::fuseki(None));
+    let postgres = Server::postgres("");
     let pids = format!(
-        "pulsar={} fuseki={} s3={}",
+        "pulsar={} fuseki={} postgres={}",
         pulsar.pid(),
         fuseki.pid(),
-        s3.pid()
+        postgres.pid()
     );
-    for what in ["everything", "iterations"] {
-        let data = tempfile::tempdir()?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args([crate::ON_SERVERS, what])
-            .env("BENCH_SERVERS", &pids)
-            .env("AGENTFLEET_DATA", data.path())
-            .env("AGENTFLEET_MODEL", "offline")
-            .env("AGENTFLEET_CONCURRENCY", CONCURRENCY)
-            .env("AGENTFLEET_BROKER", pulsar.address())
-            .env("AGENTFLEET_BROKER_ADMIN", pulsar.admin())
-            .env("AGENTFLEET_GRAPH", fuseki.address());
-        // A fleet of its own: what the one before has left must not be read.
-        let own = topics::ALL.map(|topic| format!("{topic}={what}-{topic}"));
-        command.env("AGENTFLEET_BROKER_TOPICS", own.join(","));
-        if what == "everything" {
-            command
-                .env("AGENTFLEET_DOCUMENTS", "s3://fleet/bench")
-                .env("AGENTFLEET_DOCUMENTS_ENDPOINT", s3.address())
-                .env("AWS_ACCESS_KEY_ID", S3_CREDENTIALS.0)
-                .env("AWS_SECRET_ACCESS_KEY", S3_CREDENTIALS.1)
-                .env("AWS_REGION", "us-east-1");
-        }
-        let mut child = command.stdin(Stdio::piped()).spawn()?;
-        // Waiting would close it, and it ends with its input.
-        let input = child.stdin.take();
-        let ended = child.wait()?;
-        drop(input);
-        if !ended.success() {
-            return Err(format!("the bench on servers (`{what}`) failed").into());
-        }
+    let data = tempfile::tempdir()?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg(crate::ON_SERVERS)
+        .env("BENCH_SERVERS", &pids)
+        .env("AGENTFLEET_DATA", data.path())
+        .env("AGENTFLEET_MODEL", "offline")
+        .env("AGENTFLEET_CONCURRENCY", CONCURRENCY)
+        .env("AGENTFLEET_BROKER", pulsar.address())
+        .env("AGENTFLEET_BROKER_ADMIN", pulsar.admin())
+        .env("AGENTFLEET_DOCUMENTS", postgres.address())
+        .env("AGENTFLEET_GRAPH", fuseki.address())
+        .stdin(Stdio::piped())
+        .spawn()?;
+    // Waiting would close it, and it ends with its input.
+    let input = child.stdin.take();
+    let ended = child.wait()?;
+    drop(input);
+    if !ended.success() {
+        return Err("the bench on servers failed".into());
     }
     Ok(())
 }
 
 /// The bench itself, with the settings of a fleet in the environment.
-pub(crate) async fn run(what: &str) -> Result<()> {
+pub(crate) async fn run() -> Result<()> {
     // The servers end with the parent, and without them there is nothing to measure.
     std::thread::spawn(|| {
         drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
@@ -92,28 +80,19 @@ pub(crate) async fn run(what: &str) -> Result<()> {
     Noop::allow(&*store.config).await?;
     let mut engine = Engine::open(store, &settings, &|_, _| {}).await?;
     make_instant(&mut engine);
-    let documents = match &settings.documents {
-        Place::Embedded => "documents in a shared data directory",
-        Place::At(_) => "documents on S3",
-    };
     println!(
-        "\nOn Pulsar and a SPARQL store, {documents}; {ORCHESTRATORS} orchestrators of {CONCURRENCY}"
+        "\nOn Pulsar, PostgreSQL and a SPARQL store; {ORCHESTRATORS} orchestrators of {CONCURRENCY}"
     );
-    if what == "everything" {
-        start_and_idle(&engine).await?;
-    }
+    start_and_idle(&engine).await?;
     let mut crew = Crew::start()?;
     iterations(&engine, &settings, &mut crew).await?;
-    if what == "everything" {
-        supervisors(&engine, &mut crew).await?;
-        println!("\nFan-in: a supervisor with N subagents of 1 step");
-        fan_in_of(&engine, &[2, 8, 64, 1_000]).await?;
-        late(&engine, &settings).await?;
-        memory(&mut crew)?;
-        drop(crew);
-        triples(&engine, &settings).await?;
-    }
-    Ok(())
+    supervisors(&engine, &mut crew).await?;
+    println!("\nFan-in: a supervisor with N subagents of 1 step");
+    fan_in_of(&engine, &[2, 8, 64, 1_000]).await?;
+    late(&engine, &settings).await?;
+    memory(&mut crew)?;
+    drop(crew);
+    triples(&engine, &settings).await
 }
 
 /// The fleet at work, and the servers it works on.
@@ -169,7 +148,7 @@ impl Crew {
             }
         }
         for (name, pid) in &self.servers {
-            ledger.use_time(name, Usage::of(*pid)?.cpu_ms);
+            ledger.use_time(name, Usage::of_server(*pid)?.cpu_ms);
         }
         ledger.use_time("clients", Usage::of(std::process::id())?.cpu_ms);
         Ok(ledger)
@@ -226,6 +205,13 @@ impl Ledger {
                 millis / iterations,
             );
         }
+        let of_documents = self.orchestrators.iter();
+        let rounds: u64 = of_documents
+            .filter(|(call, _)| call.starts_with("documents "))
+            .map(|(_, calls)| calls.count)
+            .sum();
+        let rounds = rounds as f64 / iterations;
+        println!("  calls of the documents store for each iteration: {rounds:.2}");
         let mut line = String::from("  processor time for each iteration, ms:");
         let mut sum = 0.0;
         for (name, millis) in &self.used {
@@ -366,7 +352,7 @@ async fn late(engine: &Engine, settings: &Settings) -> Result<()> {
     early_times.sort();
     late_times.sort();
     let admin = settings.broker_admin.as_deref().unwrap_or_default();
-    let topic = format!("everything-{}", topics::AGENT_RESPONSE);
+    let topic = topics::AGENT_RESPONSE;
     let url = format!("{admin}/admin/v2/persistent/public/default/{topic}/internalStats");
     let stats: serde_json::Value = reqwest::get(url).await?.error_for_status()?.json().await?;
     println!(
@@ -397,7 +383,8 @@ fn memory(crew: &mut Crew) -> Result<()> {
         );
     }
     for (name, pid) in &crew.servers {
-        println!("  {name:<14} {:>6.1}", mib(Usage::of(*pid)?.resident_kib));
+        let resident_kib = Usage::of_server(*pid)?.resident_kib;
+        println!("  {name:<14} {:>6.1}", mib(resident_kib));
     }
     Ok(())
 }

@@ -4,15 +4,16 @@
 //! their parent: in one row while there is room, else in a grid. Blocks are measured from the inside
 //! out and placed from the outside in, so nothing overlaps and no line crosses a box.
 
-use super::TOOLTIP;
+mod canvas;
+
 use super::words::Type;
 use crate::text;
+use canvas::{Canvas, escape};
 use std::cell::OnceCell;
 use std::fmt::Write as _;
 
 /// The width that a run is laid out for. Beyond it a screen shows boxes, or the whole, but not both.
 pub(super) const WIDEST: f64 = 2_400.0;
-
 const BOX: f64 = 236.0;
 const PAD: f64 = 12.0;
 const GAP: f64 = 26.0;
@@ -59,65 +60,33 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// Name, and fill, stroke in light, fill, stroke in dark.
-    const LOOKS: [(Self, &'static str, [&'static str; 4]); 10] = [
-        (
-            Self::Question,
-            "question",
-            ["#dbeafe", "#2563eb", "#1e3a5f", "#60a5fa"],
-        ),
-        (
-            Self::Decision,
-            "decision",
-            ["#fef3c7", "#b45309", "#4a3410", "#f59e0b"],
-        ),
-        (
-            Self::Tool,
-            "tool",
-            ["#f3f4f6", "#6b7280", "#2d333b", "#9ca3af"],
-        ),
-        (
-            Self::Fan,
-            "fan",
-            ["#ede9fe", "#7c3aed", "#3b2a63", "#a78bfa"],
-        ),
-        (
-            Self::Note,
-            "note",
-            ["#ecfeff", "#0e7490", "#123f4a", "#22d3ee"],
-        ),
-        (
-            Self::Answer,
-            "answer",
-            ["#dcfce7", "#15803d", "#14432a", "#4ade80"],
-        ),
-        (
-            Self::Partial,
-            "partial",
-            ["#ffedd5", "#c2410c", "#54290f", "#fb923c"],
-        ),
-        (
-            Self::Error,
-            "error",
-            ["#fee2e2", "#b91c1c", "#551a1a", "#f87171"],
-        ),
-        (
-            Self::Wait,
-            "wait",
-            ["#fce7f3", "#be185d", "#4f1735", "#f472b6"],
-        ),
-        (
-            Self::Open,
-            "open",
-            ["#ffffff", "#9ca3af", "#161b22", "#6b7280"],
-        ),
+    const ALL: [Self; 10] = [
+        Self::Question,
+        Self::Decision,
+        Self::Tool,
+        Self::Fan,
+        Self::Note,
+        Self::Answer,
+        Self::Partial,
+        Self::Error,
+        Self::Wait,
+        Self::Open,
     ];
 
-    fn name(self) -> &'static str {
-        Self::LOOKS
-            .iter()
-            .find(|(class, ..)| *class == self)
-            .map_or("tool", |(_, name, _)| name)
+    /// Name, and fill, stroke in light, fill, stroke in dark.
+    fn looks(self) -> (&'static str, [&'static str; 4]) {
+        match self {
+            Self::Question => ("question", ["#dbeafe", "#2563eb", "#1e3a5f", "#60a5fa"]),
+            Self::Decision => ("decision", ["#fef3c7", "#b45309", "#4a3410", "#f59e0b"]),
+            Self::Tool => ("tool", ["#f3f4f6", "#6b7280", "#2d333b", "#9ca3af"]),
+            Self::Fan => ("fan", ["#ede9fe", "#7c3aed", "#3b2a63", "#a78bfa"]),
+            Self::Note => ("note", ["#ecfeff", "#0e7490", "#123f4a", "#22d3ee"]),
+            Self::Answer => ("answer", ["#dcfce7", "#15803d", "#14432a", "#4ade80"]),
+            Self::Partial => ("partial", ["#ffedd5", "#c2410c", "#54290f", "#fb923c"]),
+            Self::Error => ("error", ["#fee2e2", "#b91c1c", "#551a1a", "#f87171"]),
+            Self::Wait => ("wait", ["#fce7f3", "#be185d", "#4f1735", "#f472b6"]),
+            Self::Open => ("open", ["#ffffff", "#9ca3af", "#161b22", "#6b7280"]),
+        }
     }
 }
 
@@ -385,7 +354,7 @@ pub(super) fn draw(title: &str, about: &str, mut blocks: Vec<Block>) -> String {
 fn style() -> String {
     let mut light = String::new();
     let mut dark = String::new();
-    for (_, name, [fill, stroke, dark_fill, dark_stroke]) in Class::LOOKS {
+    for (name, [fill, stroke, dark_fill, dark_stroke]) in Class::ALL.map(Class::looks) {
         let _ = writeln!(light, ".{name}{{fill:{fill};stroke:{stroke}}}");
         let _ = writeln!(dark, ".{name}{{fill:{dark_fill};stroke:{dark_stroke}}}");
     }
@@ -413,195 +382,4 @@ fn style() -> String {
          {dark}}}\n\
          </style>\n"
     )
-}
-
-#[derive(Default)]
-struct Canvas {
-    frames: String,
-    lines: String,
-    boxes: String,
-}
-
-impl Canvas {
-    /// Places a block with its middle at `x` and its top at `y`.
-    fn place(&mut self, block: &Block, x: f64, y: f64) {
-        match block {
-            Block::Leaf(leaf) => self.leaf(leaf, x, y),
-            Block::Stack { items, framed, .. } => {
-                let mut top = y;
-                if *framed {
-                    let (width, height) = block.size();
-                    self.frame(x - width / 2.0 + 4.0, y + 4.0, width - 8.0, height - 8.0);
-                    top += MARGIN;
-                }
-                for (position, item) in items.iter().enumerate() {
-                    let (_, height) = item.size();
-                    if position > 0 {
-                        self.between(&items[position - 1], item, x, top - GAP);
-                    }
-                    self.place(item, x, top);
-                    top += height + GAP;
-                }
-            }
-            Block::Rows(rows) => self.rows(rows, false, x, y),
-            Block::Side(rows) => self.rows(rows, true, x, y),
-        }
-    }
-
-    /// The line from one item of a stack to the next. Rows draw their own.
-    fn between(&mut self, above: &Block, below: &Block, x: f64, y: f64) {
-        let branches = |block: &Block| matches!(block, Block::Rows(_) | Block::Side(_));
-        if branches(below) {
-            // From the box to the line that branches.
-            self.path(&format!("M{x:.1},{y:.1} V{:.1}", y + GAP), false, false);
-        } else {
-            let dotted = !above.joins();
-            self.path(
-                &format!("M{x:.1},{y:.1} V{:.1}", y + GAP - 2.0),
-                dotted,
-                true,
-            );
-        }
-    }
-
-    fn rows(&mut self, rows: &Rows, side: bool, x: f64, y: f64) {
-        let (width, height) = rows.size();
-        let grid = rows.is_grid();
-        let mut top = y + MARGIN;
-        if grid {
-            self.frame(
-                x - width / 2.0 + 4.0,
-                top - 6.0,
-                width - 8.0,
-                height - 2.0 * MARGIN + 12.0,
-            );
-            self.path(&format!("M{x:.1},{y:.1} V{:.1}", top - 8.0), false, true);
-            top += MARGIN;
-        }
-        let bottom = y + height;
-        for row in rows.rows() {
-            let sizes: Vec<_> = row.iter().map(Block::size).collect();
-            let row_width: f64 = sizes.iter().map(|(w, _)| w + MARGIN).sum::<f64>() - MARGIN;
-            let row_height = sizes.iter().map(|(_, h)| *h).fold(0.0, f64::max);
-            let mut left = x - row_width / 2.0;
-            for (block, (w, h)) in row.iter().zip(&sizes) {
-                let middle = left + w / 2.0;
-                self.place(block, middle, top);
-                if !grid {
-                    let inset = if matches!(block, Block::Stack { framed: true, .. }) {
-                        MARGIN
-                    } else {
-                        0.0
-                    };
-                    let down = top + inset - 2.0;
-                    let into = format!("M{x:.1},{y:.1} H{middle:.1} V{down:.1}");
-                    self.path(&into, side, true);
-                    if block.joins() && !side {
-                        let from = top + h - inset;
-                        let out = format!("M{middle:.1},{from:.1} V{bottom:.1} H{x:.1}");
-                        self.path(&out, false, false);
-                    }
-                }
-                left += w + MARGIN;
-            }
-            top += row_height + MARGIN;
-        }
-        if grid && !side {
-            let from = bottom - MARGIN + 6.0;
-            self.path(&format!("M{x:.1},{from:.1} V{bottom:.1}"), false, false);
-        }
-    }
-
-    fn path(&mut self, d: &str, dotted: bool, arrow: bool) {
-        let class = if dotted { "line dotted" } else { "line" };
-        let marker = if arrow {
-            " marker-end=\"url(#arrow)\""
-        } else {
-            ""
-        };
-        let _ = writeln!(self.lines, "<path class=\"{class}\" d=\"{d}\"{marker}/>");
-    }
-
-    fn frame(&mut self, x: f64, y: f64, width: f64, height: f64) {
-        let _ = writeln!(
-            self.frames,
-            "<rect class=\"frame\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
-             height=\"{height:.1}\" rx=\"10\"/>"
-        );
-    }
-
-    fn leaf(&mut self, leaf: &Leaf, x: f64, y: f64) {
-        let left = x - BOX / 2.0;
-        let height = leaf.height();
-        let round = match leaf.shape {
-            Shape::Square => 5.0,
-            Shape::Round => 16.0,
-        };
-        let tooltip: Vec<String> = std::iter::once(leaf.title.clone())
-            .chain(leaf.tooltip.iter().map(|part| shortened(part)))
-            .filter(|part| !part.is_empty())
-            .collect();
-        let _ = writeln!(
-            self.boxes,
-            "<g><title>{}</title><rect class=\"{}\" x=\"{left:.1}\" y=\"{y:.1}\" width=\"{BOX}\" \
-             height=\"{height:.1}\" rx=\"{round}\"/>",
-            escape(&tooltip.join("\n")),
-            leaf.class.name(),
-        );
-        let mut baseline = y + PAD + 8.0;
-        let [titles, lines] = leaf.set();
-        for line in titles {
-            let _ = writeln!(
-                self.boxes,
-                "<text class=\"name\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
-                left + PAD,
-                escape(line)
-            );
-            baseline += TITLE_HEIGHT;
-        }
-        baseline -= 2.0;
-        for line in lines {
-            let _ = writeln!(
-                self.boxes,
-                "<text class=\"small\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
-                left + PAD,
-                escape(line)
-            );
-            baseline += LINE_HEIGHT;
-        }
-        self.boxes.push_str("</g>\n");
-    }
-}
-
-/// A part of a tooltip: its lines kept, its length bounded.
-fn shortened(part: &str) -> String {
-    let clean = text::clean(part);
-    let clean = clean.trim();
-    let mut end = clean.len().min(TOOLTIP);
-    while !clean.is_char_boundary(end) {
-        end -= 1;
-    }
-    if end < clean.len() {
-        format!("{}{}", &clean[..end], text::ELLIPSIS)
-    } else {
-        clean.to_owned()
-    }
-}
-
-/// Text as XML may hold it.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text::clean(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // No XML document may hold these two, not even as references.
-            '\u{fffe}' | '\u{ffff}' => {}
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -6,16 +6,20 @@
 //! texts fit their boxes.
 
 mod layout;
+mod parts;
 mod words;
 
 use super::model::{
-    Conclusion, Decision, FanOut, Goal, Iteration, Note, NoteKind, Session, State, Step, Synthesis,
+    Decision, FanOut, Iteration, Note, NoteKind, Session, State, Step, Synthesis,
     arguments_in_brief,
 };
 use super::{NOT_HEARD_OF, Texts, Trace};
 use crate::text;
 use agentfleet_schema::SessionId;
 use layout::{Block, Class, Leaf, Rows, Shape};
+use parts::{
+    choice, fan_out_leaf, in_a_line, joins, not_heard_of, question, specialists, why_failed,
+};
 use std::collections::{HashMap, HashSet};
 
 /// Above so many subagents in one fan-out, or sessions in all, a subagent says only how it ended.
@@ -213,30 +217,14 @@ impl Picture<'_> {
             decision.selected,
             decision.options.join(", ")
         )];
-        parts.extend(
-            decision
-                .decided_by
-                .as_ref()
-                .map(|by| format!("decided by: {by}")),
-        );
-        parts.extend(
-            decision
-                .person
-                .as_ref()
-                .map(|person| format!("person: {person}")),
-        );
-        parts.extend(
-            decision
-                .signal
-                .as_ref()
-                .map(|signal| format!("signal: {signal}")),
-        );
-        parts.extend(
-            decision
-                .narrowed_by
-                .as_ref()
-                .map(|by| format!("options: {by}")),
-        );
+        for (what, said) in [
+            ("decided by", &decision.decided_by),
+            ("person", &decision.person),
+            ("signal", &decision.signal),
+            ("options", &decision.narrowed_by),
+        ] {
+            parts.extend(said.as_ref().map(|said| format!("{what}: {said}")));
+        }
         parts.extend(self.text(decision.rationale.as_ref()));
         parts.join("\n")
     }
@@ -343,10 +331,7 @@ impl Picture<'_> {
             .goals
             .iter()
             .map(|goal| {
-                let id = goal
-                    .session
-                    .as_ref()
-                    .filter(|id| session.children.contains(id));
+                let id = session.child_of(goal);
                 let child = id.and_then(|id| Some((id, self.by_id.get(id).copied()?)));
                 let task = text::one_line(&goal.text);
                 let specialist = specialists.iter().find(|(of, _)| *of == task);
@@ -392,7 +377,7 @@ impl Picture<'_> {
         let mut leaf = Leaf::new(class, title);
         leaf.shape = Shape::Round;
         let said = self.text(end.document.as_ref());
-        let reason = reason(end);
+        let reason = end.reason().unwrap_or_default();
         if class != Class::Answer && !EXPECTED.contains(&reason) {
             leaf.say(reason, 2);
             // The first line says why; what was found stands below it.
@@ -431,163 +416,4 @@ impl Picture<'_> {
         leaf.shape = Shape::Round;
         leaf
     }
-}
-
-/// Whether what follows the fan-out of a session rests on it.
-fn joins(session: &Session) -> bool {
-    let late = session.completion.as_ref().is_some_and(|c| c.late);
-    !late && session.conclusion.is_some()
-}
-
-/// What ended a session.
-fn reason(end: &Conclusion) -> &str {
-    let reason = end.error_code.as_deref().or(end.termination.as_deref());
-    reason.unwrap_or_default()
-}
-
-/// Why the step of a plan failed: what it came to was decided right before.
-fn why_failed<'s>(note: &Note, before: &'s [Step]) -> Option<&'s str> {
-    if !note.failed || note.note != NoteKind::StepResult {
-        return None;
-    }
-    match before.last()? {
-        Step::Decision(decision) if decision.subject == "plan-step" => decision.signal.as_deref(),
-        Step::Decision(_)
-        | Step::Iteration(_)
-        | Step::FanOut(_)
-        | Step::Synthesis(_)
-        | Step::Note(_) => None,
-    }
-}
-
-/// A step of a subagent that is shown in one box.
-fn in_a_line(step: &Step) -> Option<String> {
-    match step {
-        Step::Iteration(iteration) if iteration.sent_back.is_some() => {
-            Some("draft answer, sent back".to_owned())
-        }
-        Step::Iteration(iteration) => {
-            let failed = iteration.observation.as_ref();
-            let failed = failed.is_some_and(|seen| seen.error.is_some());
-            Some(format!(
-                "{}{}: {}",
-                if failed { "✖ " } else { "" },
-                iteration.action,
-                iteration.arguments_in_brief()
-            ))
-        }
-        Step::Note(note) => match note.note {
-            NoteKind::Plan | NoteKind::StepResult | NoteKind::Comparison | NoteKind::Approval => {
-                Some(note.title())
-            }
-            // It stands beside what it was of.
-            NoteKind::Critique => None,
-        },
-        Step::Decision(decision) if decision.is_approval() => Some(decision.answer_in_brief()),
-        Step::Decision(decision) if decision.subject == "specialist" => {
-            Some(format!("specialist {}", decision.selected))
-        }
-        Step::FanOut(fan_out) => {
-            let count = fan_out.expected.unwrap_or(fan_out.goals.len() as u64);
-            Some(format!("fan-out to {}", text::counted(count, "subagent")))
-        }
-        Step::Decision(_) | Step::Synthesis(_) => None,
-    }
-}
-
-fn fan_out_leaf(fan_out: &FanOut) -> Leaf {
-    let count = fan_out.expected.unwrap_or(fan_out.goals.len() as u64);
-    let mut leaf = Leaf::new(
-        Class::Fan,
-        &format!("fan-out to {}", text::counted(count, "subagent")),
-    );
-    if let Some(round) = fan_out.round.filter(|r| *r > 1) {
-        leaf.say(format!("round {round}"), 1);
-    }
-    if let Some(policy) = fan_out.policy_of_note() {
-        leaf.say(format!("join policy {policy}"), 1);
-    }
-    leaf.tooltip
-        .push(format!("correlation {}", fan_out.correlation));
-    leaf.tooltip
-        .extend(fan_out.goals.iter().map(|goal| goal.text.clone()));
-    leaf
-}
-
-fn not_heard_of(goal: &Goal, specialist: Option<&str>) -> Block {
-    let mut leaf = Leaf::new(Class::Open, &goal.text);
-    leaf.shape = Shape::Round;
-    if let Some(name) = specialist {
-        leaf.say(format!("specialist {name}"), 1);
-    }
-    leaf.say(NOT_HEARD_OF, 1);
-    Block::Stack {
-        items: vec![Block::Leaf(leaf)],
-        framed: false,
-        joins: false,
-    }
-}
-
-/// What else there was to choose, or who left no choice.
-fn choice(decision: &Decision, leaf: &mut Leaf) {
-    if decision.decided_by.as_deref() == Some("caller") {
-        let named = decision.signal.as_deref();
-        leaf.say(named.unwrap_or("the caller names it"), 2);
-        return;
-    }
-    let others: Vec<&str> = decision
-        .options
-        .iter()
-        .map(String::as_str)
-        .filter(|option| *option != decision.selected)
-        .collect();
-    if others.is_empty() {
-        leaf.say(format!("{}: the only option", decision.subject), 1);
-    } else {
-        leaf.say(format!("not {}", others.join(", ")), 4);
-    }
-    if let Some("only-option" | "fallback") = decision.decided_by.as_deref() {
-        leaf.say(decision.signal.clone().unwrap_or_default(), 4);
-    }
-}
-
-/// Which specialist works on which task of a plan. A plan tells of each step as `0: goal (to specialist,
-/// after 1)`.
-fn specialists(session: &Session) -> Vec<(String, String)> {
-    let plans = session.steps.iter().filter_map(|step| match step {
-        Step::Note(note) if note.note == NoteKind::Plan => Some(note),
-        Step::Note(_)
-        | Step::Decision(_)
-        | Step::Iteration(_)
-        | Step::FanOut(_)
-        | Step::Synthesis(_) => None,
-    });
-    let told = |line: &String| {
-        let (_, told) = line.split_once(": ")?;
-        let (goal, said) = told.strip_suffix(')')?.rsplit_once(" (")?;
-        let name = said.split(", ").next()?.strip_prefix("to ")?;
-        Some((text::one_line(goal), name.to_owned()))
-    };
-    plans
-        .flat_map(|plan| plan.lines.iter().filter_map(told))
-        .collect()
-}
-
-fn question(session: &Session, specialist: Option<&str>) -> Leaf {
-    let mut leaf = Leaf::new(Class::Question, session.title());
-    leaf.shape = Shape::Round;
-    let mut spent = vec![text::counted(session.spent.steps, "step")];
-    if session.spent_in_tree.tokens() > 0 {
-        spent.push(session.spent_in_tree.tokens_told());
-    }
-    spent.extend(session.duration_ms.map(text::duration));
-    leaf.say(spent.join(" · "), 2);
-    if let Some(name) = specialist {
-        leaf.say(format!("specialist {name}"), 1);
-    }
-    leaf.tooltip.push(format!("session {}", session.id));
-    leaf.tooltip
-        .extend(session.started_at.map(|at| format!("started {at}")));
-    leaf.tooltip.push(session.question.clone());
-    leaf
 }

@@ -1,0 +1,343 @@
+//! Values of the config item fixtures.
+
+use super::{Fixture, exact, reads};
+use agentfleet_schema::config::{
+    AgentPattern, AgentTaskType, Approval, DefaultAnswer, Evidence, EvidenceRun, Intent,
+    JoinPolicy, ModelProfile, PromptItem, QueryItem, QueryParameter, Reasoner, Specialist, Status,
+    TerminationCriteria, ToolArgument, ToolItem,
+};
+use agentfleet_schema::{Money, RunLimits};
+
+pub(crate) fn fixtures() -> Vec<Fixture> {
+    let any = || vec!["*".to_owned()];
+    let default_group = || vec!["default".to_owned()];
+    let bare_pattern = || AgentPattern {
+        name: "react".into(),
+        ..AgentPattern::default()
+    };
+    let bare_type = || AgentTaskType {
+        name: "general".into(),
+        ..AgentTaskType::default()
+    };
+    let bare_prompt = || PromptItem {
+        prompt: "Answer {{ question }}".into(),
+        ..PromptItem::default()
+    };
+    let bare_tool = || ToolItem {
+        name: "search".into(),
+        kind: "document-search".into(),
+        group: default_group(),
+        applicable_states: any(),
+        ..ToolItem::default()
+    };
+    vec![
+        reads("config/agent-pattern/before-patterns", pattern()),
+        reads(
+            "config/agent-pattern/before-budgets",
+            AgentPattern {
+                limits: limits_before_budgets(),
+                ..full_pattern()
+            },
+        ),
+        exact("config/agent-pattern/full", full_pattern()),
+        reads("config/agent-pattern/minimal", bare_pattern()),
+        reads("config/agent-pattern/nulls", bare_pattern()),
+        reads("config/agent-pattern/unknown", pattern()),
+        // As the orchestration spec prints it.
+        reads(
+            "config/agent-pattern/spec",
+            AgentPattern {
+                name: "react".into(),
+                description: "ReACT \u{2014} Reasoning + Acting".into(),
+                when_to_use: "Adaptive, good for open-ended tasks".into(),
+                ..AgentPattern::default()
+            },
+        ),
+        reads("config/agent-task-type/before-patterns", task_type()),
+        reads(
+            "config/agent-task-type/before-budgets",
+            AgentTaskType {
+                limits: limits_before_budgets(),
+                ..task_type()
+            },
+        ),
+        exact(
+            "config/agent-task-type/full",
+            AgentTaskType {
+                termination: TerminationCriteria {
+                    done_when: "each dimension has a finding with its source".into(),
+                    max_failures: Some(3),
+                },
+                profiles: [("supervisor".to_owned(), "large".to_owned())].into(),
+                prompts: [("react".to_owned(), "react-of-risk".to_owned())].into(),
+                most: RunLimits {
+                    max_tokens: Some(500_000),
+                    ..RunLimits::default()
+                },
+                fixed: vec!["join".into()],
+                limits: all_limits(),
+                status: Status::Applied,
+                improves: "research".into(),
+                evidence: Some(Evidence {
+                    runs: 3,
+                    terms: vec!["mill".into()],
+                    ended: [("timeout".to_owned(), 3)].into(),
+                    sessions: vec![EvidenceRun {
+                        session: "s-1".into(),
+                        question: "Whose is the mill?".into(),
+                        ended: "timeout".into(),
+                    }],
+                }),
+                decided_by: "Ada".into(),
+                ..task_type()
+            },
+        ),
+        reads("config/agent-task-type/minimal", bare_type()),
+        reads("config/agent-task-type/nulls", bare_type()),
+        reads("config/agent-task-type/unknown", task_type()),
+        reads(
+            "config/agent-task-type/spec",
+            AgentTaskType {
+                name: "risk-assessment".into(),
+                description: "Due Diligence / Risk Assessment".into(),
+                framing_prompt: "Analyse across financial, reputational, legal and operational \
+                 dimensions using structured analytic techniques."
+                    .into(),
+                valid_patterns: ["supervisor", "plan-then-execute", "react"]
+                    .map(String::from)
+                    .into(),
+                when_to_use: "Multi-dimensional analysis requiring structured assessment".into(),
+                ..AgentTaskType::default()
+            },
+        ),
+        // The peer calls the framing `framing`.
+        reads(
+            "config/agent-task-type/peer",
+            AgentTaskType {
+                name: "research".into(),
+                description: "Research".into(),
+                framing_prompt: "Look widely.".into(),
+                valid_patterns: vec!["react".into()],
+                ..AgentTaskType::default()
+            },
+        ),
+        exact(
+            "config/prompt/full",
+            PromptItem {
+                system: "You are careful.".into(),
+                response_type: "json".into(),
+                ..bare_prompt()
+            },
+        ),
+        reads("config/prompt/minimal", bare_prompt()),
+        reads("config/prompt/nulls", bare_prompt()),
+        reads("config/prompt/unknown", bare_prompt()),
+        exact(
+            "config/tool/full",
+            ToolItem {
+                approval: Some(Approval {
+                    timeout_ms: 3_600_000,
+                    default: DefaultAnswer::Approve,
+                    reason: "it costs".into(),
+                }),
+                repeatable: true,
+                ..tool()
+            },
+        ),
+        reads("config/tool/before-budgets", tool()),
+        reads("config/tool/minimal", bare_tool()),
+        reads("config/tool/nulls", bare_tool()),
+        reads("config/tool/unknown", tool()),
+        reads(
+            "config/tool/peer",
+            ToolItem {
+                description: "Ask the graph".into(),
+                kind: "knowledge-query".into(),
+                applicable_states: vec!["undefined".into()],
+                ..bare_tool()
+            },
+        ),
+        exact(
+            "config/model-profile/full",
+            ModelProfile {
+                model: "a-model".into(),
+                temperature: Some(0.25),
+                max_tokens: Some(4_096),
+                context_window: Some(32_000),
+                input_price: Some(1.5),
+                output_price: Some(6.0),
+            },
+        ),
+        reads(
+            "config/model-profile/before-window",
+            ModelProfile {
+                model: "a-model".into(),
+                temperature: Some(0.25),
+                max_tokens: Some(4_096),
+                input_price: Some(1.5),
+                output_price: Some(6.0),
+                ..ModelProfile::default()
+            },
+        ),
+        exact(
+            "config/intent/full",
+            Intent {
+                name: "knowledge_query".into(),
+                description: "facts".into(),
+            },
+        ),
+        exact(
+            "config/specialist/full",
+            Specialist {
+                name: "blog".into(),
+                description: "posts".into(),
+                prompt: "You work on a blog.".into(),
+                tools: vec!["blog_*".into()],
+                context: vec!["tenant_type".into()],
+                profile: "large".into(),
+            },
+        ),
+        reads("config/model-profile/minimal", ModelProfile::default()),
+        reads("config/model-profile/nulls", ModelProfile::default()),
+        reads(
+            "config/model-profile/unknown",
+            ModelProfile {
+                model: "a-model".into(),
+                ..ModelProfile::default()
+            },
+        ),
+        exact("config/query/full", query()),
+        reads("config/query/minimal", bare_query()),
+        reads("config/query/nulls", bare_query()),
+        reads("config/query/unknown", bare_query()),
+    ]
+}
+
+fn bare_query() -> QueryItem {
+    QueryItem {
+        sparql: "ASK { ?s ?p ?o }".into(),
+        ..QueryItem::default()
+    }
+}
+
+fn query() -> QueryItem {
+    let parameter = |name: &str, kind: &str, description: &str| QueryParameter {
+        name: name.into(),
+        kind: kind.into(),
+        description: description.into(),
+        required: false,
+        default: None,
+    };
+    QueryItem {
+        description: "Steps of one run that took at least so long, slowest first.".into(),
+        parameters: vec![
+            QueryParameter {
+                required: true,
+                ..parameter("session", "session", "The run.")
+            },
+            QueryParameter {
+                default: Some("100".into()),
+                ..parameter("least", "integer", "In milliseconds.")
+            },
+            parameter("since", "date-time", "Only later ones."),
+        ],
+        sparql: "SELECT ?node ?ms FROM <urn:graph:retrieval> WHERE { ?node prov:wasGeneratedBy \
+                 ?session ; tg:modelTimeMs ?ms ; prov:generatedAtTime ?at . FILTER (?ms >= ?least \
+                 && (!BOUND(?since) || ?at >= ?since)) } ORDER BY DESC(?ms)"
+            .into(),
+    }
+}
+
+fn limits() -> RunLimits {
+    RunLimits {
+        max_iterations: Some(3),
+        max_subagents: Some(4),
+        max_depth: Some(2),
+        max_sessions: Some(20),
+        max_tokens: Some(100_000),
+        subagent_timeout_ms: Some(300_000),
+        run_timeout_ms: Some(3_600_000),
+        ..RunLimits::default()
+    }
+}
+
+fn limits_before_budgets() -> RunLimits {
+    RunLimits {
+        max_replan_depth: Some(2),
+        max_reflections: Some(3),
+        ..limits()
+    }
+}
+
+fn all_limits() -> RunLimits {
+    RunLimits {
+        max_cost: Some(Money::millionths(2_500_000)),
+        max_model_calls: Some(50),
+        max_tool_calls: Some(40),
+        ..limits_before_budgets()
+    }
+}
+
+fn full_pattern() -> AgentPattern {
+    AgentPattern {
+        parallel: true,
+        reasoners: vec![Reasoner {
+            name: "sceptic".into(),
+            stance: "look for what is wrong".into(),
+            pattern: "react".into(),
+            profile: "large".into(),
+        }],
+        min_confidence: Some(0.5),
+        limits: all_limits(),
+        ..pattern()
+    }
+}
+
+fn pattern() -> AgentPattern {
+    AgentPattern {
+        name: "supervisor".into(),
+        description: "decomposition, fan-out, synthesis".into(),
+        when_to_use: "independent dimensions".into(),
+        limits: limits(),
+        ..AgentPattern::default()
+    }
+}
+
+fn task_type() -> AgentTaskType {
+    AgentTaskType {
+        name: "risk-assessment".into(),
+        description: "Due diligence".into(),
+        framing_prompt: "Analyse by dimension.".into(),
+        valid_patterns: vec!["supervisor".into(), "react".into()],
+        when_to_use: "several dimensions".into(),
+        join: JoinPolicy::AtLeast(2),
+        limits: limits(),
+        ..AgentTaskType::default()
+    }
+}
+
+fn tool() -> ToolItem {
+    ToolItem {
+        name: "search".into(),
+        kind: "http".into(),
+        description: "Searches".into(),
+        arguments: vec![ToolArgument {
+            name: "query".into(),
+            kind: "string".into(),
+            description: "What to look for".into(),
+            required: false,
+        }],
+        group: vec!["default".into(), "finance".into()],
+        state: Some("searched".into()),
+        applicable_states: vec!["undefined".into(), "searched".into()],
+        template: Some("search-prompt".into()),
+        collection: Some("dossiers".into()),
+        limit: Some(5),
+        url: Some("https://example.org/search".into()),
+        method: Some("POST".into()),
+        side_effects: true,
+        approval: None,
+        timeout_ms: Some(2_000),
+        ..ToolItem::default()
+    }
+}

@@ -1,0 +1,155 @@
+//! Which settings are refused, since a fleet with them would do nothing, or harm.
+
+use super::{Place, Settings, Source, Value, bad_value, variable};
+use crate::error::Failure;
+use agentfleet_documents::PostgresDocuments;
+use agentfleet_graph::RemoteOptions;
+use std::time::Duration;
+
+/// Nothing of a run may be under way any more.
+const SHORTEST_ARCHIVE: Duration = Duration::from_secs(3_600);
+
+impl Settings {
+    /// Refuses numbers with which nothing would ever be done.
+    pub(super) fn sensible(&self) -> Result<(), Failure> {
+        let nothing = [
+            ("concurrency", self.concurrency == 0),
+            ("max_attempts", self.max_attempts == 0),
+            ("max_iterations", self.max_iterations == Some(0)),
+            ("max_subagents", self.max_subagents == Some(0)),
+            ("max_tokens", self.max_tokens == Some(0)),
+            ("max_model_calls", self.max_model_calls == Some(0)),
+        ];
+        let no_time = [
+            ("lease", self.lease.is_zero()),
+            ("run_timeout", self.run_timeout.is_zero()),
+            ("subagent_timeout", self.subagent_timeout.is_zero()),
+            ("tool_timeout", self.tool_timeout.is_zero()),
+            ("query_timeout", self.query_timeout.is_zero()),
+            // Each run would be deleted before its answer is read.
+            (
+                "keep_runs",
+                self.keep_runs.is_some_and(|time| time.is_zero()),
+            ),
+        ];
+        let given = |name: &str| self.given.get(name).map_or("0", String::as_str);
+        if let Some((name, _)) = nothing.iter().find(|(_, zero)| *zero) {
+            return Err(bad_value(
+                name,
+                given(name),
+                self.source(name),
+                "at least 1",
+            ));
+        }
+        if let Some((name, _)) = no_time.iter().find(|(_, zero)| *zero) {
+            let expected = "a time that is longer than nothing";
+            return Err(bad_value(name, "0s", self.source(name), expected));
+        }
+        if self.context_window < 1_000 {
+            let name = "context_window";
+            let window = self.context_window.to_string();
+            return Err(bad_value(
+                name,
+                &window,
+                self.source(name),
+                "at least 1000 tokens",
+            ));
+        }
+        self.of_one_kind()?;
+        self.archive_of_servers()?;
+        self.no_password_in_sight()?;
+        let longest = self.model_timeout.max(self.tool_timeout);
+        if self.wall_limit <= longest {
+            let expected = format!(
+                "more than `model_timeout` and `tool_timeout`, which are up to {}",
+                longest.show()
+            );
+            let name = "wall_limit";
+            let limit = self.wall_limit.show();
+            return Err(bad_value(name, &limit, self.source(name), &expected));
+        }
+        Ok(())
+    }
+
+    /// Refuses a mixture: a fleet has all its parts in the data directory, or all on servers.
+    fn of_one_kind(&self) -> Result<(), Failure> {
+        if let Place::At(address) = &self.documents
+            && !PostgresDocuments::is_address(address)
+        {
+            let (name, expected) = (
+                "documents",
+                "`postgres://USER:PASSWORD@HOST:PORT/DATABASE`, which is where servers keep the records",
+            );
+            return Err(bad_value(name, address, self.source(name), expected));
+        }
+        let parts = [
+            ("broker", &self.broker),
+            ("documents", &self.documents),
+            ("graph", &self.graph),
+        ];
+        let names = |embedded: bool| {
+            let some = parts
+                .iter()
+                .filter(|(_, place)| (**place == Place::Embedded) == embedded);
+            some.map(|(name, _)| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(" and ")
+        };
+        let (here, there) = (names(true), names(false));
+        // Processes of one machine share a data directory, and the graph of the `up` among them.
+        let is_beside = |url: &str| there == "`graph`" && RemoteOptions::new(url).is_of_up();
+        if here.is_empty()
+            || there.is_empty()
+            || matches!(&self.graph, Place::At(url) if is_beside(url))
+        {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{there} on a server and {here} embedded: a fleet has all three embedded, or all three on servers"
+        ))
+        .hint(
+            "name all: `broker` (pulsar://HOST:6650), `documents` (postgres://USER@HOST/DATABASE) and `graph` \
+             (http://HOST:3030/ds); `agentfleet migrate` moves what is embedded there",
+        ))
+    }
+
+    fn archive_of_servers(&self) -> Result<(), Failure> {
+        let Some(address) = &self.archive else {
+            return Ok(());
+        };
+        let bucket = address.strip_prefix("s3://").unwrap_or_default();
+        if bucket.is_empty() || bucket.starts_with('/') {
+            let (name, expected) = ("archive", "`s3://BUCKET` or `s3://BUCKET/PREFIX`");
+            return Err(bad_value(name, address, self.source(name), expected));
+        }
+        if self.archive_after < SHORTEST_ARCHIVE {
+            let (name, expected) = ("archive_after", "at least 1h");
+            let after = self.archive_after.show();
+            return Err(bad_value(name, &after, self.source(name), expected));
+        }
+        if self.on_servers() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "setting `archive` is for a fleet on servers: runs of a data directory stay in it",
+        ))
+    }
+
+    /// Every user of the machine can read the arguments of a process.
+    fn no_password_in_sight(&self) -> Result<(), Failure> {
+        let name = "documents";
+        let Place::At(address) = &self.documents else {
+            return Ok(());
+        };
+        let (user, _) = address.rsplit_once('@').unwrap_or_default();
+        let has_password = user.matches(':').count() > 1;
+        if !has_password || self.source(name) != Source::Flag {
+            return Ok(());
+        }
+        let variable = variable(name);
+        Err(Failure::usage(format!(
+            "flag `--{name}` holds a password, which every user of this machine may see in `ps`: set \
+             {variable} instead, or leave the password out and set PGPASSWORD"
+        )))
+    }
+}

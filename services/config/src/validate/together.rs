@@ -1,0 +1,120 @@
+//! What items must be to each other.
+
+use super::unknown;
+use crate::error::Problem;
+use crate::prompts;
+use agentfleet_schema::Operation;
+use agentfleet_schema::config::{DEFAULT_PROFILE, Snapshot, item_type, tool_kind};
+use std::collections::BTreeSet;
+
+/// Everything that is wrong between the items of a set: references without their end.
+pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut problem = |item_type: &str, key: &str, field: String, reason: String| {
+        let (item_type, key) = (item_type.to_owned(), key.to_owned());
+        problems.push(Problem {
+            item_type,
+            key,
+            field,
+            reason,
+        });
+    };
+    for (key, task_type) in set.task_types.iter().chain(&set.proposals) {
+        for (index, name) in task_type.valid_patterns.iter().enumerate() {
+            if !set.patterns.contains_key(name) {
+                let reason = unknown("pattern", name, set.patterns.keys());
+                problem(
+                    item_type::AGENT_TASK_TYPE,
+                    key,
+                    format!("/valid_patterns/{index}"),
+                    reason,
+                );
+            }
+        }
+    }
+    let mut named: Vec<(&str, &str, String, &str)> = Vec::new();
+    for (key, pattern) in &set.patterns {
+        for (index, reasoner) in pattern.reasoners.iter().enumerate() {
+            let at = |field: &str| format!("/reasoners/{index}/{field}");
+            if !reasoner.pattern.is_empty() && !set.patterns.contains_key(&reasoner.pattern) {
+                let reason = unknown("pattern", &reasoner.pattern, set.patterns.keys());
+                problem(item_type::AGENT_PATTERN, key, at("pattern"), reason);
+            }
+            named.push((
+                item_type::AGENT_PATTERN,
+                key,
+                at("profile"),
+                &reasoner.profile,
+            ));
+        }
+    }
+    for (key, task_type) in &set.task_types {
+        for (pattern, profile) in &task_type.profiles {
+            let field = format!("/profiles/{pattern}");
+            if !set.patterns.contains_key(pattern) {
+                let reason = unknown("pattern", pattern, set.patterns.keys());
+                problem(item_type::AGENT_TASK_TYPE, key, field.clone(), reason);
+            }
+            named.push((item_type::AGENT_TASK_TYPE, key, field, profile));
+        }
+        for (operation, prompt) in &task_type.prompts {
+            let field = format!("/prompts/{operation}");
+            let reason = match set.prompts.get(prompt) {
+                None => unknown("prompt", prompt, set.prompts.keys()),
+                // It is given what that operation's own prompt is given.
+                Some(item) => match [&item.prompt, &item.system]
+                    .into_iter()
+                    .find_map(|source| prompts::check(operation, source).err())
+                {
+                    None => continue,
+                    Some((line, reason)) => format!("prompt `{prompt}`, line {line}: {reason}"),
+                },
+            };
+            problem(item_type::AGENT_TASK_TYPE, key, field, reason);
+        }
+    }
+    for (key, specialist) in &set.specialists {
+        let field = "/profile".to_owned();
+        named.push((item_type::SPECIALIST, key, field, &specialist.profile));
+    }
+    for (item_type, key, field, profile) in &named {
+        if !profile.is_empty() && !set.profiles.contains_key(*profile) {
+            let reason = unknown("model profile", profile, set.profiles.keys());
+            problem(item_type, key, field.clone(), reason);
+        }
+    }
+    let named: BTreeSet<&str> = named.iter().map(|(.., profile)| *profile).collect();
+    for (key, meant) in misnamed_profiles(set, &named) {
+        let reason = format!("unknown operation or prompt `{key}`: did you mean `{meant}`?");
+        problem(item_type::MODEL_PROFILE, key, String::new(), reason);
+    }
+    for (key, tool) in &set.tools {
+        if let (tool_kind::PROMPT, Some(template)) = (tool.kind.as_str(), &tool.template)
+            && !set.prompts.contains_key(template)
+        {
+            let reason = unknown("prompt", template, set.prompts.keys());
+            problem(item_type::TOOL, key, "/template".to_owned(), reason);
+        }
+    }
+    problems
+}
+
+/// Profiles that nothing would ever read, with what was probably meant. A name of its own is for other items
+/// to name; one letter beside an operation's is a slip.
+fn misnamed_profiles<'s>(
+    set: &'s Snapshot,
+    named: &BTreeSet<&str>,
+) -> impl Iterator<Item = (&'s str, &'s str)> {
+    let own: BTreeSet<&str> = [DEFAULT_PROFILE]
+        .into_iter()
+        .chain(Operation::ALL.map(Operation::as_str))
+        .chain(set.prompts.keys().map(String::as_str))
+        .collect();
+    let keys = set.profiles.keys().map(String::as_str);
+    let unread = keys.filter(|key| !own.contains(key) && !named.contains(key));
+    let unread: Vec<&str> = unread.collect();
+    unread.into_iter().filter_map(move |key| {
+        let meant = own.iter().find(|one| strsim::osa_distance(key, one) <= 2);
+        meant.map(|meant| (key, *meant))
+    })
+}

@@ -1,0 +1,113 @@
+//! The end of an agent: its answer, or the best that can be said without one.
+
+use super::{Criticised, Iteration};
+use crate::order::Order;
+use crate::patterns::answer::{answered, name_cut};
+use crate::patterns::reflexion::{self, ANSWER, Subject};
+use crate::say;
+use crate::so_far;
+use agentfleet_schema::records::{Concluded, Termination};
+use std::collections::BTreeMap;
+
+impl Iteration {
+    pub(super) fn answer(&mut self, text: String, streamed: bool) -> Order {
+        let unread = self.last_call.as_ref().filter(|_| self.is_unread());
+        let unread = unread.map(|why| format!("{why}, so no tool could be called"));
+        if let Some(why) = self.out_of_tools().or(unread) {
+            // The text may have been streamed: what is said behind it still follows.
+            let text = format!("{text}\n\n---\n\n**Incomplete:** {why}.");
+            return self.conclude(text, Termination::BudgetExhausted, true, streamed);
+        }
+        if !self.may_be_sent_back() {
+            return self.conclude(text, Termination::FinalAnswer, false, streamed);
+        }
+        let subject = Subject::Answer(&text);
+        let ask = reflexion::ask(&self.request, &self.limits, &self.thought, &subject);
+        self.criticised = Some(Criticised::Answer(text));
+        ask
+    }
+
+    /// Answers with a text that was cut, and could not be gone on with.
+    pub(super) fn answer_in_part(&self, mut text: String) -> Order {
+        name_cut(&mut text);
+        self.conclude(text, Termination::ReplyCut, true, true)
+    }
+
+    /// Ends a session that goes round in circles.
+    pub(super) fn looping(&self, name: &str, arguments: &BTreeMap<String, String>) -> Order {
+        let why = format!(
+            "it made the call `{}` again, after it was told that it had made it",
+            say::action(name, arguments)
+        );
+        self.partial_because(Termination::RepeatedAction, &why)
+    }
+
+    /// The best that can be said from what is known so far.
+    pub(super) fn partial(&self, termination: Termination) -> Order {
+        if termination == Termination::Error {
+            return self.partial_because(termination, "the model's replies could not be used");
+        }
+        if let Some(why) = self.out_of_tools() {
+            return self.partial_because(Termination::BudgetExhausted, &why);
+        }
+        if let Some(why) = &self.last_call {
+            let why = format!("the last call that the budget pays for brought no answer ({why})");
+            return self.partial_as(Termination::BudgetExhausted, &why);
+        }
+        self.partial_because(termination, "the iteration limit was reached")
+    }
+
+    /// Why it must answer although iterations are left, if so.
+    pub(super) fn out_of_tools(&self) -> Option<String> {
+        if !self.is_without_tools() || self.n >= self.limits.max_iterations {
+            return None;
+        }
+        self.limits.budget.refuses_tool(self.request.control.spent)
+    }
+
+    pub(super) fn partial_because(&self, termination: Termination, why: &str) -> Order {
+        self.partial_as(termination, &format!("{why}, before a final answer"))
+    }
+
+    pub(super) fn partial_as(&self, termination: Termination, why: &str) -> Order {
+        let mut text = format!("**Partial answer:** {why}.\n");
+        let found = so_far::observed(&self.request.history);
+        if found.is_empty() {
+            text.push_str("\nNo tool had returned anything useful.\n");
+        } else {
+            text.push_str(&format!("\n{}", so_far::told(&found)));
+        }
+        if !self.thought.is_empty() {
+            text.push_str(&format!("\nThe last thought was: {}\n", self.thought));
+        }
+        self.conclude(text, termination, true, false)
+    }
+
+    pub(super) fn conclude(
+        &self,
+        text: String,
+        termination: Termination,
+        partial: bool,
+        streamed: bool,
+    ) -> Order {
+        let end = Concluded {
+            termination,
+            thought: self.thought.clone(),
+            n: self.n,
+            partial,
+            model_ms: self.model_ms,
+            ..Concluded::default()
+        };
+        let session = &self.request.session_id;
+        let decisions = self.last_call.iter().map(|why| {
+            say::only(
+                "answer-now",
+                ANSWER,
+                "what is left of the budget",
+                why.clone(),
+            )
+        });
+        let decisions = decisions.collect();
+        answered(session, end, text, streamed, self.thoughts(), decisions)
+    }
+}

@@ -1,0 +1,104 @@
+//! A data directory with everything the tools need, and calls in one line.
+
+use crate::shelf;
+use agentfleet_documents::EmbeddedDocuments;
+use agentfleet_models::{ChatModel, Script, Scripted};
+use agentfleet_schema::Lineage;
+use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_storage::Database;
+use agentfleet_tools::{CallContext, Error, ToolCall, ToolResult, Toolbox, Tools as _};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct Place {
+    shelf: shelf::Place,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) documents: Arc<EmbeddedDocuments>,
+    /// Who calls, and which tree that is of.
+    pub(crate) session: String,
+    pub(crate) root: String,
+    pub(crate) lineage: Vec<Lineage>,
+    pub(crate) config: Snapshot,
+}
+
+/// What is loaded, and its graph.
+impl Deref for Place {
+    type Target = shelf::Place;
+
+    fn deref(&self) -> &shelf::Place {
+        &self.shelf
+    }
+}
+
+impl Place {
+    pub(crate) async fn new() -> Self {
+        Self::with_model(Arc::new(Scripted::new(Script::new()))).await
+    }
+
+    pub(crate) async fn with_model(model: Arc<dyn ChatModel>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(&folder.path().join("data")).unwrap();
+        let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
+        let shelf = shelf::Place::on(database, folder).await;
+        let toolbox = Toolbox::new(
+            shelf.library.clone(),
+            documents.clone(),
+            shelf.graph.clone(),
+            model,
+            Duration::from_secs(60),
+        )
+        .unwrap();
+        Self {
+            shelf,
+            toolbox,
+            documents,
+            session: "s".into(),
+            root: "s".into(),
+            lineage: Vec::new(),
+            config: Snapshot::default(),
+        }
+    }
+
+    pub(crate) async fn call(
+        &self,
+        tool: &ToolItem,
+        collection: &str,
+        arguments: &[(&str, &str)],
+    ) -> ToolResult {
+        self.try_call(tool, collection, arguments).await.unwrap()
+    }
+
+    pub(crate) async fn try_call(
+        &self,
+        tool: &ToolItem,
+        collection: &str,
+        arguments: &[(&str, &str)],
+    ) -> Result<ToolResult, Error> {
+        let call = ToolCall {
+            tool: tool.clone(),
+            arguments: arguments
+                .iter()
+                .map(|(n, v)| ((*n).into(), (*v).into()))
+                .collect(),
+            collection: collection.into(),
+            context: CallContext {
+                session: self.session.clone(),
+                root: self.root.clone(),
+                lineage: self.lineage.clone(),
+                idempotency_key: "key-1".into(),
+                config: Arc::new(self.config.clone()),
+            },
+        };
+        self.toolbox.call(call).await
+    }
+}
+
+/// A tool of a kind, with nothing else set.
+pub(crate) fn tool(kind: &str) -> ToolItem {
+    ToolItem {
+        name: format!("the {kind}"),
+        kind: kind.into(),
+        ..ToolItem::default()
+    }
+}

@@ -1,0 +1,13 @@
+//! The program on real servers: Pulsar, Fuseki, PostgreSQL and S3, on loopback.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod approvals;
+mod audit;
+mod backup;
+mod control;
+mod example;
+mod library;
+mod migrate;
+mod patterns;
+mod storm;
+mod upgrade;

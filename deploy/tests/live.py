@@ -74,7 +74,7 @@ class Servers:
             "AGENTFLEET_BROKER": self.broker,
             "AGENTFLEET_BROKER_ADMIN": self.admin,
             # The password is another variable.
-            "AGENTFLEET_DOCUMENTS": re.sub(r":[^:@/]+@", "@", documents),
+            "AGENTFLEET_RECORDS": re.sub(r":[^:@/]+@", "@", documents),
             "AGENTFLEET_GRAPH": self.graph,
         }
 

@@ -91,7 +91,7 @@ def test_helm_finds_no_fault(values):
 def test_with_no_values_every_one_that_is_missing_is_named():
     refused = helm("template")
     assert refused.returncode != 0
-    for name in ("/image/repository", "/broker/url", "/documents/url", "/graph/url", "/model"):
+    for name in ("/image/repository", "/broker/url", "/records/url", "/graph/url", "/model"):
         assert f"at '{name}'" in refused.stderr, name
 
 
@@ -103,7 +103,7 @@ REFUSED = [
     ('broker.topics={"requests":"agent-request"}', "requests"),
     ('broker.authentication="tls"', "/broker/authentication"),
     ('broker.authentication="token"', "`broker.authentication`"),
-    ('documents.url="s3://bucket/fleet"', "/documents/url"),
+    ('records.url="s3://bucket/fleet"', "/records/url"),
     ('graph.url="embedded"', "/graph/url"),
     ('model="auto"', "/model"),
     ('model="gpt"', "/model"),
@@ -140,7 +140,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_the_schema_is_the_bin
     # The chart sets these itself, or they are of the embedded parts.
     own = {"data", "broker", "broker_admin", "broker_tenant", "broker_namespace", "broker_topics", "broker_token"}
     own |= {"broker_certificates", "graph", "graph_query", "graph_update", "graph_user", "graph_password", "graph_token", "http_token"}
-    own |= {"documents", "model", "base_url", "concurrency", "listen", "health"}
+    own |= {"records", "model", "base_url", "concurrency", "listen", "health"}
     own |= {"grace", "max_quads", "log", "log_format"}
     assert set(schema["properties"]["settings"]["propertyNames"]["enum"]) == names_of_settings() - own
 

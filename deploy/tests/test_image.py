@@ -119,7 +119,7 @@ def test_what_the_compose_file_names_is_there():
     hosts = set(re.findall(r"://(?:[a-z]+@)?([a-z0-9-]+):", json.dumps([services[name]["environment"] for name in OURS])))
     assert hosts == {"pulsar", "postgres", "fuseki"}
     ours, server = services["gateway"]["environment"], services["postgres"]["environment"]
-    assert f"://{server['POSTGRES_USER']}@postgres:5432/{server['POSTGRES_DB']}?" in ours["AGENTFLEET_DOCUMENTS"]
+    assert f"://{server['POSTGRES_USER']}@postgres:5432/{server['POSTGRES_DB']}?" in ours["AGENTFLEET_RECORDS"]
     assert ours["PGPASSWORD"] == server["POSTGRES_PASSWORD"]
 
 

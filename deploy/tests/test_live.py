@@ -256,7 +256,7 @@ def thinking(servers, folder, model, grace):
         f"orchestrator.graceSeconds={grace}",
         # By topics of its own: nobody else works them.
         f'broker.topics={{"agent-request":"held-{grace}"}}',
-        f'documents.url="postgres://fleet@postgres:5432/fleet?schema=held_{grace}"',
+        f'records.url="postgres://fleet@postgres:5432/fleet?schema=held_{grace}"',
     )
     objects = rendered(LIVE, sets=sets)
     deployment = of_kind(objects, "Deployment")["orchestrator"]

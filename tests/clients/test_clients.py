@@ -83,7 +83,7 @@ class Servers:
             **self.env,
             "AGENTFLEET_BROKER": self.url,
             "AGENTFLEET_BROKER_ADMIN": address["pulsar"],
-            "AGENTFLEET_DOCUMENTS": address["postgres"],
+            "AGENTFLEET_RECORDS": address["postgres"],
             "AGENTFLEET_GRAPH": address["fuseki"],
             "AGENTFLEET_MODEL": f"scripted:{model}",
             "AGENTFLEET_REPLY_TO": "replies-*,persistent://public/nowhere/*",

@@ -58,7 +58,7 @@ impl Place {
         command
             .env("AGENTFLEET_BROKER", self.pulsar.address())
             .env("AGENTFLEET_BROKER_ADMIN", self.pulsar.admin())
-            .env("AGENTFLEET_DOCUMENTS", self.postgres.address())
+            .env("AGENTFLEET_RECORDS", self.postgres.address())
             .env("AGENTFLEET_GRAPH", self.fuseki.address())
             .env("AGENTFLEET_LISTEN", "127.0.0.1:0")
             .env("AGENTFLEET_LOG", "error");

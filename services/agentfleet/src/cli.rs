@@ -188,7 +188,7 @@ pub(crate) enum Command {
     Restore(Restore),
     /// Move a data directory to servers, with its runs in progress
     #[command(
-        after_help = "Example:\n  agentfleet migrate --broker pulsar://HOST:6650 --documents postgres://USER@HOST/DATABASE --graph http://HOST:3030/ds\n\nThe data directory (`--data`) must not be worked meanwhile. A migration that was cut off is\nstarted anew. Afterwards the data directory refuses to be worked without the servers."
+        after_help = "Example:\n  agentfleet migrate --broker pulsar://HOST:6650 --records postgres://USER@HOST/DATABASE --graph http://HOST:3030/ds\n\nThe data directory (`--data`) must not be worked meanwhile. A migration that was cut off is\nstarted anew. Afterwards the data directory refuses to be worked without the servers."
     )]
     Migrate,
     /// Say what is configured, what can be reached, and what is wrong

@@ -121,7 +121,7 @@ impl Engine {
             model_timeout: settings.model_timeout,
             tool_timeout: settings.tool_timeout,
             lease: settings.lease,
-            look: match settings.documents {
+            look: match settings.records {
                 // Costs next to nothing.
                 Place::Embedded => Duration::from_secs(1),
                 // Requests are paid for.

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 pub(crate) struct Relocation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub documents: Option<String>,
+    #[serde(default, alias = "documents", skip_serializing_if = "Option::is_none")]
+    pub records: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
     /// Where a move goes that has not come to its end: what is there is a part of the fleet.
@@ -36,11 +36,8 @@ pub(crate) async fn check_empty(documents: &dyn Documents, begun: bool) -> Resul
     };
     let says = match documents.get(MARK).await? {
         Some(_) if begun => return Ok(()),
-        Some(_) => "another fleet is being moved to the documents store".to_owned(),
-        None => format!(
-            "the documents store holds a fleet already (`{}`)",
-            first.key
-        ),
+        Some(_) => "another fleet is being moved to the database".to_owned(),
+        None => format!("the database holds a fleet already (`{}`)", first.key),
     };
     Err(
         Failure::new(Exit::Unavailable, format!("{says}: nothing was moved"))
@@ -63,7 +60,7 @@ pub(crate) async fn end(documents: &dyn Documents) -> Result<(), Failure> {
 pub(crate) async fn check_filled(documents: &dyn Documents) -> Result<(), Failure> {
     match documents.get(MARK).await? {
         None => Ok(()),
-        Some(_) => Err(half("the documents store holds", "")),
+        Some(_) => Err(half("the database holds", "")),
     }
 }
 
@@ -120,7 +117,7 @@ impl Relocation {
     ) -> [(&'static str, &'a Place, &'a Option<String>); 3] {
         [
             ("broker", &settings.broker, &self.broker),
-            ("documents", &settings.documents, &self.documents),
+            ("records", &settings.records, &self.records),
             ("graph", &settings.graph, &self.graph),
         ]
     }
@@ -133,7 +130,7 @@ impl Relocation {
             {
                 let (moved, data) = (redacted(moved), settings.data.display());
                 let says = format!(
-                    "the {name} of `{data}` was moved to {moved}, and is not here any more"
+                    "part `{name}` of `{data}` was moved to {moved}, and is not here any more"
                 );
                 return Err(Failure::new(Exit::Usage, says)
                     .hint("PostgreSQL's own tools move it on: see `Backup and restore` in docs/operations.md"));

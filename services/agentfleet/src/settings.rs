@@ -129,7 +129,7 @@ settings! {
     /// Bearer token for the SPARQL server, instead of user and password.
     graph_token: Option<Secret> = None;
     /// Records, texts and config: `embedded`, or `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or the password in PGPASSWORD).
-    documents: Place = Place::Embedded;
+    records: Place = Place::Embedded;
     /// Model: `auto`, `offline`, `scripted:FILE` (answers by rules), or `PROVIDER:NAME` (openai, anthropic, gemini, ollama).
     model: String = "auto".to_owned();
     /// Base URL of the model's API, for servers that speak a provider's protocol.
@@ -417,7 +417,16 @@ fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase())
 }
 
+/// What a setting or variable was called in earlier versions, and what it is called now.
+const RENAMED: &[(&str, &str)] = &[
+    ("documents", "records"),
+    ("AGENTFLEET_DOCUMENTS", "AGENTFLEET_RECORDS"),
+];
+
 fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
+    if let Some((_, now)) = RENAMED.iter().find(|(before, _)| *before == name) {
+        return Failure::usage(format!("unknown {what} `{name}`: it is called `{now}` now"));
+    }
     let nearest = all
         .iter()
         .map(|known| {
@@ -508,15 +517,15 @@ mod tests {
             ("AGENTFLEET_GRAPH", "http://graph.example:3030/ds"),
         ];
         let env = |more: &[(&str, &str)]| env(&[&others, more].concat());
-        let given = env(&[("AGENTFLEET_DOCUMENTS", address)]);
+        let given = env(&[("AGENTFLEET_RECORDS", address)]);
         let settings = Settings::from_layers(&Flags::default(), &given, &File::default()).unwrap();
-        assert_eq!(settings.documents, Place::At(address.to_owned()));
-        let shown = format!("{:?} {}", settings.in_force(), settings.documents);
+        assert_eq!(settings.records, Place::At(address.to_owned()));
+        let shown = format!("{:?} {}", settings.in_force(), settings.records);
         assert!(!shown.contains("hunter2"), "{shown}");
         let flag = |address: &str| {
-            let documents = Some(address.to_owned());
+            let records = Some(address.to_owned());
             let flags = Flags {
-                documents,
+                records,
                 ..Flags::default()
             };
             Settings::from_layers(&flags, &env(&[]), &File::default())
@@ -530,27 +539,27 @@ mod tests {
     #[test]
     fn a_mixture_of_embedded_parts_and_servers_is_refused() {
         let (broker, graph) = ("pulsar://host:6650", "http://host:3030/ds");
-        let (documents, beside) = ("postgres://fleet@host/fleet", "http://127.0.0.1:8700");
+        let (records, beside) = ("postgres://fleet@host/fleet", "http://127.0.0.1:8700");
         for (given, expected) in [
             (["embedded", "embedded", "embedded"], None),
-            ([broker, documents, graph], None),
+            ([broker, records, graph], None),
             (["embedded", "embedded", beside], None),
             (
                 ["embedded", "embedded", graph],
-                Some("`graph` on a server and `broker` and `documents` embedded"),
+                Some("`graph` on a server and `broker` and `records` embedded"),
             ),
             (
                 // A SPARQL server is none, wherever it is.
                 ["embedded", "embedded", "http://127.0.0.1:3030/ds"],
-                Some("`graph` on a server and `broker` and `documents` embedded"),
+                Some("`graph` on a server and `broker` and `records` embedded"),
             ),
             (
                 [broker, "embedded", beside],
-                Some("`broker` and `graph` on a server and `documents` embedded"),
+                Some("`broker` and `graph` on a server and `records` embedded"),
             ),
             (
-                [broker, documents, "embedded"],
-                Some("`broker` and `documents` on a server and `graph` embedded"),
+                [broker, records, "embedded"],
+                Some("`broker` and `records` on a server and `graph` embedded"),
             ),
             (
                 [broker, "s3://bucket/fleet", graph],
@@ -559,7 +568,7 @@ mod tests {
         ] {
             let names = [
                 "AGENTFLEET_BROKER",
-                "AGENTFLEET_DOCUMENTS",
+                "AGENTFLEET_RECORDS",
                 "AGENTFLEET_GRAPH",
             ];
             let pairs: Vec<_> = names.into_iter().zip(given).collect();
@@ -575,7 +584,7 @@ mod tests {
     fn an_archive_is_a_bucket_of_a_fleet_on_servers() {
         let servers = [
             ("AGENTFLEET_BROKER", "pulsar://host:6650"),
-            ("AGENTFLEET_DOCUMENTS", "postgres://fleet@host/fleet"),
+            ("AGENTFLEET_RECORDS", "postgres://fleet@host/fleet"),
             ("AGENTFLEET_GRAPH", "http://host:3030/ds"),
         ];
         for (bucket, after, on, expected) in [
@@ -620,6 +629,15 @@ mod tests {
                 Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_MODLE", "x")]))
                     .unwrap_err(),
                 "did you mean `AGENTFLEET_MODEL`?",
+            ),
+            (
+                parse_file("documents = \"embedded\"").unwrap_err(),
+                "unknown key `documents`: it is called `records` now",
+            ),
+            (
+                Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_DOCUMENTS", "x")]))
+                    .unwrap_err(),
+                "it is called `AGENTFLEET_RECORDS` now",
             ),
             (
                 Settings::from_layers(&flags, &env(&[]), &File::default()).unwrap_err(),

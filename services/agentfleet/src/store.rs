@@ -68,7 +68,7 @@ impl Store {
         if let Some(says) = open_to_others(&database) {
             tracing::warn!("{says}");
         }
-        match (&settings.broker, &settings.documents) {
+        match (&settings.broker, &settings.records) {
             (Place::At(broker), Place::At(documents)) => {
                 Self::on_servers(database, broker, documents, settings).await
             }
@@ -163,7 +163,7 @@ impl Store {
         graph: Arc<dyn Graph>,
         settings: &Settings,
     ) -> Result<Library, Failure> {
-        match &settings.documents {
+        match &settings.records {
             Place::Embedded => Ok(Library::open(self.database.clone(), graph)?),
             Place::At(_) => {
                 let index = Database::open(&settings.data.join("library"))?;
@@ -272,7 +272,7 @@ pub(crate) async fn open_documents(
     database: &Database,
     settings: &Settings,
 ) -> Result<Arc<dyn Documents>, Failure> {
-    match &settings.documents {
+    match &settings.records {
         Place::Embedded => Ok(Arc::new(EmbeddedDocuments::open(database)?)),
         Place::At(address) => Ok(Arc::new(PostgresDocuments::connect(address).await?)),
     }

@@ -80,20 +80,20 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness
 /// What needs the documents. Where they do not answer, the reason is known at once, and true of all of it.
 async fn stored(app: &App) -> (Check, Check, Check) {
     let parts = &app.parts;
-    let documents = check("documents", parts.documents.ready()).await;
-    if !documents.ok {
+    let records = check("records", parts.documents.ready()).await;
+    if !records.ok {
         let same = |name: &str| Check {
             name: name.to_owned(),
-            ..documents.clone()
+            ..records.clone()
         };
         let (writes, config) = (same("writes"), same("config"));
-        return (documents, writes, config);
+        return (records, writes, config);
     }
     let (writes, config) = futures::join!(
         check("writes", writes(app)),
         check("config", parts.config.snapshot()),
     );
-    (documents, writes, config)
+    (records, writes, config)
 }
 
 /// Writes something small: a disk that is full, or a store that only reads, shows in nothing else.

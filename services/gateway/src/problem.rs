@@ -282,7 +282,7 @@ impl From<agentfleet_broker::Error> for Problem {
 
 impl From<agentfleet_documents::Error> for Problem {
     fn from(error: agentfleet_documents::Error) -> Self {
-        Self::below("the documents store", &error, error.retry())
+        Self::below("the database of the records", &error, error.retry())
     }
 }
 

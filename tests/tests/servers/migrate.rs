@@ -35,7 +35,7 @@ impl Place {
             command
                 .env("AGENTFLEET_BROKER", pulsar.address())
                 .env("AGENTFLEET_BROKER_ADMIN", pulsar.admin())
-                .env("AGENTFLEET_DOCUMENTS", postgres.address())
+                .env("AGENTFLEET_RECORDS", postgres.address())
                 .env("AGENTFLEET_GRAPH", fuseki.address());
         }
         command
@@ -155,7 +155,7 @@ fn runs_in_progress_move_and_end_once() {
     let told = refused(onto.env("AGENTFLEET_DATA", place.path("other")));
     assert!(told.contains("holds a fleet already"), "{told}");
     let mut on = place.command(&["migrate"]);
-    let told = refused(on.env("AGENTFLEET_DOCUMENTS", third));
+    let told = refused(on.env("AGENTFLEET_RECORDS", third));
     assert!(told.contains("was moved to postgres://"), "{told}");
     assert_eq!(place.cli(&["config", "list", "--json"]), version);
 

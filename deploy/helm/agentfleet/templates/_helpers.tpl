@@ -86,7 +86,7 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- range splitList "," (index $parts 1) }}
 {{- $ports = append $ports (include "agentfleet.port" (printf "%s://%s" (index $parts 0) (trim .))) }}
 {{- end }}
-{{- range (list $root.Values.broker.adminUrl $root.Values.documents.url $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl) }}
+{{- range (list $root.Values.broker.adminUrl $root.Values.records.url $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl) }}
 {{- if . }}{{ $ports = append $ports (include "agentfleet.port" .) }}{{ end }}
 {{- end }}
 {{- if $root.Values.settings.archive }}{{ $ports = append $ports "443" }}{{ end }}
@@ -110,7 +110,7 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
   "AGENTFLEET_BROKER_ADMIN" $values.broker.adminUrl
   "AGENTFLEET_BROKER_TENANT" $values.broker.tenant
   "AGENTFLEET_BROKER_NAMESPACE" $values.broker.namespace
-  "AGENTFLEET_DOCUMENTS" $values.documents.url
+  "AGENTFLEET_RECORDS" $values.records.url
   "AGENTFLEET_GRAPH" $values.graph.url
   "AGENTFLEET_GRAPH_QUERY" $values.graph.queryUrl
   "AGENTFLEET_GRAPH_UPDATE" $values.graph.updateUrl

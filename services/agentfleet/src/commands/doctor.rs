@@ -221,7 +221,7 @@ async fn look_apart(settings: &Settings, away: &[&str], findings: &mut Findings)
                 missed.extend(["workers", "queue"]);
             }
             let documents = open_documents(&database, settings);
-            match apart("document server", away, documents).await {
+            match apart("records server", away, documents).await {
                 Some(documents) => findings.add("dead letters", dead_letters(&*documents).await),
                 None => missed.push("dead letters"),
             }

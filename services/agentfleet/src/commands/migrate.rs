@@ -36,13 +36,13 @@ pub(crate) async fn migrate(settings: &Settings) -> Result<(), Failure> {
     let moved = Relocation::read(settings)?;
     let target = Relocation {
         broker: address(&settings.broker),
-        documents: address(&settings.documents),
+        records: address(&settings.records),
         graph: address(&settings.graph),
         unfinished: None,
     };
     if !settings.on_servers() {
         return Err(Failure::usage("there is nothing to move: every part is embedded")
-            .hint("name where to, such as `--broker pulsar://HOST:6650 --documents postgres://USER@HOST/DATABASE --graph http://HOST:3030/ds`"));
+            .hint("name where to, such as `--broker pulsar://HOST:6650 --records postgres://USER@HOST/DATABASE --graph http://HOST:3030/ds`"));
     }
     if !settings.data.join(FILE).exists() {
         return Err(Failure::new(
@@ -97,7 +97,7 @@ async fn copy_all(
     // The config is among them, in the form of this version.
     DocumentsConfig::of_directory(database, Arc::new(own.clone()), || 0).await?;
     let objects = copy_documents(&own, &*store.documents).await?;
-    outln!("documents  {objects} records, texts and versions of the config");
+    outln!("records    {objects} records, texts and versions of the config");
     let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;
     let loaded = take_over(database, store, Arc::clone(&graph), settings).await?;
     outln!("library    {loaded} loaded documents");
@@ -114,7 +114,7 @@ async fn copy_all(
 
 /// Copies every object, and answers how many there were.
 async fn copy_documents(from: &dyn Documents, to: &dyn Documents) -> Result<u64, Failure> {
-    let bar = bar("documents");
+    let bar = bar("records");
     let mut after = String::new();
     let mut count = 0;
     loop {

@@ -34,7 +34,7 @@ impl Server {
         [
             ("broker server", broker),
             ("broker admin", admin),
-            ("document server", at(&settings.documents)),
+            ("records server", at(&settings.records)),
             ("graph server", at(&settings.graph)),
         ]
         .into_iter()

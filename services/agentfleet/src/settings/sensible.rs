@@ -73,18 +73,18 @@ impl Settings {
 
     /// Refuses a mixture: a fleet has all its parts in the data directory, or all on servers.
     fn of_one_kind(&self) -> Result<(), Failure> {
-        if let Place::At(address) = &self.documents
+        if let Place::At(address) = &self.records
             && !PostgresDocuments::is_address(address)
         {
             let (name, expected) = (
-                "documents",
+                "records",
                 "`postgres://USER:PASSWORD@HOST:PORT/DATABASE`, which is where servers keep the records",
             );
             return Err(bad_value(name, address, self.source(name), expected));
         }
         let parts = [
             ("broker", &self.broker),
-            ("documents", &self.documents),
+            ("records", &self.records),
             ("graph", &self.graph),
         ];
         let names = |embedded: bool| {
@@ -108,7 +108,7 @@ impl Settings {
             "{there} on a server and {here} embedded: a fleet has all three embedded, or all three on servers"
         ))
         .hint(
-            "name all: `broker` (pulsar://HOST:6650), `documents` (postgres://USER@HOST/DATABASE) and `graph` \
+            "name all: `broker` (pulsar://HOST:6650), `records` (postgres://USER@HOST/DATABASE) and `graph` \
              (http://HOST:3030/ds); `agentfleet migrate` moves what is embedded there",
         ))
     }
@@ -137,8 +137,8 @@ impl Settings {
 
     /// Every user of the machine can read the arguments of a process.
     fn no_password_in_sight(&self) -> Result<(), Failure> {
-        let name = "documents";
-        let Place::At(address) = &self.documents else {
+        let name = "records";
+        let Place::At(address) = &self.records else {
             return Ok(());
         };
         let (user, _) = address.rsplit_once('@').unwrap_or_default();

@@ -131,7 +131,7 @@ fn no_credential_is_shown() {
     let given = [
         "--broker",
         "pulsar://127.0.0.1:9",
-        "--documents",
+        "--records",
         "postgres://ada@127.0.0.1:9/records",
         "--graph",
         &url,
@@ -223,7 +223,7 @@ fn doctor_names_each_server_that_is_away() {
     let servers = [
         "--broker",
         &broker,
-        "--documents",
+        "--records",
         &documents,
         "--graph",
         &graph,
@@ -245,7 +245,7 @@ fn doctor_names_each_server_that_is_away() {
         let expected = format!("{address} does not answer");
         assert!(says["says"].as_str().unwrap().contains(&expected), "{says}");
     }
-    assert_eq!(finding("document server")["ok"], false);
+    assert_eq!(finding("records server")["ok"], false);
     // What is on this machine is told all the same, and no line points to one that is not there.
     assert_eq!(finding("database")["ok"], true);
     for (what, part) in [

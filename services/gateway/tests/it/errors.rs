@@ -188,7 +188,7 @@ async fn health_tells_live_from_ready() {
         .collect();
     assert_eq!(
         names,
-        ["queue", "documents", "writes", "graph", "config", "model"]
+        ["queue", "records", "writes", "graph", "config", "model"]
     );
     fleet.healthy.store(false, Ordering::SeqCst);
     let reply = client.get("/health/ready").await;

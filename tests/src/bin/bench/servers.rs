@@ -53,7 +53,7 @@ pub(crate) fn start() -> Result<()> {
         .env("AGENTFLEET_CONCURRENCY", CONCURRENCY)
         .env("AGENTFLEET_BROKER", pulsar.address())
         .env("AGENTFLEET_BROKER_ADMIN", pulsar.admin())
-        .env("AGENTFLEET_DOCUMENTS", postgres.address())
+        .env("AGENTFLEET_RECORDS", postgres.address())
         .env("AGENTFLEET_GRAPH", fuseki.address())
         .stdin(Stdio::piped())
         .spawn()?;

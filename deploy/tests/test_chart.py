@@ -105,6 +105,7 @@ REFUSED = [
     ('broker.authentication="token"', "`broker.authentication`"),
     ('records.url="s3://bucket/fleet"', "/records/url"),
     ('graph.url="embedded"', "/graph/url"),
+    ('coordination.url="embedded"', "/coordination/url"),
     ('model="auto"', "/model"),
     ('model="gpt"', "/model"),
     ('secrets.values={"OPENAI_KEY":"x"}', "OPENAI_KEY"),
@@ -140,7 +141,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_the_schema_is_the_bin
     # The chart sets these itself, or they are of the embedded parts.
     own = {"data", "broker", "broker_admin", "broker_tenant", "broker_namespace", "broker_topics", "broker_token"}
     own |= {"broker_certificates", "graph", "graph_query", "graph_update", "graph_user", "graph_password", "graph_token", "http_token"}
-    own |= {"records", "model", "base_url", "concurrency", "listen", "health"}
+    own |= {"records", "coordination", "model", "base_url", "concurrency", "listen", "health"}
     own |= {"grace", "max_quads", "log", "log_format"}
     assert set(schema["properties"]["settings"]["propertyNames"]["enum"]) == names_of_settings() - own
 
@@ -232,7 +233,7 @@ def test_there_is_more_time_to_stop_than_the_drain_takes(values):
 def test_policies_let_out_to_every_server_and_models_only_where_they_are_called():
     for role, policy in of_kind(rendered(FULL), "NetworkPolicy").items():
         ports = {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
-        servers = {53, 6651, 7651, 8443, 5433, 443, 7200}
+        servers = {53, 6651, 7651, 8443, 5433, 443, 7200, 7300}
         models = set() if role in {"aggregator", "graph-writer"} else {8000, 11434}
         assert ports == servers | models, role
     gateway = of_kind(rendered(FULL), "NetworkPolicy")["gateway"]

@@ -28,6 +28,9 @@ const SHORTEST_IN_PATH: usize = 8;
 /// Fewest digits of a segment behind one such as `/token/`: with less it is a word.
 const FEWEST_DIGITS: usize = 4;
 
+/// What stands for credentials where an address is described.
+const EXAMPLES: &[&str] = &["USER", "USER:PASSWORD"];
+
 /// The text without credentials: user and password of addresses, the values of parameters whose names
 /// say that they are secret, and keys that are known by their beginning.
 pub fn redacted(text: &str) -> Cow<'_, str> {
@@ -41,7 +44,9 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
         let authority = until(&text[from..], |c| {
             ends(c) || (!is_database && matches!(c, '/' | '?' | '#'))
         });
-        if let Some(end) = authority.rfind('@') {
+        if let Some(end) = authority.rfind('@')
+            && !EXAMPLES.contains(&&authority[..end])
+        {
             hidden.push(from..from + end);
         }
         hidden.extend(of_path(text, from + authority.len()));
@@ -150,6 +155,10 @@ mod tests {
                 "https://medium.com/@user/a?page=2",
             ),
             ("http://ada:se:cret@host:1/ds", "http://***@host:1/ds"),
+            (
+                "such as `postgres://USER:PASSWORD@HOST/DATABASE` or `postgres://USER@HOST`",
+                "such as `postgres://USER:PASSWORD@HOST/DATABASE` or `postgres://USER@HOST`",
+            ),
             (
                 "pulsar://tok@a,b:6650 and x@y.z",
                 "pulsar://***@a,b:6650 and x@y.z",

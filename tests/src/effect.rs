@@ -18,6 +18,7 @@ pub enum Verb {
     Commit,
     Insert,
     Query,
+    Erase,
     Config,
     Chat,
     Call,

@@ -114,6 +114,7 @@ impl World {
             Self::roots_answered,
             Self::steps_have_outcomes,
             Self::nothing_is_left,
+            Self::nothing_is_counted_any_more,
             Self::documents_are_the_records,
             Self::late_results_are_marked,
             Self::provenance_is_complete,
@@ -207,6 +208,14 @@ impl World {
                 queue.entries.len(),
                 queue.role
             )),
+            None => Ok(()),
+        }
+    }
+
+    /// What is over is forgotten where siblings are counted.
+    fn nothing_is_counted_any_more(&self) -> Result<(), String> {
+        match self.counted.keys().next() {
+            Some(fan_out) => Err(format!("the siblings of {fan_out} are counted still")),
             None => Ok(()),
         }
     }

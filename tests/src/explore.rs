@@ -15,8 +15,9 @@ use oxigraph::model::Quad;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A run that takes longer than this many steps never ends.
-const MOST_STEPS: u64 = 40_000;
+/// A run that takes longer than this many steps never ends. One whose model is away until its time is up, and whose
+/// message was delivered twice now and then, takes some 45,000.
+const MOST_STEPS: u64 = 60_000;
 /// Sets what people do apart from everything else that a seed decides.
 const PEOPLE: u64 = 0x0bad_cafe_0dd5_ba11;
 
@@ -42,6 +43,8 @@ pub fn run(seed: u64, telling: bool) -> Report {
         generate::with_people(generate::scenario(&mut rng), &mut Rng::new(seed ^ PEOPLE));
     let mut scenario = scenario;
     generate::lengthen(seed, &mut scenario);
+    // Not drawn: each seed draws what it always drew.
+    scenario.coordination = seed.count_ones().is_multiple_of(2);
     let engine = *rng.pick(&[
         Engine::DISTRIBUTED,
         Engine::DISTRIBUTED,

@@ -89,7 +89,12 @@ impl Faults {
             Verb::Publish => hit(self.refused, Fault::Refused)
                 .or_else(|| hit(self.reply_lost, Fault::ReplyLost))
                 .or_else(|| hit(self.doubled, Fault::Doubled)),
-            Verb::Ack | Verb::Nack | Verb::DeadLetter | Verb::Insert | Verb::Commit => {
+            Verb::Ack
+            | Verb::Nack
+            | Verb::DeadLetter
+            | Verb::Insert
+            | Verb::Erase
+            | Verb::Commit => {
                 hit(self.refused, Fault::Refused).or_else(|| hit(self.reply_lost, Fault::ReplyLost))
             }
             Verb::Read | Verb::List | Verb::Query | Verb::Config => {

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub context_window: u32,
     /// Bytes added to everything that a tool returns.
     pub result_bytes: usize,
+    /// Whether siblings are counted in a dataset of their own.
+    pub coordination: bool,
 }
 
 /// One request from outside.

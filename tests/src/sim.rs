@@ -7,7 +7,7 @@ use crate::effect::{Point, Verb, When};
 use crate::faults::Faults;
 use crate::queues::{BrokerKind, Queues, Role, TaskId};
 use crate::scenario::{Identity, Scenario, named_in, question};
-use crate::seams::{AtomicCommitter, Seam, snapshots};
+use crate::seams::{AtomicCommitter, Coordination, Seam, snapshots};
 use crate::world::{Shared, Tracked, World};
 use agentfleet_aggregator::{
     Answered, Approvals, Deadlines, Endings, FanIn, Found, Sweep, Undertaker, became,
@@ -15,6 +15,7 @@ use agentfleet_aggregator::{
 use agentfleet_broker::{Broker, Delivery, Durability, Outgoing};
 use agentfleet_core::FleetLimits;
 use agentfleet_core::approval::Verdict;
+use agentfleet_graph::Graph;
 use agentfleet_graph_writer::GraphWriter;
 use agentfleet_orchestrator::{Options, Orchestrator};
 use agentfleet_runtime::{
@@ -148,11 +149,14 @@ impl Sim {
             tools: any.clone(),
             host: any.clone(),
         };
+        let is_apart = shared.with(|world| world.scenario.coordination);
+        let coordination = is_apart.then(|| Arc::new(Coordination(seam.clone())) as Arc<dyn Graph>);
         let aggregator = agentfleet_aggregator::Parts {
             broker: any.clone(),
             documents: any.clone(),
             committer,
             graph: any.clone(),
+            coordination,
             host: any,
             reply_topics: agentfleet_core::ReplyTopics::default(),
         };

@@ -10,6 +10,7 @@ use crate::rng::Rng;
 use crate::scenario::{Scenario, Trouble, named_in};
 use agentfleet_broker::{Delivery, Outgoing};
 use agentfleet_documents::Created;
+use agentfleet_graph::Batch;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
 use agentfleet_schema::{AgentRequest, AgentResponse, Millis};
@@ -64,6 +65,8 @@ pub struct World {
     /// Responses, by root.
     pub responses: Vec<(String, AgentResponse)>,
     pub graph: Store,
+    /// The coordination dataset: what is counted, by fan-out.
+    pub counted: BTreeMap<String, Vec<Batch>>,
     /// Starts of calls with side effects, by idempotency key.
     pub starts: BTreeMap<String, u32>,
     pub executed: Vec<Executed>,
@@ -126,6 +129,7 @@ impl World {
             documents: BTreeMap::new(),
             responses: Vec::new(),
             graph: Store::new().expect("a store in memory"),
+            counted: BTreeMap::new(),
             starts: BTreeMap::new(),
             executed: Vec::new(),
             asked: BTreeMap::new(),

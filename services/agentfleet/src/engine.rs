@@ -96,6 +96,8 @@ impl Engine {
             documents: self.documents(),
             committer: Arc::clone(&self.store.committer),
             graph: Arc::clone(&self.graph),
+            // Only who counts siblings needs it: see `Fleet::start`.
+            coordination: None,
             host: Arc::clone(&self.host),
             reply_topics: self.reply_topics.clone(),
         }
@@ -194,12 +196,22 @@ pub async fn open_graph(
     Ok((Arc::new(graph.clone()), Some(graph)))
 }
 
-/// How to reach the graph's server, if it is on one.
-fn graph_server(settings: &Settings) -> Option<RemoteOptions> {
-    let Place::At(url) = &settings.graph else {
-        return None;
+/// Opens the dataset that counts siblings, if the settings name one.
+pub(crate) async fn open_coordination(
+    settings: &Settings,
+) -> Result<Option<Arc<dyn Graph>>, Failure> {
+    let Some(url) = &settings.coordination else {
+        return Ok(None);
     };
-    let credentials = match (&settings.graph_token, &settings.graph_user) {
+    let options = RemoteOptions {
+        credentials: graph_credentials(settings),
+        ..RemoteOptions::new(url)
+    };
+    Ok(Some(Arc::new(RemoteGraph::connect(options).await?)))
+}
+
+fn graph_credentials(settings: &Settings) -> Option<Credentials> {
+    match (&settings.graph_token, &settings.graph_user) {
         (Some(token), _) => Some(Credentials::Bearer(token.expose().to_owned())),
         (None, Some(user)) => Some(Credentials::Basic {
             user: user.clone(),
@@ -209,11 +221,18 @@ fn graph_server(settings: &Settings) -> Option<RemoteOptions> {
                 .map_or_else(String::new, |word| word.expose().to_owned()),
         }),
         (None, None) => None,
+    }
+}
+
+/// How to reach the graph's server, if it is on one.
+fn graph_server(settings: &Settings) -> Option<RemoteOptions> {
+    let Place::At(url) = &settings.graph else {
+        return None;
     };
     let mut options = RemoteOptions {
         query_url: settings.graph_query.clone(),
         update_url: settings.graph_update.clone(),
-        credentials,
+        credentials: graph_credentials(settings),
         ..RemoteOptions::new(url)
     };
     if options.credentials.is_none() && options.is_local() {

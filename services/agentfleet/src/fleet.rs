@@ -4,7 +4,7 @@
 //! fleet lock, and another takes over when it goes. Single roles (`orchestrator`, ...) run beside it.
 //! On servers any number of processes run any roles.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, open_coordination};
 use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
 use crate::store::{Store, worked};
@@ -165,7 +165,11 @@ fn install_telemetry(settings: &Settings, roles: Roles) -> Result<(), Failure> {
 }
 
 impl Fleet {
-    pub fn start(engine: &Engine, settings: &Settings, roles: Roles) -> Result<Self, Failure> {
+    pub async fn start(
+        engine: &Engine,
+        settings: &Settings,
+        roles: Roles,
+    ) -> Result<Self, Failure> {
         install_telemetry(settings, roles)?;
         let mut stages = Vec::new();
         let watchdog = Watchdog::start(settings.wall_limit, settings.grace, |overdue| {
@@ -185,7 +189,10 @@ impl Fleet {
         }
         if roles.includes(Roles::Aggregator) {
             let mut stage = Stage::new(settings, &watchdog);
-            let parts = engine.aggregator_parts();
+            let parts = aggregator::Parts {
+                coordination: open_coordination(settings).await?,
+                ..engine.aggregator_parts()
+            };
             let deadlines = Arc::new(Deadlines::new(parts.clone()));
             let undertaker = Arc::new(Undertaker::new(parts.clone()));
             let sweep = Sweep::new(parts.clone());

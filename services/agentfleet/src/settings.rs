@@ -128,6 +128,8 @@ settings! {
     graph_password: Option<Secret> = None;
     /// Bearer token for the SPARQL server, instead of user and password.
     graph_token: Option<Secret> = None;
+    /// Where the siblings of open fan-outs are counted, if not in the graph: the URL of a SPARQL 1.1 dataset of its own, with the credentials of the graph.
+    coordination: Option<String> = None;
     /// Records, texts and config: `embedded`, or `postgres://USER:PASSWORD@HOST:PORT/DATABASE` (or the password in PGPASSWORD).
     records: Place = Place::Embedded;
     /// Model: `auto`, `offline`, `scripted:FILE` (answers by rules), or `PROVIDER:NAME` (openai, anthropic, gemini, ollama).
@@ -575,6 +577,40 @@ mod tests {
             let read = Settings::from_layers(&Flags::default(), &env(&pairs), &File::default());
             let says = read.err().map(|failure| failure.to_string());
             assert_eq!(says.is_some(), expected.is_some(), "{given:?}: {says:?}");
+            let says = says.unwrap_or_default();
+            assert!(says.contains(expected.unwrap_or_default()), "{says}");
+        }
+    }
+
+    #[test]
+    fn siblings_are_counted_in_another_dataset_of_a_fleet_on_servers() {
+        let servers = [
+            ("AGENTFLEET_BROKER", "pulsar://host:6650"),
+            ("AGENTFLEET_RECORDS", "postgres://fleet@host/fleet"),
+            ("AGENTFLEET_GRAPH", "http://host:3030/ds"),
+        ];
+        for (others, dataset, expected) in [
+            (&servers[..], "http://host:3030/coordination", None),
+            (
+                &servers[..],
+                "http://host:3030/ds/",
+                Some("another dataset than `graph`"),
+            ),
+            (
+                &servers[..],
+                "embedded",
+                Some("is `embedded`, expected the URL of"),
+            ),
+            (
+                &[],
+                "http://host:3030/coordination",
+                Some("for a fleet on servers"),
+            ),
+        ] {
+            let given = env(&[others, &[("AGENTFLEET_COORDINATION", dataset)]].concat());
+            let read = Settings::from_layers(&Flags::default(), &given, &File::default());
+            let says = read.err().map(|failure| failure.to_string());
+            assert_eq!(says.is_some(), expected.is_some(), "{dataset}: {says:?}");
             let says = says.unwrap_or_default();
             assert!(says.contains(expected.unwrap_or_default()), "{says}");
         }

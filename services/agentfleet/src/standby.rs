@@ -92,7 +92,7 @@ impl Standby {
         let (own, fleet) = match engine {
             Some(engine) => {
                 clock::watch(settings).await?;
-                let fleet = Fleet::start(&engine, settings, Roles::All)?;
+                let fleet = Fleet::start(&engine, settings, Roles::All).await?;
                 let model = engine.model.reason.clone();
                 (Worker::Own { model }, Some((engine, fleet)))
             }
@@ -146,7 +146,7 @@ impl Start {
             Some(engine) => engine,
             None => Engine::open(self.store.clone(), &self.settings, &|_, _| {}).await?,
         };
-        let fleet = Fleet::start(&engine, &self.settings, Roles::All)?;
+        let fleet = Fleet::start(&engine, &self.settings, Roles::All).await?;
         lock.say(&Holder::of(&self.settings, Some(&engine.model)));
         drop(self.told.send(Worker::Own {
             model: engine.model.reason.clone(),

@@ -62,7 +62,7 @@ impl Deadlines {
         }
         match properties.get(property::KIND).map(String::as_str) {
             Some(property::KIND_JOIN) => {
-                self.fan_in.evaluate(&place).await?;
+                self.fan_in.evaluate(&place, &[]).await?;
             }
             Some(property::KIND_HARD) => {
                 self.endings.end(&place.0, "deadline", "").await?;

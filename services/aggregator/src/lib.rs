@@ -12,6 +12,7 @@
 mod completion;
 mod deadlines;
 mod fan_in;
+mod siblings;
 mod sweep;
 mod undertaker;
 

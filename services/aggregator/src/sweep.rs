@@ -59,7 +59,7 @@ impl Sweep {
                 continue;
             };
             tracing::warn!(%session, step, "no deadline message ended this fan-out in time");
-            if let Err(error) = self.fan_in.evaluate(&(session.clone(), step)).await {
+            if let Err(error) = self.fan_in.evaluate(&(session.clone(), step), &[]).await {
                 tracing::warn!(%session, step, %error, "an overdue fan-out is put off");
             }
         }

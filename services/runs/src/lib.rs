@@ -32,6 +32,8 @@ pub struct Parts {
     pub documents: Arc<dyn Documents>,
     pub committer: Arc<dyn Committer>,
     pub graph: Arc<dyn Graph>,
+    /// The dataset that counts the siblings of open fan-outs, where that is not the graph.
+    pub coordination: Option<Arc<dyn Graph>>,
     pub host: Arc<dyn Host>,
     /// The topics that callers may name for their responses.
     pub reply_topics: ReplyTopics,

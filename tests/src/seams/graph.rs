@@ -3,11 +3,12 @@
 use super::{Seam, busy};
 use crate::effect::{Effect, Fault, Verb};
 use crate::world::World;
-use agentfleet_graph::{Answer, Batch, Error, Graph, QueryOptions, Solutions};
+use agentfleet_graph::{Answer, Batch, EraseBy, Erased, Error, Graph, QueryOptions, Solutions};
 use agentfleet_schema::{Term, TermType, Triple};
 use async_trait::async_trait;
 use oxigraph::model::{GraphName, Literal, NamedNode, Quad, Term as RdfTerm};
 use oxigraph::sparql::{QueryResults, SparqlEvaluator};
+use oxigraph::store::Store;
 
 #[async_trait]
 impl Graph for Seam {
@@ -22,11 +23,7 @@ impl Graph for Seam {
             for batch in &batches {
                 insert(world, batch);
             }
-            if fault == Some(Fault::ReplyLost) {
-                Err(Error::Storage(busy()))
-            } else {
-                Ok(())
-            }
+            told(fault)
         })
         .await
     }
@@ -47,10 +44,84 @@ impl Graph for Seam {
                 if fault == Some(Fault::Refused) {
                     return Err(Error::Storage(busy()));
                 }
-                Ok(query(world, sparql, bindings))
+                Ok(query(&world.graph, sparql, bindings))
             },
         )
         .await
+    }
+}
+
+/// A dataset of its own for what is counted.
+#[derive(Debug)]
+pub struct Coordination(pub Seam);
+
+#[async_trait]
+impl Graph for Coordination {
+    async fn insert(&self, batches: Vec<Batch>) -> Result<(), Error> {
+        let keys: Vec<&str> = batches.iter().map(|batch| batch.key.as_str()).collect();
+        let effect = Effect::new(Verb::Insert, format!("counted {}", keys.join(", ")));
+        let act = |world: &mut World, fault| {
+            if fault == Some(Fault::Refused) {
+                return Err(Error::Storage(busy()));
+            }
+            batches.iter().try_for_each(agentfleet_graph::validate)?;
+            for batch in batches {
+                let counted = world.counted.entry(batch.conversation.clone()).or_default();
+                counted.push(batch);
+            }
+            told(fault)
+        };
+        self.0.act(effect, act).await
+    }
+
+    async fn query(
+        &self,
+        sparql: &str,
+        bindings: &[(&str, Term)],
+        _: QueryOptions,
+    ) -> Result<Answer, Error> {
+        let about: Vec<&str> = bindings
+            .iter()
+            .map(|(_, term)| term.value.as_str())
+            .collect();
+        let effect = Effect::new(Verb::Query, format!("counted {}", about.join(", ")));
+        let act = |world: &mut World, fault| {
+            if fault == Some(Fault::Refused) {
+                return Err(Error::Storage(busy()));
+            }
+            let store = Store::new().expect("a store in memory");
+            let batches = world.counted.values().flatten();
+            for quad in batches.flat_map(|batch| batch.triples.iter().filter_map(quad)) {
+                store.insert(&quad).expect("an insert in memory");
+            }
+            Ok(query(&store, sparql, bindings))
+        };
+        self.0.act(effect, act).await
+    }
+
+    async fn erase_all(&self, by: Vec<EraseBy>) -> Result<Erased, Error> {
+        let effect = Effect::new(Verb::Erase, format!("{by:?}"));
+        let act = |world: &mut World, fault| {
+            if fault == Some(Fault::Refused) {
+                return Err(Error::Storage(busy()));
+            }
+            for by in by {
+                match by {
+                    EraseBy::Conversation(name) => drop(world.counted.remove(&name)),
+                    other => unreachable!("nobody counts by {other:?}"),
+                }
+            }
+            told(fault)
+        };
+        self.0.act(effect, act).await?;
+        Ok(Erased::default())
+    }
+}
+
+fn told(fault: Option<Fault>) -> Result<(), Error> {
+    match fault {
+        Some(Fault::ReplyLost) => Err(Error::Storage(busy())),
+        _ => Ok(()),
     }
 }
 
@@ -92,7 +163,7 @@ fn rdf(term: &Term) -> Option<RdfTerm> {
     })
 }
 
-fn query(world: &World, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
+fn query(store: &Store, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
     let bound = bindings
         .iter()
         .fold(sparql.to_owned(), |text, (name, term)| {
@@ -109,7 +180,7 @@ fn query(world: &World, sparql: &str, bindings: &[(&str, Term)]) -> Answer {
         prepared.dataset_mut().set_default_graph_as_union();
     }
     match prepared
-        .on_store(&world.graph)
+        .on_store(store)
         .execute()
         .expect("shipped queries run")
     {

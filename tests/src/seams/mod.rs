@@ -13,6 +13,7 @@ mod tools;
 
 pub use committer::AtomicCommitter;
 pub use config::snapshots;
+pub use graph::Coordination;
 
 use crate::effect::{Effect, Fault, Point, When};
 use crate::pause::Pause;

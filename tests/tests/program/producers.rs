@@ -66,7 +66,7 @@ async fn running(reply_to: &str) -> Running {
         settings.tool_timeout,
     );
     engine.tools = Arc::new(tools.unwrap());
-    let fleet = Fleet::start(&engine, &settings, Roles::All).unwrap();
+    let fleet = Fleet::start(&engine, &settings, Roles::All).await.unwrap();
     Running {
         engine,
         gate,

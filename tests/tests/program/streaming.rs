@@ -41,7 +41,7 @@ async fn running(script: Script) -> Running {
         )
         .unwrap(),
     );
-    let fleet = Fleet::start(&engine, &settings, Roles::All).unwrap();
+    let fleet = Fleet::start(&engine, &settings, Roles::All).await.unwrap();
     Running {
         engine,
         fleet,

@@ -5,6 +5,7 @@ mod approvals;
 mod audit;
 mod backup;
 mod control;
+mod coordination;
 mod example;
 mod library;
 mod migrate;

@@ -86,7 +86,7 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- range splitList "," (index $parts 1) }}
 {{- $ports = append $ports (include "agentfleet.port" (printf "%s://%s" (index $parts 0) (trim .))) }}
 {{- end }}
-{{- range (list $root.Values.broker.adminUrl $root.Values.records.url $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl) }}
+{{- range (list $root.Values.broker.adminUrl $root.Values.records.url $root.Values.graph.url $root.Values.graph.queryUrl $root.Values.graph.updateUrl $root.Values.coordination.url) }}
 {{- if . }}{{ $ports = append $ports (include "agentfleet.port" .) }}{{ end }}
 {{- end }}
 {{- if $root.Values.settings.archive }}{{ $ports = append $ports "443" }}{{ end }}
@@ -114,6 +114,7 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
   "AGENTFLEET_GRAPH" $values.graph.url
   "AGENTFLEET_GRAPH_QUERY" $values.graph.queryUrl
   "AGENTFLEET_GRAPH_UPDATE" $values.graph.updateUrl
+  "AGENTFLEET_COORDINATION" $values.coordination.url
   "AGENTFLEET_LOG" $values.log.level
   "AGENTFLEET_LOG_FORMAT" $values.log.format
   "AGENTFLEET_GRACE" (printf "%ds" (int $own.graceSeconds))

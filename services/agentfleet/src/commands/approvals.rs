@@ -121,6 +121,7 @@ pub(crate) async fn run(command: Command, settings: &Settings, ui: Ui) -> Result
         documents: Arc::clone(&store.documents),
         committer: Arc::clone(&store.committer),
         graph: settled_graph(&store, settings).await?,
+        coordination: None,
         host: Arc::clone(&store.host),
         reply_topics: reply_topics(settings)?,
     });

@@ -2,7 +2,7 @@
 
 use super::servers::Server;
 use crate::cli::Output;
-use crate::engine::{choose_model, fleet_limits, open_graph};
+use crate::engine::{choose_model, fleet_limits, open_coordination, open_graph};
 use crate::error::{Exit, Failure};
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
@@ -185,6 +185,9 @@ async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
     findings.add("database", soundness(&store.database));
     findings.add("config", config(store, settings).await);
     findings.add("graph", graph(store, settings).await);
+    if let Some(url) = &settings.coordination {
+        findings.add("coordination", coordination(url, settings).await);
+    }
     findings.add("documents", documents(store, settings).await);
     let (broker, own) = (&*store.broker, store.embedded.as_ref());
     findings.add("workers", workers(broker, own, settings).await);
@@ -329,6 +332,16 @@ async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
     } else {
         Err(Failure::new(Exit::Unavailable, health.advice))
     }
+}
+
+/// How much is counted where siblings have a dataset of their own.
+async fn coordination(url: &str, settings: &Settings) -> Result<String, Failure> {
+    let Some(graph) = open_coordination(settings).await? else {
+        return Ok(format!("{url} is not used"));
+    };
+    let counted = graph.statistics().await?.batches;
+    let counted = text::counted(counted, "completion");
+    Ok(format!("{url} holds {counted} of open fan-outs"))
 }
 
 /// What was loaded, and how the index here stands to it where documents are shared.

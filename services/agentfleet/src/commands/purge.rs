@@ -6,7 +6,7 @@
 
 use super::records;
 use crate::cli::Purge;
-use crate::engine::settled_graph;
+use crate::engine::{open_coordination, settled_graph};
 use crate::error::{Exit, Failure};
 use crate::settings::{self, Settings};
 use crate::store::Store;
@@ -60,7 +60,7 @@ pub(crate) async fn purge(purge: Purge, settings: &Settings) -> Result<(), Failu
     } else {
         "deleted"
     };
-    let left = purge.dry_run || erase_all(&store, &*graph, &ended).await?;
+    let left = purge.dry_run || erase_all(&store, settings, &*graph, &ended).await?;
     if left {
         outln!("{} {verb}.", text::counted(ended.len() as u64, "run"));
     } else {
@@ -187,7 +187,7 @@ pub(crate) async fn by_age(
     };
     let (which, bindings) = older_than(store, millis(age));
     let (_, ended) = apart(store, runs(graph, which, &bindings).await?).await?;
-    erase_all(store, graph, &ended).await?;
+    erase_all(store, settings, graph, &ended).await?;
     if !ended.is_empty() && !scrub(&store.database).await? {
         tracing::info!("{STAYS}");
     }
@@ -219,13 +219,25 @@ async fn forget_tombstones(store: &Store, settings: &Settings) -> Result<(), Fai
 }
 
 /// Whether there was anything to erase.
-async fn erase_all(store: &Store, graph: &dyn Graph, roots: &[SessionId]) -> Result<bool, Failure> {
+async fn erase_all(
+    store: &Store,
+    settings: &Settings,
+    graph: &dyn Graph,
+    roots: &[SessionId],
+) -> Result<bool, Failure> {
     let mut deleted = 0;
     for root in roots {
         deleted += erase(store, root).await?;
     }
     let by = roots.iter().map(|root| EraseBy::Root(root.to_string()));
-    let triples = graph.erase_all(by.collect()).await?;
+    let by: Vec<EraseBy> = by.collect();
+    if !by.is_empty()
+        && let Some(coordination) = open_coordination(settings).await?
+    {
+        // Of a fan-out that was never concluded.
+        coordination.erase_all(by.clone()).await?;
+    }
+    let triples = graph.erase_all(by).await?;
     Ok(roots.is_empty() || deleted > 0 || triples.batches > 0)
 }
 

@@ -36,6 +36,7 @@ impl Server {
             ("broker admin", admin),
             ("records server", at(&settings.records)),
             ("graph server", at(&settings.graph)),
+            ("coordination server", settings.coordination.clone()),
         ]
         .into_iter()
         .filter_map(|(name, address)| address.map(|address| Self { name, address }))

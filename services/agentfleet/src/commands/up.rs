@@ -152,7 +152,7 @@ pub(crate) async fn role(roles: Roles, settings: &Settings) -> Result<(), Failur
     store.prepare(settings).await?;
     let engine = Engine::open(store, settings, &|_, _| {}).await?;
     let broker = engine.broker();
-    let fleet = Fleet::start(&engine, settings, roles)?;
+    let fleet = Fleet::start(&engine, settings, roles).await?;
     outln!("Working on {}", works_on(settings));
     let stop = CancellationToken::new();
     let serving = match &settings.health {

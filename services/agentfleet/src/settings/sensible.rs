@@ -57,6 +57,7 @@ impl Settings {
         }
         self.of_one_kind()?;
         self.archive_of_servers()?;
+        self.coordination_apart()?;
         self.no_password_in_sight()?;
         let longest = self.model_timeout.max(self.tool_timeout);
         if self.wall_limit <= longest {
@@ -133,6 +134,29 @@ impl Settings {
         Err(Failure::usage(
             "setting `archive` is for a fleet on servers: runs of a data directory stay in it",
         ))
+    }
+
+    fn coordination_apart(&self) -> Result<(), Failure> {
+        let (name, Some(url)) = ("coordination", &self.coordination) else {
+            return Ok(());
+        };
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            let expected =
+                "the URL of a SPARQL 1.1 dataset such as `http://HOST:3030/coordination`";
+            return Err(bad_value(name, url, self.source(name), expected));
+        }
+        if !self.on_servers() {
+            return Err(Failure::usage(
+                "setting `coordination` is for a fleet on servers: a data directory counts siblings in its own graph",
+            ));
+        }
+        if matches!(&self.graph, Place::At(graph) if url.trim_end_matches('/') == graph.trim_end_matches('/'))
+        {
+            let expected =
+                "another dataset than `graph`; leave it out to count siblings in the graph";
+            return Err(bad_value(name, url, self.source(name), expected));
+        }
+        Ok(())
     }
 
     /// Every user of the machine can read the arguments of a process.

@@ -108,6 +108,7 @@ impl Fleet {
             committer: Arc::new(committer.clone()),
             graph: Arc::new(graph.clone()),
             host: Arc::new(SystemHost),
+            coordination: None,
             reply_topics: agentfleet_core::ReplyTopics::default(),
         };
         let healthy = Arc::new(AtomicBool::new(true));
@@ -169,6 +170,7 @@ impl Fleet {
             committer: Arc::clone(&self.parts.committer),
             graph: Arc::clone(&self.parts.graph),
             host: Arc::new(SystemHost),
+            coordination: None,
             reply_topics: agentfleet_core::ReplyTopics::default(),
         }));
         drop(self.broker.subscribe(completions()).await.unwrap());

@@ -127,7 +127,7 @@ pub(crate) async fn steps(root: &Path) -> Result<()> {
     for sessions in [1usize, 16, 64] {
         let dir = root.join(format!("steps-{sessions}"));
         let (engine, settings) = engine(&dir).await?;
-        let fleet = Fleet::start(&engine, &settings, Roles::All)?;
+        let fleet = Fleet::start(&engine, &settings, Roles::All).await?;
         warm_up(&engine, WARM_UP).await?;
         let before = Done::count(&engine).await?;
         let used = Usage::of(std::process::id())?;
@@ -163,7 +163,7 @@ pub(crate) fn supervised(subagents: usize, steps_each: usize) -> Work {
 pub(crate) async fn supervisor(dir: &Path) -> Result<()> {
     println!("\nA supervisor with 4 subagents of 2 steps, request to answer");
     let (engine, settings) = engine(dir).await?;
-    let fleet = Fleet::start(&engine, &settings, Roles::All)?;
+    let fleet = Fleet::start(&engine, &settings, Roles::All).await?;
     warm_up(&engine, WARM_UP).await?;
     let before = Done::count(&engine).await?;
     let used = Usage::of(std::process::id())?;
@@ -190,7 +190,7 @@ pub(crate) async fn supervisor(dir: &Path) -> Result<()> {
 pub(crate) async fn fan_in(dir: &Path) -> Result<()> {
     println!("\nFan-in: a supervisor with N subagents of 1 step");
     let (engine, settings) = engine(dir).await?;
-    let fleet = Fleet::start(&engine, &settings, Roles::All)?;
+    let fleet = Fleet::start(&engine, &settings, Roles::All).await?;
     warm_up(&engine, WARM_UP).await?;
     fan_in_of(&engine, &[2, 8, 64, 256, 1_000]).await?;
     fleet.drain().await;

@@ -23,7 +23,7 @@ struct Cost {
 pub(crate) async fn history(dir: &Path) -> Result<()> {
     println!("\nA run of {CALLS} calls that return {BYTES} bytes each");
     let (engine, settings) = crate::embedded::engine(dir).await?;
-    let fleet = Fleet::start(&engine, &settings, Roles::All)?;
+    let fleet = Fleet::start(&engine, &settings, Roles::All).await?;
     let question = format!("steps={} bytes={BYTES}", CALLS + 1);
     ask(&engine, question.clone(), "react").await?;
     let documents = engine.documents();

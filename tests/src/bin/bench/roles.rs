@@ -151,7 +151,7 @@ pub(crate) async fn be(name: &str) -> Result<()> {
     make_instant(&mut engine);
     let counter = Counter::default();
     counter.watch(&mut engine);
-    let _fleet = Fleet::start(&engine, &settings, roles)?;
+    let _fleet = Fleet::start(&engine, &settings, roles).await?;
     println!("working");
     tokio::task::spawn_blocking(move || {
         for line in std::io::stdin().lines() {

@@ -3,6 +3,7 @@
 //! The numbers are those of `docs/interleavings.md`, which also says where those are tested of which nothing
 //! is in the code that is driven here.
 
+mod apart;
 mod archived;
 mod fences;
 mod listed;

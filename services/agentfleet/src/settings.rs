@@ -651,6 +651,7 @@ mod tests {
             concurrency: Some("many".into()),
             ..Flags::default()
         };
+        let early = env(&[("AGENTFLEET_ARCHIVE_AFTER", "59m")]);
         for (failure, expected) in [
             (
                 parse_file("concurency = 3").unwrap_err(),
@@ -665,6 +666,10 @@ mod tests {
                 Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_MODLE", "x")]))
                     .unwrap_err(),
                 "did you mean `AGENTFLEET_MODEL`?",
+            ),
+            (
+                Settings::from_layers(&Flags::default(), &early, &File::default()).unwrap_err(),
+                "expected at least 1h",
             ),
             (
                 parse_file("documents = \"embedded\"").unwrap_err(),

@@ -115,6 +115,11 @@ impl Settings {
     }
 
     fn archive_of_servers(&self) -> Result<(), Failure> {
+        if self.archive_after < SHORTEST_ARCHIVE {
+            let (name, expected) = ("archive_after", "at least 1h");
+            let after = self.archive_after.show();
+            return Err(bad_value(name, &after, self.source(name), expected));
+        }
         let Some(address) = &self.archive else {
             return Ok(());
         };
@@ -122,11 +127,6 @@ impl Settings {
         if bucket.is_empty() || bucket.starts_with('/') {
             let (name, expected) = ("archive", "`s3://BUCKET` or `s3://BUCKET/PREFIX`");
             return Err(bad_value(name, address, self.source(name), expected));
-        }
-        if self.archive_after < SHORTEST_ARCHIVE {
-            let (name, expected) = ("archive_after", "at least 1h");
-            let after = self.archive_after.show();
-            return Err(bad_value(name, &after, self.source(name), expected));
         }
         if self.on_servers() {
             return Ok(());

@@ -6,7 +6,7 @@
 
 use crate::engine::{Engine, open_coordination};
 use crate::error::{Exit, Failure};
-use crate::settings::{Place, Settings};
+use crate::settings::Settings;
 use crate::store::{Store, worked};
 use agentfleet_aggregator::{self as aggregator, Deadlines, FanIn, PATIENCE, Sweep, Undertaker};
 use agentfleet_broker::{Broker, Subscription};
@@ -211,13 +211,8 @@ impl Fleet {
                 engine.documents(),
                 Arc::clone(&engine.host),
             ));
-            let linger = match settings.graph {
-                Place::Embedded => Duration::ZERO,
-                // Each update is a commit of the server.
-                Place::At(_) => graph_writer::LINGER,
-            };
             let provenance = graph_writer::explainability();
-            stage.many(engine.broker(), provenance, writer, linger);
+            stage.many(engine.broker(), provenance, writer, graph_writer::LINGER);
             stages.push(stage);
         }
         Ok(Self {

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Most messages written in one transaction.
 pub const MAX_BATCH: usize = 256;
 
-/// How long a batch for a graph on a server waits for more. No run waits for it.
+/// Between two batches, as each is a commit of the graph. No run waits for it.
 pub const LINGER: Duration = Duration::from_millis(50);
 
 /// The graph-writer's subscription.

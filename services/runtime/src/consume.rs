@@ -282,8 +282,9 @@ async fn handle_batch(handler: &dyn BatchHandler, deliveries: &[Delivery]) -> Ve
     dispositions
 }
 
-/// Serves a subscription in batches of up to `max`, one batch at a time. A batch waits for more messages
-/// for `linger`, from its first one on.
+/// Serves a subscription in batches of up to `max`, one batch at a time. Between the beginnings of two lies
+/// `linger`, in which messages gather, unless more than a batch waits. The first after silence waits for
+/// nothing.
 pub async fn serve_batches(
     broker: Arc<dyn Broker>,
     subscription: Subscription,
@@ -302,20 +303,9 @@ pub async fn serve_batches(
             received = consumer.receive(max) => received,
         };
         match received {
-            Ok(mut deliveries) => {
+            Ok(deliveries) => {
                 away.well();
-                let until = Instant::now() + linger;
-                while !linger.is_zero() && deliveries.len() < max {
-                    let more = consumer.receive(max - deliveries.len());
-                    let more = tokio::select! {
-                        biased;
-                        () = drain.stop.cancelled() => break,
-                        more = tokio::time::timeout_at(until, more) => more,
-                    };
-                    // An error comes again with the next batch.
-                    let Ok(Ok(more)) = more else { break };
-                    deliveries.extend(more);
-                }
+                let next = Instant::now() + linger;
                 let leash = deliveries.first().map(|first| drain.watch(&name, first));
                 let dispositions = handle_batch(&*handler, &deliveries).await;
                 drop(leash);
@@ -333,6 +323,10 @@ pub async fn serve_batches(
                     if let Err(error) = settled {
                         tracing::warn!(subscription = %name, %error, "cannot acknowledge");
                     }
+                }
+                let left = next.saturating_duration_since(Instant::now());
+                if deliveries.len() < max && !left.is_zero() && pause(&drain, left).await {
+                    return Ok(());
                 }
             }
             Err(error) => {

@@ -38,7 +38,8 @@ pub struct Watchdog {
 #[derive(Debug, Default)]
 struct Watched {
     deliveries: Mutex<Deliveries>,
-    changed: Condvar,
+    /// A delivery is over, and somebody waits for that.
+    over: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +47,8 @@ struct Deliveries {
     next: u64,
     /// When each must be over, in order of arrival and so of time.
     held: BTreeMap<u64, (Instant, String)>,
+    /// Whether the process is about to end, and spares those that are not overdue.
+    ends: bool,
 }
 
 impl Watched {
@@ -72,7 +75,7 @@ impl Watchdog {
         std::thread::Builder::new()
             .name("watchdog".into())
             .spawn(move || {
-                if let Some(what) = watch(&watched) {
+                if let Some(what) = watch(&watched, limit.min(LOOK)) {
                     let overdue = Overdue { what, limit };
                     tracing::error!(%overdue, "a worker hangs; the process ends");
                     stop.cancel();
@@ -91,7 +94,6 @@ impl Watchdog {
         deliveries.next += 1;
         deliveries.held.insert(number, (until, what));
         drop(deliveries);
-        self.watched.changed.notify_all();
         Leash {
             watched: Arc::clone(&self.watched),
             number,
@@ -108,24 +110,35 @@ pub(crate) struct Leash {
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        self.watched.lock().held.remove(&self.number);
-        self.watched.changed.notify_all();
+        let mut deliveries = self.watched.lock();
+        deliveries.held.remove(&self.number);
+        let ends = deliveries.ends;
+        drop(deliveries);
+        // Else nobody waits for it: waking the thread for each delivery costs more than its looks do.
+        if ends {
+            self.watched.over.notify_all();
+        }
     }
 }
 
-/// Waits for the first delivery that is overdue; `None` if nobody holds the watchdog any more.
-fn watch(watched: &Weak<Watched>) -> Option<String> {
+/// Waits for the first delivery that is overdue; `None` if nobody holds the watchdog any more. It sleeps
+/// for `look` at most, and nothing that comes meanwhile is overdue before that.
+fn watch(watched: &Weak<Watched>, look: Duration) -> Option<String> {
     loop {
-        let watched = watched.upgrade()?;
-        let deliveries = watched.lock();
-        let now = Instant::now();
-        let wait = match deliveries.held.values().next() {
-            Some((until, what)) if *until <= now => return Some(what.clone()),
-            Some((until, _)) => *until - now,
-            None => LOOK,
+        let sleep = {
+            let watched = watched.upgrade()?;
+            let mut deliveries = watched.lock();
+            let now = Instant::now();
+            match deliveries.held.values().next().cloned() {
+                Some((until, what)) if until <= now => {
+                    deliveries.ends = true;
+                    return Some(what);
+                }
+                Some((until, _)) => (until - now).min(look),
+                None => look,
+            }
         };
-        // Not for ever: nobody may be left to wake it.
-        drop(watched.changed.wait_timeout(deliveries, wait.min(LOOK)));
+        std::thread::sleep(sleep);
     }
 }
 
@@ -146,7 +159,7 @@ fn spare_others(watched: &Weak<Watched>, grace: Duration) {
             return;
         }
         let wait = (until - now).min(LOOK);
-        let waited = watched.changed.wait_timeout(deliveries, wait);
+        let waited = watched.over.wait_timeout(deliveries, wait);
         deliveries = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
 }

@@ -7,7 +7,7 @@ use crate::effect::{Point, Verb, When};
 use crate::faults::Faults;
 use crate::queues::{BrokerKind, Queues, Role, TaskId};
 use crate::scenario::{Identity, Scenario, named_in, question};
-use crate::seams::{AtomicCommitter, Coordination, Seam, snapshots};
+use crate::seams::{Coordination, Seam, snapshots};
 use crate::world::{Shared, Tracked, World};
 use agentfleet_aggregator::{
     Answered, Approvals, Deadlines, Endings, FanIn, Found, Sweep, Undertaker, became,
@@ -19,7 +19,7 @@ use agentfleet_graph::Graph;
 use agentfleet_graph_writer::GraphWriter;
 use agentfleet_orchestrator::{Options, Orchestrator};
 use agentfleet_runtime::{
-    BatchHandler, Committer, Disposition, Handler, SequentialCommitter, client,
+    AtomicCommitter, BatchHandler, Committer, Disposition, Handler, SequentialCommitter, client,
 };
 use agentfleet_schema::records::PauseRecord;
 use agentfleet_schema::topics::{AGENT_REQUEST, property};
@@ -135,7 +135,7 @@ impl Sim {
         let seam = Seam::new(&shared);
         let any = Arc::new(seam.clone());
         let committer: Arc<dyn Committer> = if engine.atomic {
-            Arc::new(AtomicCommitter { seam: seam.clone() })
+            Arc::new(AtomicCommitter::over(seam.clone()))
         } else {
             Arc::new(SequentialCommitter::new(any.clone(), any.clone()))
         };

@@ -20,8 +20,8 @@ pub mod telemetry;
 mod watchdog;
 
 pub use commit::{
-    Adoption, Committed, Committer, EmbeddedCommitter, SequentialCommitter, StepCommit, outgoing,
-    staged,
+    Adoption, AtomicCommitter, Committed, Committer, EmbeddedCommitter, Joint, SequentialCommitter,
+    StepCommit, Transaction, TransactionalStore, outgoing, staged,
 };
 pub use consume::{BatchHandler, Disposition, Drain, Handler, serve, serve_batches};
 pub use erased::erased;

@@ -1,104 +1,73 @@
-//! A committer whose commit is one transaction, as the embedded engine's is. The other engine's
-//! committer is the shipped one.
+//! The one store below the shipped committer of the embedded engine.
 
 use super::{Seam, busy};
 use crate::effect::{Effect, Fault, Verb};
 use crate::world::World;
-use agentfleet_broker::Delivery;
+use agentfleet_broker::{Delivery, Outgoing};
 use agentfleet_documents::Created;
-use agentfleet_runtime::{Adoption, Committed, Committer, Error, StepCommit, outgoing};
-use agentfleet_schema::records::Publication;
+use agentfleet_runtime::{Error, Joint, Transaction, TransactionalStore};
+use agentfleet_storage as storage;
 use async_trait::async_trait;
-use std::convert::Infallible;
-
-/// Commits in one transaction.
-#[derive(Clone, Debug)]
-pub struct AtomicCommitter {
-    pub seam: Seam,
-}
-
-impl AtomicCommitter {
-    async fn transaction<T>(
-        &self,
-        what: &str,
-        act: impl FnOnce(&mut World) -> T,
-    ) -> Result<T, Error> {
-        let effect = Effect::new(Verb::Commit, what);
-        self.seam
-            .act(effect, |world, fault| match fault {
-                Some(Fault::Refused) => Err(busy().into()),
-                fault => {
-                    let result = act(world);
-                    if fault == Some(Fault::ReplyLost) {
-                        Err(busy().into())
-                    } else {
-                        Ok(result)
-                    }
-                }
-            })
-            .await
-    }
-}
-
-fn publish(world: &mut World, publications: Vec<Publication>) {
-    for publication in publications {
-        world.publish(&outgoing(publication));
-    }
-}
+use std::sync::Arc;
 
 #[async_trait]
-impl Committer for AtomicCommitter {
-    async fn commit(
-        &self,
-        commit: StepCommit,
-        delivery: Option<&Delivery>,
-    ) -> Result<Committed, Error> {
-        let key = commit.record.0.clone();
-        self.transaction(&key, |world| {
-            let (key, record) = commit.record;
-            let mut fence = None;
-            if let Some(without) = commit.without_call {
-                let place = without.place(|key| {
-                    let there = world.documents.get(key).map(|body| &body[..]);
-                    Ok::<_, Infallible>(
-                        there.map(|there| serde_json::from_slice(there).expect("an intent")),
-                    )
-                });
-                let Ok(Some(place)) = place else {
-                    return Committed::Called;
-                };
-                fence = Some((place, without.fence(&commit.nonce, None)));
+impl TransactionalStore for Seam {
+    type Body = Vec<u8>;
+    type Message = Outgoing;
+
+    fn body(&self, bytes: Vec<u8>) -> Vec<u8> {
+        bytes
+    }
+
+    fn message(&self, message: Outgoing) -> Result<Outgoing, Error> {
+        message.check()?;
+        Ok(message)
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, Error> {
+        Ok(agentfleet_documents::Documents::get(self, key).await?)
+    }
+
+    async fn transact<T, F>(&self, key: &str, act: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Joint<'_, Vec<u8>, Outgoing>) -> Result<T, storage::Error> + Send + 'static,
+    {
+        let effect = Effect::new(Verb::Commit, key);
+        self.act(effect, |world, fault| match fault {
+            Some(Fault::Refused) => Err(busy().into()),
+            Some(Fault::ReplyLost) => {
+                act(world)?;
+                Err(busy().into())
             }
-            if world.create(&key, record) == Created::Exists {
-                return Committed::Lost;
-            }
-            for (key, body) in fence.into_iter().chain(commit.objects) {
-                world.create(&key, body);
-            }
-            world.create(&commit.marker, Vec::new());
-            publish(world, commit.publications);
-            if let Some(delivery) = delivery {
-                world.queues.ack(delivery.receipt);
-            }
-            Committed::Won
+            _ => Ok(act(world)?),
         })
         .await
     }
+}
 
-    async fn adopt(&self, adoption: Adoption, delivery: Option<&Delivery>) -> Result<(), Error> {
-        let Adoption {
-            publications,
-            marker,
-            ..
-        } = adoption;
-        self.transaction(&marker.clone(), |world| {
-            if world.create(&marker, Vec::new()) == Created::New {
-                publish(world, publications);
-            }
-            if let Some(delivery) = delivery {
-                world.queues.ack(delivery.receipt);
-            }
-        })
-        .await
+/// Nothing happens between the calls of a transaction, and none of them fails.
+impl Transaction for World {
+    type Body = Vec<u8>;
+    type Message = Outgoing;
+
+    fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, storage::Error> {
+        Ok(self.documents.get(key).cloned())
+    }
+
+    fn create(&mut self, key: &str, body: &Vec<u8>) -> Result<Created, storage::Error> {
+        Ok(World::create(self, key, body.clone()))
+    }
+
+    fn publish(&mut self, messages: &[Outgoing]) -> Result<(), storage::Error> {
+        for message in messages {
+            World::publish(self, message);
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, delivery: &Delivery) -> Result<(), storage::Error> {
+        self.queues.ack(delivery.receipt);
+        Ok(())
     }
 }

@@ -11,7 +11,6 @@ mod model;
 pub mod script;
 mod tools;
 
-pub use committer::AtomicCommitter;
 pub use config::snapshots;
 pub use graph::Coordination;
 

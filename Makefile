@@ -61,16 +61,22 @@ soak: build ## Kill a fleet under load for five minutes, and simulate 20,000 fle
 chaos: setup-test build ## Storm a fleet on real Pulsar, PostgreSQL and SPARQL servers for ten minutes; then a report
 	@AGENTFLEET_STORM_KILLS=10 AGENTFLEET_STORM_SECONDS=600 AGENTFLEET_STORM_WAVE=100 AGENTFLEET_STORM_TRACES=1000000 cargo test --workspace --test servers storm:: -- --nocapture
 
-bench: setup ## Measure the release build, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=servers)
+bench: setup ## Measure the release build, as ratios to the physical floor in the same run (one part: ONLY=steps; on servers: ONLY=servers; beside Restate, LangGraph and DBOS: WITH=peers)
+ifneq (,$(filter-out peers,$(WITH)))
+	@echo 'nothing to compare with is called `$(WITH)`: choose WITH=peers, or leave it out' >&2; exit 2
+endif
 ifneq (,$(filter servers,$(ONLY)))
 	@deploy/packages.sh $(SERVER_PACKAGES)
 	@deploy/pulsar.sh install
 	@deploy/fuseki.sh install
 	@deploy/postgres.sh install
 endif
+ifneq (,$(WITH))
+	@tests/peers/install.sh >/dev/null
+endif
 	@echo "Building what is deployed, with --release; the first time that takes long."
 	@cargo build --release --workspace --bin agentfleet --bin bench
-	@target/release/bench $(ONLY)
+	@$(if $(WITH),tests/peers/run.py,target/release/bench) $(ONLY)
 
 schemas: ## Write the JSON Schemas and the data dictionary anew
 	@cargo build --quiet --workspace --example generate

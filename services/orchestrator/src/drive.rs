@@ -32,6 +32,8 @@ pub(crate) struct Driver<'o, 'w> {
     pub work: &'w Work<'w>,
     attempts: Attempts<'o>,
     pub debits: Debits<'o>,
+    /// The call that an earlier attempt began, with its outcome and its number, until it is taken.
+    left: Option<(Called, u32)>,
     done: Done,
 }
 
@@ -79,6 +81,7 @@ impl<'o, 'w> Driver<'o, 'w> {
                 open: None,
                 any: work.ahead.is_some(),
             },
+            left: None,
             done: Done::default(),
         }
     }
@@ -102,7 +105,7 @@ impl<'w> Driver<'_, 'w> {
     pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Ended, Stop> {
         if let Some((intent, number)) = self.work.left.clone() {
             // Known before a model is asked, which may take long: until then an equal call is nobody's to make.
-            self.caller().adopt(intent, number).await?;
+            self.left = Some((self.caller().adopt(intent, number).await?, number));
         }
         let mut input = Input::Begin;
         loop {
@@ -142,7 +145,7 @@ impl<'w> Driver<'_, 'w> {
                 },
                 Order::FindFacts(query) => self.find_facts(&query).await?,
                 Order::ReadDocuments(uris) => self.read_documents(uris).await?,
-                Order::Finish(finish) => match self.left_behind(&turn).await? {
+                Order::Finish(finish) => match self.left_behind(&turn) {
                     None => return Ok(Ended::own(*finish)),
                     // The turn ends otherwise, now that it knows of this call.
                     Some(input) => input,
@@ -187,42 +190,36 @@ impl<'w> Driver<'_, 'w> {
     }
 
     /// The side-effecting call of an earlier attempt that this one did not want.
-    async fn left_behind(&mut self, turn: &Turn) -> Result<Option<Input>, Stop> {
+    fn left_behind(&mut self, turn: &Turn) -> Option<Input> {
         let tools = &self.parts.tools;
         // A turn makes one call, so where one stands no attempt makes another.
         if self.done.side_effects > 0
             || !turn.tools().iter().any(|tool| tools.has_side_effects(tool))
         {
-            return Ok(None);
+            return None;
         }
-        let taken = self.take_over(None).await?;
+        let taken = self.take_over(None);
         if taken.is_none() {
             self.done.without_call = true;
         } else {
             // What was said so far was said without knowing.
             self.done.streamed = Streamed::default();
         }
-        Ok(taken)
+        taken
     }
 
     /// Takes the call that an earlier attempt began, where there is one, as the one call of this step;
     /// `asked` is what this attempt ordered.
-    async fn take_over(
-        &mut self,
-        asked: Option<&(String, BTreeMap<String, String>)>,
-    ) -> Result<Option<Input>, Stop> {
-        let Some((intent, number)) = self.work.left.clone() else {
-            return Ok(None);
-        };
-        let called = self.caller().adopt(intent, number).await?;
+    fn take_over(&mut self, asked: Option<&(String, BTreeMap<String, String>)>) -> Option<Input> {
+        let (called, number) = self.left.take()?;
         self.done.side_effects = number + 1;
-        Ok(Some(self.called(called, asked, 0)))
+        Some(self.called(called, asked, 0))
     }
 
     async fn call_tool(&mut self, tool_use: ToolUse) -> Result<Wanted, Stop> {
         let asked = (tool_use.tool.name.clone(), tool_use.arguments.clone());
         if self.done.side_effects == 0
-            && let Some(taken) = self.take_over(Some(&asked)).await?
+            && let Some(taken) = self.take_over(Some(&asked))
         {
             // Nothing is called, and nothing debited: the attempt that began the call has done both.
             return Ok(Ok(taken));

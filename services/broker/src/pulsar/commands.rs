@@ -115,7 +115,7 @@ pub(super) fn send(
         command.send = Some(proto::CommandSend {
             producer_id,
             sequence_id,
-            num_messages: Some(1),
+            num_messages: Some(metadata.num_messages_in_batch.unwrap_or(1)),
             ..Default::default()
         });
     });

@@ -1,13 +1,13 @@
 //! A message as Pulsar carries it, and as we hand it out.
 //!
-//! - Long messages are compressed with LZ4. Other producers may pack several messages into one entry
-//!   too; both is undone here. An entry is acknowledged when all of its messages are.
+//! - Long entries are compressed with LZ4, and several messages may be packed into one entry; both is undone
+//!   here. An entry is acknowledged when all of its messages are.
 //! - A message that was handed back travels on as a copy. The copy says whose copy it is, when that
 //!   was published, and how often it was handed back, in properties that nobody outside sees.
 
 use super::commands;
 use super::link::{Arrival, Link};
-use crate::Properties;
+use crate::{Outgoing, Properties};
 use agentfleet_schema::Millis;
 use prost::Message as _;
 use pulsar::proto::command_ack::AckType;
@@ -213,32 +213,54 @@ fn unpack(mut data: &[u8], count: usize) -> Result<Vec<(SingleMessageMetadata, &
     Ok(parts)
 }
 
-/// Metadata and data of a message to publish, compressed where that makes it smaller; its producer adds
-/// its name and sequence.
-pub(super) fn pack(
-    properties: &Properties,
-    payload: Vec<u8>,
-    deliver_at: Option<Millis>,
-    now: Millis,
-) -> (MessageMetadata, Vec<u8>) {
+/// Metadata and data of an entry to publish, compressed where that makes it smaller; its producer adds
+/// its name and sequence. Several messages are packed as any client of Pulsar unpacks them.
+pub(super) fn pack(mut messages: Vec<Outgoing>, now: Millis) -> (MessageMetadata, Vec<u8>) {
     let mut metadata = MessageMetadata {
         publish_time: u64::try_from(now).unwrap_or_default(),
-        properties: pairs(properties),
-        deliver_at_time: deliver_at.filter(|at| *at > now),
         ..MessageMetadata::default()
     };
-    let Ok(size) = u32::try_from(payload.len()) else {
-        return (metadata, payload);
+    let data = match messages.pop() {
+        Some(message) if messages.is_empty() => {
+            metadata.properties = pairs(&message.properties);
+            metadata.deliver_at_time = message.deliver_at.filter(|at| *at > now);
+            message.payload
+        }
+        last => {
+            messages.extend(last);
+            metadata.num_messages_in_batch = i32::try_from(messages.len()).ok();
+            messages.iter().fold(Vec::new(), |mut data, message| {
+                put(&mut data, message);
+                data
+            })
+        }
     };
-    if payload.len() >= WORTH_PACKING {
-        let packed = lz4_flex::block::compress(&payload);
-        if packed.len() < payload.len() {
+    let Ok(size) = u32::try_from(data.len()) else {
+        return (metadata, data);
+    };
+    if data.len() >= WORTH_PACKING {
+        let packed = lz4_flex::block::compress(&data);
+        if packed.len() < data.len() {
             metadata.compression = Some(CompressionType::Lz4 as i32);
             metadata.uncompressed_size = Some(size);
             return (metadata, packed);
         }
     }
-    (metadata, payload)
+    (metadata, data)
+}
+
+/// Adds a message to those of an entry: the length of what describes it, that, and its payload.
+fn put(data: &mut Vec<u8>, message: &Outgoing) {
+    let single = SingleMessageMetadata {
+        properties: pairs(&message.properties),
+        // A message may have 5 MiB at most.
+        payload_size: message.payload.len() as i32,
+        ..SingleMessageMetadata::default()
+    };
+    let described = single.encode_to_vec();
+    data.extend((described.len() as u32).to_be_bytes());
+    data.extend(described);
+    data.extend(&message.payload);
 }
 
 fn pairs(properties: &Properties) -> Vec<KeyValue> {
@@ -255,23 +277,24 @@ fn pairs(properties: &Properties) -> Vec<KeyValue> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Durability;
+    use agentfleet_schema::topics::AGENT_RESPONSE;
+
+    fn message(name: &str, payload: &[u8]) -> Outgoing {
+        Outgoing {
+            topic: AGENT_RESPONSE,
+            payload: payload.to_vec(),
+            properties: [("name".to_owned(), name.to_owned())].into(),
+            deliver_at: None,
+            durability: Durability::Durable,
+        }
+    }
 
     fn packed(parts: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut data = Vec::new();
-        for (name, payload) in parts {
-            let single = SingleMessageMetadata {
-                properties: vec![KeyValue {
-                    key: "name".to_owned(),
-                    value: (*name).to_owned(),
-                }],
-                payload_size: i32::try_from(payload.len()).unwrap(),
-                ..SingleMessageMetadata::default()
-            };
-            data.extend(u32::try_from(single.encoded_len()).unwrap().to_be_bytes());
-            single.encode(&mut data).unwrap();
-            data.extend(*payload);
-        }
-        data
+        let messages = parts.iter().map(|(name, payload)| message(name, payload));
+        let (metadata, data) = pack(messages.collect(), 7);
+        assert_eq!(metadata.num_messages_in_batch, Some(parts.len() as i32));
+        decompress(&metadata, &data).unwrap()
     }
 
     #[test]
@@ -299,7 +322,8 @@ mod tests {
         let long = b"again and again and again and again".repeat(90);
         let short = b"once".to_vec();
         for (payload, is_packed) in [(long, true), (short, false), (Vec::new(), false)] {
-            let (metadata, data) = pack(&Properties::new(), payload.clone(), None, 7);
+            let (metadata, data) = pack(vec![message("one", &payload)], 7);
+            assert_eq!(metadata.num_messages_in_batch, None);
             assert_eq!(metadata.compression.is_some(), is_packed);
             assert_eq!(data.len() < payload.len(), is_packed);
             assert_eq!(decompress(&metadata, &data).unwrap(), payload);

@@ -10,11 +10,12 @@ use super::names::Names;
 use super::options::PulsarOptions;
 use super::parcel::{self, Arrived};
 use super::producer::{Job, Producer};
+use super::reader::MAX_PACKED;
 use crate::{Error, MAX_PAYLOAD, MAX_PROPERTIES, Outgoing, properties_size};
 use agentfleet_schema::Millis;
 use agentfleet_schema::topics::{DEAD_LETTER, Topic, property};
 use agentfleet_storage::{Clock as _, SystemClock};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 const BEGINNING: usize = 64 * 1024;
 /// Shares of what may be in flight, in bytes.
 const SHARE: usize = 1024;
+/// Bytes of messages that share an entry.
+const MAX_SHARED: usize = 256 * 1024;
 /// Messages that wait for one producer's task.
 const QUEUE: usize = 256;
 
@@ -33,6 +36,8 @@ const QUEUE: usize = 256;
 pub(super) struct Publisher {
     cluster: Arc<Cluster>,
     names: Arc<Names>,
+    /// Topics whose messages are retained and read by key.
+    read_only: BTreeSet<Topic>,
     outlets: Mutex<HashMap<String, Arc<Outlet>>>,
     shares: Arc<Semaphore>,
     all_shares: usize,
@@ -58,6 +63,7 @@ impl Publisher {
         Self {
             cluster,
             names,
+            read_only: options.retain.keys().cloned().collect(),
             outlets: Mutex::default(),
             shares: Arc::new(Semaphore::new(all_shares)),
             all_shares,
@@ -74,6 +80,17 @@ impl Publisher {
         }
         let now = now();
         let mut waiting: Vec<oneshot::Receiver<Result<(), Error>>> = Vec::new();
+        for (topic, entry) in self.entries(messages, now) {
+            waiting.push(self.send(&topic, entry, now).await?);
+        }
+        all(waiting).await
+    }
+
+    /// The topic and the messages of each entry. Messages to a topic that is read and not worked share as
+    /// few entries as hold them, because an entry costs the broker about as much as a message. Elsewhere
+    /// each message is an entry, because each is settled by itself.
+    fn entries(&self, messages: Vec<Outgoing>, now: Millis) -> Vec<(String, Vec<Outgoing>)> {
+        let mut entries: Vec<(String, Vec<Outgoing>)> = Vec::new();
         for message in messages {
             let later = message.deliver_at.is_some_and(|at| at > now);
             let topic = if later {
@@ -81,14 +98,18 @@ impl Publisher {
             } else {
                 self.names.full(&message.topic)
             };
-            waiting.push(self.send(&topic, message, now).await?);
+            let is_shared = !later && self.read_only.contains(&message.topic);
+            match entries.iter_mut().rfind(|(name, _)| *name == topic) {
+                Some((_, entry)) if is_shared && has_room(entry, &message) => entry.push(message),
+                _ => entries.push((topic, vec![message])),
+            }
         }
-        all(waiting).await
+        entries
     }
 
     /// Publishes a copy of a message to a topic of our own.
     pub(super) async fn copy(&self, topic: &str, message: Outgoing) -> Result<(), Error> {
-        let sent = self.send(topic, message, now()).await?;
+        let sent = self.send(topic, vec![message], now()).await?;
         all(vec![sent]).await
     }
 
@@ -131,16 +152,15 @@ impl Publisher {
     async fn send(
         &self,
         topic: &str,
-        message: Outgoing,
+        entry: Vec<Outgoing>,
         now: Millis,
     ) -> Result<oneshot::Receiver<Result<(), Error>>, Error> {
         let deadline = Instant::now() + self.timeout;
-        let share = self.share(&message).await?;
-        let due = message.deliver_at;
-        let (metadata, data) = parcel::pack(&message.properties, message.payload, due, now);
+        let share = self.share(&entry).await?;
+        let (metadata, data) = parcel::pack(entry, now);
         let (reply, receipt) = oneshot::channel();
         let mut job = Job {
-            topic: message.topic,
+            topic: Topic::named(topic.to_owned()),
             metadata,
             data,
             deadline,
@@ -162,8 +182,8 @@ impl Publisher {
         }
     }
 
-    async fn share(&self, message: &Outgoing) -> Result<OwnedSemaphorePermit, Error> {
-        let bytes = message.payload.len() + properties_size(&message.properties);
+    async fn share(&self, entry: &[Outgoing]) -> Result<OwnedSemaphorePermit, Error> {
+        let bytes: usize = entry.iter().map(size).sum();
         let wanted = bytes.div_ceil(SHARE).clamp(1, self.all_shares);
         let shares = Arc::clone(&self.shares)
             .acquire_many_owned(wanted as u32)
@@ -208,6 +228,16 @@ impl Publisher {
     fn outlets(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Outlet>>> {
         self.outlets.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn size(message: &Outgoing) -> usize {
+    message.payload.len() + properties_size(&message.properties)
+}
+
+/// Whether an entry may hold one more message.
+fn has_room(entry: &[Outgoing], message: &Outgoing) -> bool {
+    let bytes: usize = entry.iter().chain([message]).map(size).sum();
+    entry.len() < MAX_PACKED && bytes <= MAX_SHARED
 }
 
 /// Waits for all of them, and returns the first failure.

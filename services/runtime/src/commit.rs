@@ -11,7 +11,7 @@
 //! before its record, so the record in it has its objects staged, for whoever puts it in place.
 
 use crate::Error;
-use crate::effects::{Fenced, WithoutCall};
+use crate::effects::{self, Fenced};
 use crate::settle::Settler;
 use agentfleet_broker::{Broker, Delivery, Durability, EmbeddedBroker, Outgoing, Parcel};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
@@ -36,8 +36,9 @@ pub struct StepCommit {
     pub publications: Vec<Publication>,
     /// Written after the publications, before the acknowledgement.
     pub marker: String,
-    /// Set where the step must not have a call: then no attempt makes one once this is committed.
-    pub without_call: Option<WithoutCall>,
+    /// Set where the step must not have a call, to the key of its intent: then no attempt makes one once this
+    /// is committed.
+    pub without_call: Option<String>,
 }
 
 /// Who committed.
@@ -137,29 +138,28 @@ impl Committer for EmbeddedCommitter {
         let messages = commit.publications.into_iter().map(outgoing);
         let parcels = messages.map(Parcel::of).collect::<Result<Vec<_>, _>>()?;
         let marker = commit.marker;
-        let fence = commit.without_call.map(|without| {
-            let fence = Packed::of(&without.fence(&commit.nonce, None));
-            (without, fence)
-        });
+        let fence = Packed::of(&effects::fence(&commit.nonce, None));
+        let without_call = commit.without_call;
         let committed = self
             .database
             .write(agentfleet_storage::Durability::Durable, move |unit| {
-                let mut place = None;
-                if let Some((without, fence)) = &fence {
-                    let read = |key: &str| {
-                        let there = documents.get_in(unit, key)?;
-                        Ok::<_, agentfleet_storage::Error>(there.map(|there| intent(&there)))
-                    };
-                    match without.place(read)? {
-                        Some(key) => place = Some((key, fence)),
-                        None => return Ok(Committed::Called),
+                if let Some(place) = &without_call
+                    && let Some(there) = documents.get_in(unit, place)?
+                {
+                    let there = intent(&there);
+                    if !there.fence {
+                        return Ok(Committed::Called);
+                    }
+                    // It came from servers, and its record may not have.
+                    if let Some(theirs) = there.record {
+                        documents.create_in(unit, &key, &Packed::of(theirs.as_bytes()))?;
                     }
                 }
                 if documents.create_in(unit, &key, &record)? == Created::Exists {
                     return Ok(Committed::Lost);
                 }
-                if let Some((key, fence)) = place {
-                    documents.create_in(unit, &key, fence)?;
+                if let Some(place) = &without_call {
+                    documents.create_in(unit, place, &fence)?;
                 }
                 for (key, body) in &objects {
                     documents.create_in(unit, key, body)?;
@@ -296,13 +296,15 @@ impl Committer for SequentialCommitter {
         let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
         // Before the record is there: afterwards a refusal could only be tried for ever.
         messages.iter().try_for_each(Outgoing::check)?;
-        if let Some(without) = without_call {
+        if let Some(place) = without_call {
             let staged = with_staged(record.clone(), &objects);
-            match without.put(&*self.documents, &nonce, &staged).await? {
+            match effects::put(&*self.documents, &place, &nonce, &staged).await? {
                 Fenced::Own => {}
                 Fenced::Called => return Ok(Committed::Called),
                 Fenced::Ended(theirs) => {
-                    self.documents.ensure(&record_key, theirs.into()).await?;
+                    if let Some(theirs) = theirs {
+                        self.documents.ensure(&record_key, theirs.into()).await?;
+                    }
                     return Ok(Committed::Lost);
                 }
             }

@@ -6,10 +6,10 @@ use crate::effect::{Effect, Fault, Verb};
 use crate::world::World;
 use agentfleet_broker::Delivery;
 use agentfleet_documents::Created;
+use agentfleet_runtime::effects;
 use agentfleet_runtime::{Adoption, Committed, Committer, Error, StepCommit, outgoing};
-use agentfleet_schema::records::Publication;
+use agentfleet_schema::records::{IntentRecord, Publication};
 use async_trait::async_trait;
-use std::convert::Infallible;
 
 /// Commits in one transaction.
 #[derive(Clone, Debug)]
@@ -57,17 +57,13 @@ impl Committer for AtomicCommitter {
         self.transaction(&key, |world| {
             let (key, record) = commit.record;
             let mut fence = None;
-            if let Some(without) = commit.without_call {
-                let place = without.place(|key| {
-                    let there = world.documents.get(key).map(|body| &body[..]);
-                    Ok::<_, Infallible>(
-                        there.map(|there| serde_json::from_slice(there).expect("an intent")),
-                    )
-                });
-                let Ok(Some(place)) = place else {
+            if let Some(place) = commit.without_call {
+                let there = world.documents.get(&place);
+                let there = there.map(|body| serde_json::from_slice(body).expect("an intent"));
+                if there.is_some_and(|there: IntentRecord| !there.fence) {
                     return Committed::Called;
-                };
-                fence = Some((place, without.fence(&commit.nonce, None)));
+                }
+                fence = Some((place, effects::fence(&commit.nonce, None)));
             }
             if world.create(&key, record) == Created::Exists {
                 return Committed::Lost;

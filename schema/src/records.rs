@@ -17,8 +17,8 @@ pub use crate::request::Source;
 use crate::spent::Spent;
 use crate::topics::{AGENT_REQUEST, EXPLAINABILITY, property};
 pub use crate::worked::{
-    Adopted, EndedBy, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait, PRICED,
-    StreamedPart, StreamedParts, TELLING, Worked,
+    Adopted, EndedBy, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait,
+    StreamedPart, StreamedParts, Worked,
 };
 pub use activity::{
     Activity, Critique, DecidedBy, Decision, Described, Executed, Iterated, Planned, Routed,
@@ -68,24 +68,10 @@ impl StepRecord {
         bare
     }
 
-    /// [`TELLING`] of the version that worked the step.
-    pub fn telling(&self) -> u32 {
-        self.worked.as_ref().map_or(0, |worked| worked.telling)
-    }
-
-    /// The nonce from which the sessions of subagents were derived, where they were.
-    pub fn nonce_told(&self) -> String {
-        match self.telling() {
-            0..=2 => String::new(),
-            _ => self.nonce.clone(),
-        }
-    }
-
     /// When the step began: its first attempt, not the one that won.
     pub fn began(&self) -> Millis {
-        let worked = self.worked.as_ref().filter(|_| self.telling() > 0);
-        let came_at = worked.and_then(|worked| worked.came_at);
-        came_at.map_or(self.started_at, |came_at| came_at.min(self.started_at))
+        let came_at = self.worked.came_at.unwrap_or(self.started_at);
+        came_at.min(self.started_at)
     }
 
     /// What the answer of a session rests on, where the record ends one and that is known.
@@ -212,8 +198,8 @@ pub struct StepRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
     /// What else the step was worked with, so that it can be worked again from this record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worked: Option<Box<Worked>>,
+    #[serde(default)]
+    pub worked: Box<Worked>,
 }
 
 /// A subagent's place in its parent's fan-out.
@@ -316,7 +302,7 @@ pub struct ClosedRecord {
     pub by: String,
 }
 
-/// `trees/{session}/tombstone`: this session was erased. Older programs left it empty.
+/// `trees/{session}/tombstone`: this session was erased.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tombstone {
     #[serde(default)]

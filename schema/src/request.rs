@@ -273,9 +273,8 @@ pub struct RunControl {
     pub held: Option<HeldCall>,
     /// Whose iterations the history begins with, where they are not this session's own.
     pub lineage: Vec<Lineage>,
-    /// What this session and those below it took results from so far; absent where workers of an older
-    /// version kept no account of it.
-    pub sources: Option<Vec<Source>>,
+    /// What this session and those below it took results from so far.
+    pub sources: Vec<Source>,
     /// SHA-256 of the record of the step before.
     pub previous: Option<Digest>,
     /// URI of the provenance node the next one derives from.

@@ -10,20 +10,6 @@ use crate::response::ErrorBody;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a record tells of its step. From 1 on a session begins with its first attempt, and an answer says
-/// what it rests on. From 2 on the texts of a conversation, what the config says of patterns and task types,
-/// and the error of a completion are told, and a synthesis names its fan-out. From 3 on the sessions of
-/// subagents come from the attempt's nonce, the step of a plan is told of calls that were not made, and a
-/// record names those. From 4 on a step tells what it cost wherever that is known, nothing included, and how
-/// many calls had no price; and a tool group that no tool is in is told. From 5 on what is too much for one message
-/// is told in several, and the message of a deadline repeats nothing of it. From 6 on
-/// further actions in the text of a reply are told as native calls are that were not made. Older records are told and worked
-/// again as they were.
-pub const TELLING: u32 = 6;
-
-/// The first [`TELLING`] under which a cost of nothing is known to be one.
-pub const PRICED: u32 = 4;
-
 /// The surroundings of one step's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -34,9 +20,6 @@ pub struct Worked {
     /// When the message came first, where that is not when the work began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub came_at: Option<Millis>,
-    /// [`TELLING`] of the version that worked it.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub telling: u32,
     /// Whether the model could call tools natively.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub native_tools: bool,
@@ -162,7 +145,7 @@ pub enum EndedBy {
     Cancelled,
     /// Ended from outside: no worker could work its message.
     DeadLetter,
-    /// A record before the first release, or of a later one.
+    /// By something that a later version knows of.
     #[default]
     #[serde(rename = "", other)]
     Unsaid,
@@ -206,8 +189,7 @@ pub struct FleetLimits {
     pub run_timeout_ms: u64,
     /// Largest observation that travels in the history; longer ones become documents.
     pub max_observation_bytes: usize,
-    /// Tokens of the model's window where its profile does not say; 0 bounds no history, as it was
-    /// before there was a bound.
+    /// Tokens of the model's window where its profile does not say; 0 bounds no history.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub context_window: u32,
     /// Replies in a row that cannot be used before the step gives up on a better one.

@@ -143,7 +143,6 @@ impl Sim {
             broker: any.clone(),
             documents: any.clone(),
             committer: Arc::clone(&committer),
-            graph: any.clone(),
             config: any.clone(),
             model: any.clone(),
             tools: any.clone(),

@@ -1,6 +1,6 @@
 //! Calls out of a step: what they were, what they used up, and what is noted before and after one.
 
-use super::{Adopted, PRICED, Source};
+use super::{Adopted, Source};
 use crate::Millis;
 use crate::id::Digest;
 use crate::spent::{Cost, Money, Spent};
@@ -43,13 +43,6 @@ pub enum Call {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         adopted: Option<Adopted>,
     },
-    Facts {
-        query: String,
-        rows: u64,
-        /// Pairs of subagent session and source.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        found: Vec<(String, Source)>,
-    },
     Document {
         uri: String,
         digest: Digest,
@@ -74,7 +67,7 @@ impl Call {
                 tool_calls: 1,
                 ..Spent::default()
             },
-            Self::Facts { .. } | Self::Document { .. } => Spent::default(),
+            Self::Document { .. } => Spent::default(),
         }
     }
 }
@@ -95,11 +88,9 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What is known of the cost, from a record that tells of its step as `telling` says. Before
-    /// [`PRICED`] a record did not say whether there were prices.
-    pub fn known_cost(&self, telling: u32) -> Cost {
-        let says = telling >= PRICED || self.cost > 0.0 || self.total() == 0;
-        Cost::of(self.cost, says && self.unpriced_calls == 0)
+    /// What is known of the cost.
+    pub fn known_cost(&self) -> Cost {
+        Cost::of(self.cost, self.unpriced_calls == 0)
     }
 
     /// On an account that counts no calls.

@@ -155,9 +155,9 @@ pub struct Member {
     /// URI of the result document; empty where there is none.
     #[serde(default)]
     pub document: String,
-    /// What its answer rests on, sorted by URI; absent where that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sources: Option<Vec<Source>>,
+    /// What its answer rests on, sorted by URI.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<Source>,
     /// What the sibling and all below it spent.
     #[serde(flatten)]
     pub spent: Spent,

@@ -137,7 +137,6 @@ impl Engine {
             broker: self.broker(),
             documents: self.documents(),
             committer: Arc::clone(&self.store.committer),
-            graph: Arc::clone(&self.graph),
             config: Arc::clone(&self.store.config),
             model: Arc::clone(&self.model.model),
             tools: Arc::clone(&self.tools),

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub(crate) struct Relocation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broker: Option<String>,
-    #[serde(default, alias = "documents", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,

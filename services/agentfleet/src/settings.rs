@@ -419,16 +419,7 @@ fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_uppercase())
 }
 
-/// What a setting or variable was called in earlier versions, and what it is called now.
-const RENAMED: &[(&str, &str)] = &[
-    ("documents", "records"),
-    ("AGENTFLEET_DOCUMENTS", "AGENTFLEET_RECORDS"),
-];
-
 fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
-    if let Some((_, now)) = RENAMED.iter().find(|(before, _)| *before == name) {
-        return Failure::usage(format!("unknown {what} `{name}`: it is called `{now}` now"));
-    }
     let nearest = all
         .iter()
         .map(|known| {
@@ -670,15 +661,6 @@ mod tests {
             (
                 Settings::from_layers(&Flags::default(), &early, &File::default()).unwrap_err(),
                 "expected at least 1h",
-            ),
-            (
-                parse_file("documents = \"embedded\"").unwrap_err(),
-                "unknown key `documents`: it is called `records` now",
-            ),
-            (
-                Settings::resolve(&Flags::default(), &env(&[("AGENTFLEET_DOCUMENTS", "x")]))
-                    .unwrap_err(),
-                "it is called `AGENTFLEET_RECORDS` now",
             ),
             (
                 Settings::from_layers(&flags, &env(&[]), &File::default()).unwrap_err(),

@@ -83,7 +83,8 @@ impl Store {
         let documents: Arc<dyn Documents> = Arc::new(own.clone());
         let host = InstanceHost(database.instances().clone());
         let now = || SystemHost.now();
-        let config = DocumentsConfig::of_directory(&database, Arc::clone(&documents), now).await?;
+        let notices = Arc::new(database.clone());
+        let config = DocumentsConfig::new(Arc::clone(&documents), notices, now);
         let committer = EmbeddedCommitter::new(database.clone(), broker.clone(), own);
         Ok(Self {
             database,

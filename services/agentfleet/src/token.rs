@@ -28,13 +28,6 @@ pub(crate) fn ensure(settings: &Settings) -> Result<String, Failure> {
     if let Some(token) = found(settings) {
         return Ok(token);
     }
-    // What older versions called it: whoever knows that token goes on.
-    let old = settings.data.join("graph-token");
-    if fs::rename(old, &path).is_ok()
-        && let Some(token) = found(settings)
-    {
-        return Ok(token);
-    }
     let failed = |error: std::io::Error| {
         Failure::new(
             Exit::Unavailable,

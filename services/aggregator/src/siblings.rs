@@ -153,7 +153,7 @@ impl Siblings {
                         .map_or(CompletionStatus::Answered, CompletionStatus::from_literal),
                     partial: text("partial") == "true",
                     document: text("document").to_owned(),
-                    sources: None,
+                    sources: Vec::new(),
                     spent: Spent {
                         tokens: text("tokens").parse().unwrap_or_default(),
                         cost: text("cost").parse().unwrap_or_default(),
@@ -168,26 +168,23 @@ impl Siblings {
         Ok(completions)
     }
 
-    /// What the answers of a correlation rest on, for its verdict. An answer that says nothing of it was
-    /// given by an older version.
+    /// What the answers of a correlation rest on, for its verdict.
     pub(crate) async fn find_sources(
         &self,
         correlation: &CorrelationId,
         completions: &mut [Completion],
     ) -> Result<(), Error> {
         let sparql = format!(
-            "SELECT ?session ?source ?unsourced (MIN(?label) AS ?title) FROM <{}> WHERE {{ \
+            "SELECT ?session ?source (MIN(?label) AS ?title) FROM <{}> WHERE {{ \
                ?completion <{}> ?correlation ; <{}> ?session ; <{}> ?answer . \
-               {{ ?answer <{}>|<{}> ?source . OPTIONAL {{ ?source <{RDFS_LABEL}> ?label }} }} \
-               UNION {{ ?answer <{}> ?unsourced }} \
-             }} GROUP BY ?session ?source ?unsourced ORDER BY ?session ?source",
+               ?answer <{}>|<{}> ?source . OPTIONAL {{ ?source <{RDFS_LABEL}> ?label }} \
+             }} GROUP BY ?session ?source ORDER BY ?session ?source",
             uris::RETRIEVAL_GRAPH,
             tg::CORRELATION_ID,
             tg::SUBAGENT_SESSION_ID,
             prov::WAS_DERIVED_FROM,
             tg::CITES,
             tg::CONSULTED,
-            tg::UNSOURCED,
         );
         let bindings = [("correlation", Term::text(correlation.as_str()))];
         let options = QueryOptions::default();
@@ -198,13 +195,9 @@ impl Siblings {
         for row in 0..found.rows.len() {
             let text = |name| found.text(row, name).unwrap_or_default();
             let of = |it: &&mut Completion| it.session.as_str() == text("session");
-            let Some(completion) = completions.iter_mut().find(of) else {
-                continue;
-            };
-            let sources = completion.sources.get_or_insert_default();
-            if let Some(uri) = found.text(row, "source") {
-                sources.push(Source {
-                    uri: uri.to_owned(),
+            if let Some(completion) = completions.iter_mut().find(of) {
+                completion.sources.push(Source {
+                    uri: text("source").to_owned(),
                     title: text("title").to_owned(),
                 });
             }

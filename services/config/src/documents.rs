@@ -8,7 +8,7 @@
 use crate::book::{Book, Change};
 use crate::error::{Error, Problem};
 use crate::seed::{SeedReport, Seeder};
-use crate::{ConfigStore, Item, ItemVersion, earlier, validate};
+use crate::{ConfigStore, Item, ItemVersion, validate};
 use agentfleet_documents::{Created, Documents};
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::Snapshot;
@@ -94,16 +94,6 @@ impl DocumentsConfig {
                 looking: tokio::sync::Mutex::default(),
             }),
         }
-    }
-
-    /// The config of one data directory.
-    pub async fn of_directory(
-        database: &Database,
-        documents: Arc<dyn Documents>,
-        now: impl Fn() -> Millis + Send + Sync + 'static,
-    ) -> Result<Self, Error> {
-        earlier::take_over(database, &*documents).await?;
-        Ok(Self::new(documents, Arc::new(database.clone()), now))
     }
 
     /// What is known, if it may still be taken for the newest.
@@ -387,8 +377,7 @@ mod tests {
             let open = async || {
                 let database = Database::open(directory.path()).unwrap();
                 let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
-                let opened = DocumentsConfig::of_directory(&database, documents, || 7).await;
-                Arc::new(opened.unwrap())
+                Arc::new(DocumentsConfig::new(documents, Arc::new(database), || 7))
             };
             let (one, two) = (open().await, open().await);
             self.directories.lock().unwrap().push(directory);

@@ -41,15 +41,12 @@ pub enum Error {
     Damaged { version: u64, reason: String },
     #[error(transparent)]
     Documents(#[from] agentfleet_documents::Error),
-    #[error(transparent)]
-    Storage(#[from] agentfleet_storage::Error),
 }
 
 impl Error {
     /// How long to wait before trying again; `None` if trying again cannot help.
     pub fn retry(&self) -> Option<Duration> {
         match self {
-            Self::Storage(error) => error.retry(),
             Self::Documents(error) => error.retry(),
             Self::Invalid(_)
             | Self::UnknownVersion { .. }

@@ -22,7 +22,6 @@ mod book;
 #[macro_use]
 mod contract_tests;
 mod documents;
-mod earlier;
 mod error;
 pub mod prompts;
 pub mod queries;

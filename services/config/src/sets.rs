@@ -1,7 +1,7 @@
 //! Items to typed sets.
 //!
-//! An item that this program cannot read is left out and warned about, so that one item of a newer
-//! or older program does not stop the fleet.
+//! An item that this program cannot read is left out and warned about, so that one item of another
+//! version does not stop the fleet.
 
 use crate::Item;
 use agentfleet_schema::config::{Snapshot, Status, item_type};

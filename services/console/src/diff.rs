@@ -328,7 +328,7 @@ fn chosen(record: &StepRecord) -> BTreeMap<&str, &str> {
 
 /// To the nearest millionth: what is beyond that is made by adding.
 fn cost(record: &StepRecord) -> Cost {
-    let cost = record.usage.known_cost(record.telling());
+    let cost = record.usage.known_cost();
     cost.map(|amount| Money::of(amount).as_f64())
 }
 

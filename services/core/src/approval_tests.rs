@@ -36,7 +36,6 @@ fn turn(request: AgentRequest, approval: Option<Approval>) -> Turn {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in: None,
     };

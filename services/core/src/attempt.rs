@@ -34,8 +34,8 @@ pub struct Prepared {
     pub wasted: Spent,
     /// Where the responses go.
     pub responses: Topic,
-    /// What the record keeps of how the step is worked; records before the first release keep nothing.
-    pub worked: Option<Box<Worked>>,
+    /// What the record keeps of how the step is worked.
+    pub worked: Box<Worked>,
 }
 
 /// An end over the head of the turn.
@@ -127,9 +127,7 @@ impl Prepared {
 
 /// Notes in the record how the step came to its end, and where that is told.
 fn tell_end(commit: &mut Commit, by: Option<EndedBy>) {
-    let Some(worked) = &mut commit.worked else {
-        return;
-    };
+    let worked = &mut commit.worked;
     worked.responses = if commit.responses == topics::AGENT_RESPONSE {
         String::new()
     } else {

@@ -13,8 +13,8 @@ use crate::routing;
 use crate::so_far;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Activity, ApprovalPlace, Call, CompletionStatus, FanOutRecord, Iterated, OutcomeKind,
-    ParentLink, PauseRecord, Routed, StepRecord, StreamedPart, StreamedParts, Usage, Worked,
+    Activity, ApprovalPlace, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, PauseRecord,
+    Routed, StepRecord, StreamedPart, StreamedParts, Usage, Worked,
 };
 use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
@@ -51,7 +51,7 @@ pub struct Commit {
     /// Where the responses go.
     pub responses: Topic,
     /// What the record keeps of how the step was worked.
-    pub worked: Option<Box<Worked>>,
+    pub worked: Box<Worked>,
 }
 
 /// What was streamed before the step was committed, by part: what the model said while it talked,
@@ -158,7 +158,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
     for call in &commit.calls {
         match call {
             Call::Model { usage: spent, .. } => usage.add(*spent),
-            Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {}
+            Call::Tool { .. } | Call::Document { .. } => {}
         }
     }
     let started_at = commit.started_at.max(request.control.after);
@@ -253,15 +253,9 @@ fn spent_before(request: &AgentRequest, finish: &Finish) -> Spent {
     request.control.spent + below.unwrap_or_default()
 }
 
-/// What the session and those below it took results from, this step included. `None` where a part of
-/// that is not known, because an older version worked it.
-fn sources(commit: &Commit) -> Option<Vec<Source>> {
-    let request = &commit.request;
-    let is_new = request.step == 0 && request.control.forked_from.is_none();
-    let before = request.control.sources.clone();
-    let mut all = before
-        .or(is_new.then(Vec::new))
-        .filter(|_| telling(commit) > 0)?;
+/// What the session and those below it took results from, this step included.
+fn sources(commit: &Commit) -> Vec<Source> {
+    let mut all = commit.request.control.sources.clone();
     let mut seen: BTreeSet<String> = all.iter().map(|source| source.uri.clone()).collect();
     let mut add = |some: &[Source]| {
         for source in some {
@@ -273,26 +267,15 @@ fn sources(commit: &Commit) -> Option<Vec<Source>> {
     for call in &commit.calls {
         match call {
             Call::Tool { sources, .. } => add(sources),
-            Call::Model { .. } | Call::Facts { .. } | Call::Document { .. } => {}
+            Call::Model { .. } | Call::Document { .. } => {}
         }
     }
     let members =
         provenance::fan_in(&commit.finish.activity).map(|fan_in| fan_in.members.as_slice());
     for member in members.unwrap_or_default() {
-        match (&member.sources, member.status) {
-            (Some(sources), _) => add(sources),
-            (None, CompletionStatus::Answered) => return None,
-            // Who did not answer gave nothing to rest on.
-            (
-                None,
-                CompletionStatus::Error
-                | CompletionStatus::Timeout
-                | CompletionStatus::Cancelled
-                | CompletionStatus::DeadLettered,
-            ) => {}
-        }
+        add(&member.sources);
     }
-    Some(all)
+    all
 }
 
 /// The routing, with what the config says of what it names.
@@ -303,14 +286,8 @@ fn routed(commit: &Commit) -> Option<Routed> {
     let routed = commit.finish.routed.clone();
     let mut routed =
         routed.or_else(|| (request.step == 0).then(|| routing::arrived(request, snapshot)))?;
-    if telling(commit) >= 2 {
-        routed.described = routing::described(&routed, snapshot);
-    }
+    routed.described = routing::described(&routed, snapshot);
     Some(routed)
-}
-
-fn telling(commit: &Commit) -> u32 {
-    commit.worked.as_ref().map_or(0, |worked| worked.telling)
 }
 
 /// What the step did. An end that came over the head of another attempt did what that had begun.
@@ -319,15 +296,13 @@ fn activity(commit: &Commit) -> Activity {
     let answer = match &commit.finish.outcome {
         Outcome::Answer(answer) => Some(answer.text.as_str()),
         // What was found until then is an answer in part.
-        Outcome::Cancelled(end) if telling(commit) >= 6 => so_far::of(&end.text),
-        Outcome::Cancelled(_)
-        | Outcome::Fail { .. }
-        | Outcome::Continue(_)
-        | Outcome::FanOut(_)
-        | Outcome::Pause(_) => None,
+        Outcome::Cancelled(end) => so_far::of(&end.text),
+        Outcome::Fail { .. } | Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) => {
+            None
+        }
     };
     if let (Activity::Concluded(end), Some(answer)) = (&mut activity, answer) {
-        end.grounds = sources(commit).map(|sources| cited::grounds(answer, &sources));
+        end.grounds = Some(cited::grounds(answer, &sources(commit)));
     }
     let ended = match &commit.finish.outcome {
         Outcome::Cancelled(_) | Outcome::Fail { .. } => true,
@@ -349,7 +324,7 @@ fn activity(commit: &Commit) -> Activity {
                     ms,
                     ..
                 } => Some((name, arguments, result, *is_error, *ms)),
-                Call::Model { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+                Call::Model { .. } | Call::Document { .. } => None,
             })
             .zip(first..)
             .map(|((name, arguments, result, is_error, ms), n)| Iterated {

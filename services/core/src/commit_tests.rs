@@ -7,7 +7,7 @@ use crate::order::{Input, Order, Reply};
 use crate::say;
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
-use agentfleet_schema::records::{Concluded, Decision, TELLING, Termination};
+use agentfleet_schema::records::{Concluded, Decision, Termination};
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
 use agentfleet_schema::{AgentResponse, MessageId, RunLimits, Triples};
 use std::sync::Arc;
@@ -33,7 +33,6 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
         snapshot: snapshot(),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in: None,
     };
@@ -90,10 +89,9 @@ fn template(request: AgentRequest) -> Commit {
         calls: Vec::new(),
         streamed: Streamed::default(),
         responses: topics::AGENT_RESPONSE,
-        worked: Some(Box::new(Worked {
-            telling: TELLING,
+        worked: Box::new(Worked {
             ..Worked::default()
-        })),
+        }),
     }
 }
 
@@ -402,11 +400,10 @@ fn answered(request: AgentRequest, calls: Vec<Call>, text: &str) -> StepRecord {
             decisions: Vec::new(),
             said: Vec::new(),
         },
-        Some(Box::new(Worked {
-            telling: TELLING,
+        Box::new(Worked {
             came_at: Some(600),
             ..Worked::default()
-        })),
+        }),
     );
     let commit = Commit {
         finish,
@@ -426,22 +423,16 @@ fn what_is_too_much_for_one_message_is_told_in_several() {
         chosen: "option-1".into(),
         ..Decision::default()
     };
-    let record = |decisions: usize, telling| {
+    let record = |decisions: usize| {
         let mut commit = template(AgentRequest {
             session_id: "s".into(),
             ..AgentRequest::default()
         });
         commit.finish.decisions = (0..decisions).map(decision).collect();
-        commit.worked = Some(Box::new(Worked {
-            telling,
-            ..Worked::default()
-        }));
         assemble(&commit).record
     };
-    assert_eq!(record(2, TELLING).provenance().count(), 1);
-    // As older versions told it: replay compares with that.
-    assert_eq!(record(200, 4).provenance().count(), 1);
-    let record = record(200, TELLING);
+    assert_eq!(record(2).provenance().count(), 1);
+    let record = record(200);
     let messages: Vec<_> = record.provenance().collect();
     assert!(messages.len() > 2, "{}", messages.len());
     let mut told = Vec::new();
@@ -484,31 +475,28 @@ fn objects(record: &StepRecord, property: &str) -> Vec<String> {
 
 #[test]
 fn an_answer_tells_what_it_cites_what_was_only_read_and_that_nothing_was() {
-    let request = |sources: Option<&[&str]>, step| {
+    let request = |sources: &[&str], step| {
         let mut request = AgentRequest {
             session_id: "s".into(),
             step,
             ..AgentRequest::default()
         };
-        request.control.sources = sources.map(|uris| match search(uris) {
-            Call::Tool { sources, .. } => sources,
-            _ => Vec::new(),
-        });
+        if let Call::Tool { sources, .. } = search(sources) {
+            request.control.sources = sources;
+        }
         request
     };
     let text = "So it is (urn:doc:a).";
     let none: &[&str] = &[];
     for (request, calls, cites, consulted, unsourced) in [
-        (request(None, 0), vec![], none, none, &["true"][..]),
+        (request(none, 0), vec![], none, none, &["true"][..]),
         (
-            request(Some(&["urn:doc:a"]), 1),
+            request(&["urn:doc:a"], 1),
             vec![search(&["urn:doc:b", "urn:doc:a"])],
             &["urn:doc:a"],
             &["urn:doc:b"],
             none,
         ),
-        // An older version kept no account: nothing is claimed.
-        (request(None, 1), vec![], none, none, none),
     ] {
         let record = answered(request, calls, text);
         assert_eq!(objects(&record, tg::CITES), cites);
@@ -533,10 +521,6 @@ fn a_session_begins_with_its_first_attempt() {
     assert!(record.started_at > 600);
     let began = provenance::date_time(600);
     assert_eq!(objects(&record, prov::STARTED_AT_TIME), [began]);
-    let mut older = record;
-    older.worked.as_mut().unwrap().telling = 0;
-    let started = provenance::date_time(older.started_at);
-    assert_eq!(objects(&older, prov::STARTED_AT_TIME), [started]);
 }
 
 /// Every number in a value, by its place.
@@ -651,7 +635,6 @@ fn no_number_of_a_request_leaves_the_range_of_its_sums() {
                 snapshot: snapshot(),
                 fleet: Arc::new(fleet),
                 native_tools: false,
-                telling: TELLING,
                 nonce: "nonce".into(),
                 fan_in: None,
             };
@@ -771,13 +754,6 @@ fn a_completion_tells_its_error_and_a_run_its_conversation_and_config() {
         of(&pattern, agentfleet_schema::vocabulary::RDFS_LABEL),
         ["react"]
     );
-    let mut older = ended.record;
-    older.worked.as_mut().unwrap().telling = 1;
-    let told = provenance::tell(&older).triples;
-    let is_new = |t: &agentfleet_schema::Triple| {
-        t.p.iri == tg::ERROR_MESSAGE || t.s.iri == answer && t.p.iri == tg::CONVERSATION_ID
-    };
-    assert!(!told.iter().any(is_new), "{told:?}");
 }
 
 #[test]
@@ -794,11 +770,10 @@ fn a_record_is_stored_without_what_it_tells_and_read_with_it() {
         rationale: trap.into(),
         ..Decision::default()
     }];
-    commit.worked = Some(Box::new(Worked {
-        telling: TELLING,
+    commit.worked = Box::new(Worked {
         request: Some(trap.into()),
         ..Worked::default()
-    }));
+    });
     for decisions in [1, 300] {
         let first = commit.finish.decisions[0].clone();
         commit.finish.decisions = (0..decisions)
@@ -816,7 +791,5 @@ fn a_record_is_stored_without_what_it_tells_and_read_with_it() {
         let bodies = serde_json::from_slice::<StepRecord>(&stored).unwrap();
         assert!(bodies.provenance().all(|message| message.body.is_empty()));
         assert_eq!(read_whole(&stored).unwrap(), assembled.record);
-        // As older versions stored it.
-        assert_eq!(read_whole(&whole).unwrap(), assembled.record);
     }
 }

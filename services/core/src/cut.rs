@@ -25,10 +25,7 @@ impl Open {
     pub(crate) fn note(&mut self, step: &Order) {
         self.ask = match step {
             Order::AskModel(ask) => Some(ask.clone()),
-            Order::CallTool(_)
-            | Order::FindFacts(_)
-            | Order::ReadDocuments(_)
-            | Order::Finish(_) => None,
+            Order::CallTool(_) | Order::ReadDocuments(_) | Order::Finish(_) => None,
         };
     }
 

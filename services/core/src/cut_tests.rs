@@ -5,7 +5,7 @@ use crate::order::{Finish, ModelFailure, Outcome, ToolOutcome};
 use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Reasoner, Snapshot, ToolItem};
 use agentfleet_schema::records::{
-    Activity, CompletionStatus, DecidedBy, FanInRecord, Member, TELLING, Termination,
+    Activity, CompletionStatus, DecidedBy, FanInRecord, Member, Termination,
 };
 use agentfleet_schema::{AgentRequest, AgentStep, Operation, PlanStep};
 use std::sync::Arc;
@@ -82,7 +82,6 @@ fn verdict() -> FanInRecord {
         goal: format!("goal {index}"),
         status: CompletionStatus::Answered,
         document: format!("urn:text:{index}"),
-        sources: Some(Vec::new()),
         ..Member::default()
     });
     FanInRecord {
@@ -98,7 +97,6 @@ fn turn(request: AgentRequest, native_tools: bool) -> Turn {
         snapshot: Arc::new(snapshot()),
         fleet: Arc::new(FleetLimits::default()),
         native_tools,
-        telling: TELLING,
         nonce: "nonce".into(),
         fan_in,
     };
@@ -186,7 +184,6 @@ fn play(mut turn: Turn, replies: Vec<Input>) -> Played {
                     ..ToolOutcome::default()
                 })
             }
-            Order::FindFacts(_) => Input::FactsFound(Vec::new()),
             Order::ReadDocuments(uris) => {
                 let texts = uris.iter().map(|uri| Some(format!("text of {uri}")));
                 Input::DocumentsRead(texts.collect())
@@ -386,7 +383,6 @@ fn half_an_object_is_asked_for_anew_and_says_nothing() {
                 Order::AskModel(_) if replies.is_empty() => whole("Final Answer: it"),
                 Order::AskModel(_) => replies.remove(0),
                 Order::CallTool(_) => Input::ToolReturned(ToolOutcome::default()),
-                Order::FindFacts(_) => Input::FactsFound(Vec::new()),
                 Order::ReadDocuments(uris) => {
                     Input::DocumentsRead(uris.iter().map(|_| Some("text".into())).collect())
                 }

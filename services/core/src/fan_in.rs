@@ -19,8 +19,8 @@ pub struct Completion {
     /// Whether something is missing from its answer.
     pub partial: bool,
     pub document: String,
-    /// What its answer rests on, sorted by URI; `None` where that is not known.
-    pub sources: Option<Vec<Source>>,
+    /// What its answer rests on, sorted by URI.
+    pub sources: Vec<Source>,
     pub spent: Spent,
 }
 
@@ -32,7 +32,7 @@ impl Completion {
             status: completion_status(end),
             partial: is_partial(end),
             document: uris::answer_document(&end.session),
-            sources: None,
+            sources: Vec::new(),
             spent: end.total,
         }
     }
@@ -145,7 +145,7 @@ mod tests {
             status,
             partial: false,
             document: String::new(),
-            sources: None,
+            sources: Vec::new(),
             spent: Spent::default(),
         }
     }

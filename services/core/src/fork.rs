@@ -118,9 +118,7 @@ pub fn fork(
                 ..held
             }),
             lineage,
-            // A first step has read nothing yet.
-            sources: (before.sources.clone())
-                .or((record.step == 0 && record.forked_from.is_none()).then(Vec::new)),
+            sources: before.sources.clone(),
             config_version: otherwise.config_version,
             forked_from: Some(ForkedFrom {
                 session: record.session.clone(),

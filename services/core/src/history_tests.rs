@@ -329,7 +329,6 @@ fn finished(request: AgentRequest, inputs: Vec<Input>) -> crate::Finish {
         snapshot: Arc::new(snapshot()),
         fleet: Arc::new(fleet()),
         native_tools: false,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in: None,
     };

@@ -39,8 +39,8 @@ pub use commit::{Assembled, Commit};
 pub use error::Rejection;
 pub use limits::{FleetLimits, Limits};
 pub use order::{
-    AfterCut, Answer, FactsQuery, FanOut, Finish, Input, ModelAsk, ModelFailure, Order, Outcome,
-    Reply, Said, StreamAs, ToolOutcome, ToolUse,
+    AfterCut, Answer, FanOut, Finish, Input, ModelAsk, ModelFailure, Order, Outcome, Reply, Said,
+    StreamAs, ToolOutcome, ToolUse,
 };
 pub use reply::ReplyTopics;
 pub use turn::{Situation, Turn};

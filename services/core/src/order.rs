@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 pub enum Order {
     AskModel(Box<ModelAsk>),
     CallTool(Box<ToolUse>),
-    FindFacts(FactsQuery),
     /// Texts of the librarian, by URI; answered in the same order.
     ReadDocuments(Vec<String>),
     /// The step is over.
@@ -104,13 +103,6 @@ pub struct ToolUse {
     pub arguments: BTreeMap<String, String>,
 }
 
-/// A question to the provenance graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FactsQuery {
-    /// What the subagents of a fan-out took their results from.
-    SourcesOf(CorrelationId),
-}
-
 /// What came of an order. The first input of a turn is [`Input::Begin`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -119,8 +111,6 @@ pub enum Input {
     /// The model cannot answer, and asking again will not help.
     ModelFailed(ModelFailure),
     ToolReturned(ToolOutcome),
-    /// Pairs of subagent session and source.
-    FactsFound(Vec<(String, Source)>),
     DocumentsRead(Vec<Option<String>>),
 }
 
@@ -162,9 +152,9 @@ impl Reply {
     }
 
     /// The same, or, where an agent replies, those of its text.
-    pub fn not_called(&self, is_agent: bool, telling: u32) -> Vec<String> {
+    pub fn not_called(&self, is_agent: bool) -> Vec<String> {
         if self.tool_calls.is_empty() && is_agent {
-            return react_format::told(react_format::parse(&self.text).others, telling);
+            return react_format::parse(&self.text).others;
         }
         self.others()
     }

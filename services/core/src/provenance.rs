@@ -331,7 +331,7 @@ impl Teller<'_> {
     /// carry it already.
     fn documents(&mut self) {
         let record = self.record;
-        if record.conversation.is_empty() || record.telling() < 2 {
+        if record.conversation.is_empty() {
             return;
         }
         for document in &record.documents {

@@ -47,11 +47,6 @@ pub struct Parsed {
     pub others: Vec<String>,
 }
 
-/// The tools of further actions, as records tell them: before version 6 of `TELLING` they did not.
-pub(crate) fn told(others: Vec<String>, telling: u32) -> Vec<String> {
-    if telling >= 6 { others } else { Vec::new() }
-}
-
 /// Parses a whole reply.
 pub fn parse(text: &str) -> Parsed {
     let mut splitter = Splitter::default();

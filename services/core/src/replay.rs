@@ -2,8 +2,7 @@
 //! and librarian answered then, must come to the same record.
 //!
 //! Pure: whoever has the records looks them up, and calls nothing. What differs is a divergence, with
-//! both values in short. What an old record does not hold is told as unchecked, never guessed to be
-//! equal.
+//! both values in short. What this program cannot tell is unchecked, never guessed to be equal.
 
 mod compare;
 mod tape;
@@ -66,7 +65,7 @@ impl fmt::Debug for Subject<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     pub divergences: Vec<Divergence>,
-    /// What the record does not hold, or this program cannot tell.
+    /// What this program cannot tell.
     pub unchecked: Vec<String>,
 }
 
@@ -126,10 +125,7 @@ pub fn replay(subject: &Subject<'_>) -> Replayed {
 /// What the step comes to again; `None` where something that was noted stands in the way.
 fn assembled(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<Assembled> {
     let record = subject.record;
-    let Some(worked) = record.worked.as_deref() else {
-        replayed.unchecked("the record does not hold how its step was worked");
-        return None;
-    };
+    let worked = &*record.worked;
     let mut request = message(subject, replayed)?;
     // What the aggregator ends, no orchestrator has taken in.
     let by_aggregator = record.request.is_empty();
@@ -211,8 +207,7 @@ fn situation(
         snapshot: Arc::clone(snapshot),
         fleet: Arc::new(fleet),
         native_tools,
-        telling: record.telling(),
-        nonce: record.nonce_told(),
+        nonce: record.nonce.clone(),
         fan_in: subject.fan_in.clone(),
     }
 }

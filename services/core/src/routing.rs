@@ -305,9 +305,7 @@ impl PatternTurn for Route {
             Input::ModelReplied(reply) => self.chosen(&reply),
             Input::ModelFailed(failure) => say::model_failed(failure, 0),
             // Routing orders nothing else, so nothing else can come back.
-            Input::ToolReturned(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => {
-                self.choose_task_type()
-            }
+            Input::ToolReturned(_) | Input::DocumentsRead(_) => self.choose_task_type(),
         }
     }
 

@@ -46,7 +46,6 @@ fn route(snapshot: Snapshot, request: AgentRequest) -> Turn {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in: None,
     };

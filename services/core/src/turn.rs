@@ -26,10 +26,7 @@ pub struct Situation {
     pub fleet: Arc<FleetLimits>,
     /// Whether the model can call tools natively.
     pub native_tools: bool,
-    /// How the record tells of the step: `TELLING` of the version that works it, or worked it.
-    pub telling: u32,
-    /// Of the attempt: makes what is named here impossible to guess beforehand. Empty for records of
-    /// versions that did not use it.
+    /// Of the attempt: makes what is named here impossible to guess beforehand.
     pub nonce: String,
     /// The verdict a synthesis answers.
     pub fan_in: Option<FanInRecord>,
@@ -82,10 +79,7 @@ impl Turn {
             settled.push(decision);
         }
         settled.extend(unknown);
-        // Older versions told nothing of it.
-        if situation.telling >= 4 {
-            settled.extend(tools::settle(&request, &situation.snapshot));
-        }
+        settled.extend(tools::settle(&request, &situation.snapshot));
         Self::of(request, situation, settled)
     }
 
@@ -182,7 +176,7 @@ impl Turn {
         let refused = match &order {
             Order::AskModel(_) => self.budget.refuses_model(self.spent),
             Order::CallTool(_) => self.budget.refuses_tool(self.spent),
-            Order::FindFacts(_) | Order::ReadDocuments(_) | Order::Finish(_) => None,
+            Order::ReadDocuments(_) | Order::Finish(_) => None,
         };
         match (refused, order) {
             (Some(why), _) => self.work.broke(&why),
@@ -266,7 +260,7 @@ fn spent_by(input: &Input) -> Spent {
             ..outcome.usage.spent()
         },
         Input::ModelFailed(failure) => failure.spent,
-        Input::Begin | Input::FactsFound(_) | Input::DocumentsRead(_) => Spent::default(),
+        Input::Begin | Input::DocumentsRead(_) => Spent::default(),
     }
 }
 

@@ -40,9 +40,13 @@ pub enum Error {
     )]
     Untrusted { address: String, reason: String },
     #[error(
-        "the tables of `{address}` are of version {version}, written by a newer program: use that one, or another `schema=NAME`"
+        "the tables of `{address}` are of version {found}, and this program reads version {known} only: use the program that wrote them, or another `schema=NAME`"
     )]
-    Newer { address: String, version: String },
+    OtherVersion {
+        address: String,
+        found: i32,
+        known: i32,
+    },
     #[error("`{address}` can never store this: {reason}")]
     Unstorable { address: String, reason: String },
     #[error("the server of `{address}` cannot be reached: {reason}")]
@@ -70,7 +74,7 @@ impl Error {
             Self::EmptyKey
             | Self::Address(_)
             | Self::Settings(_)
-            | Self::Newer { .. }
+            | Self::OtherVersion { .. }
             | Self::Unstorable { .. }
             | Self::Archived { .. }
             | Self::Damaged { .. } => None,

@@ -286,7 +286,7 @@ fn error_of(end: Option<&Concluded>, text: Option<&str>) -> ErrorView {
 fn model(record: &StepRecord) -> Option<String> {
     record.calls.iter().rev().find_map(|call| match call {
         Call::Model { model, .. } => Some(model.clone()),
-        Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+        Call::Tool { .. } | Call::Document { .. } => None,
     })
 }
 

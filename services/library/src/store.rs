@@ -26,8 +26,7 @@ use std::borrow::Cow;
 
 pub(crate) const PART: &str = "library";
 
-pub(crate) const TABLES: &[&str] = &[
-    "
+pub(crate) const TABLES: &[&str] = &["
     CREATE TABLE library_collections(
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL UNIQUE
@@ -51,6 +50,8 @@ pub(crate) const TABLES: &[&str] = &[
     ) STRICT;
     CREATE UNIQUE INDEX library_sources_live ON library_sources(collection, uri) WHERE state = 1;
     CREATE INDEX library_sources_hidden ON library_sources(state) WHERE state <> 1;
+    -- A source is opened by its URI alone.
+    CREATE INDEX library_sources_uri ON library_sources(uri);
     CREATE TABLE library_passages(
         id INTEGER PRIMARY KEY,
         source INTEGER NOT NULL,
@@ -61,14 +62,7 @@ pub(crate) const TABLES: &[&str] = &[
     ) STRICT;
     CREATE UNIQUE INDEX library_passages_of_source ON library_passages(source, ordinal);
     CREATE INDEX library_passages_of_entity ON library_passages(entity) WHERE entity IS NOT NULL;
-",
-    // A source is opened by its URI alone. What was read before rows and code were marked is read anew
-    // by the next load.
-    "
-    CREATE INDEX library_sources_uri ON library_sources(uri);
-    UPDATE library_sources SET digest = '';
-",
-];
+"];
 
 const LOADING: i64 = 0;
 pub(crate) const LIVE: i64 = 1;

@@ -33,8 +33,6 @@ const MOST_WAITED: usize = 100;
 #[serde(default)]
 struct AttemptRecord {
     nonce: String,
-    /// For workers of the version before, which compare it with their clocks.
-    lease_until: Millis,
     /// The message that is worked.
     message: String,
     /// When the attempt began.
@@ -243,7 +241,6 @@ impl Attempts<'_> {
     pub(crate) fn note(&self, begun: &Begun) -> Vec<u8> {
         let record = AttemptRecord {
             nonce: begun.nonce.clone(),
-            lease_until: self.host.now() + millis(self.lease),
             message: begun.message.clone(),
             since: begun.since,
         };

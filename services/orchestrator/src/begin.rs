@@ -13,7 +13,7 @@ use agentfleet_core::{Input, Order, Situation, Turn};
 use agentfleet_documents::Created;
 use agentfleet_runtime::account;
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{DebitRecord, FanInRecord, TELLING};
+use agentfleet_schema::records::{DebitRecord, FanInRecord};
 use agentfleet_schema::{AgentRequest, Millis, Spent, keys};
 use std::sync::Arc;
 
@@ -104,7 +104,6 @@ impl Orchestrator {
             snapshot: Arc::clone(snapshot),
             fleet: Arc::new(self.options.limits.clone()),
             native_tools: self.parts.model.capabilities().native_tools,
-            telling: TELLING,
             nonce: nonce.to_owned(),
             fan_in,
         }

@@ -13,7 +13,6 @@ use agentfleet_broker::Delivery;
 use agentfleet_core::ToolUse;
 use agentfleet_documents::Documents;
 use agentfleet_runtime::CLOCK_SKEW;
-use agentfleet_runtime::effects::{self, Standing};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
@@ -75,64 +74,40 @@ impl Caller<'_> {
         Ok(self.parts.tools.call(call).await?)
     }
 
-    /// Creates an intent under the next number that is free of the fences of the dead, and moves
-    /// `number` there.
-    async fn claim(&self, own: &IntentRecord, number: &mut u32) -> Result<Claim, Stop> {
+    /// Creates the intent of a call. Where the fence of another attempt is in its place, that one has ended
+    /// the step.
+    async fn claim(&self, own: &IntentRecord, number: u32) -> Result<Claim, Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&self.request.session_id, self.request.step);
-        loop {
-            let key = keys::intent(session, step, *number);
-            let Some(there) = documents.create_or_get(&key, bytes(own)).await? else {
-                return Ok(Claim::Own);
-            };
-            let there: IntentRecord = decode(&key, &there)?;
-            if there.nonce == own.nonce {
-                return Ok(Claim::Own);
-            }
-            if there.fence {
-                self.pass(there).await?;
-                *number += 1;
-                continue;
-            }
-            // The config changed before the run had its first record, and the other one works under what
-            // was there before: whoever comes next is pinned to that.
-            if let (Some(theirs), Some(ours)) = (there.config_version, own.config_version)
-                && theirs != ours
-            {
-                return Err(Stop::Postpone {
-                    reason: format!("another attempt calls a tool under config version {theirs}"),
-                    after: Duration::ZERO,
-                });
-            }
-            return Ok(Claim::Foreign(there));
-        }
-    }
-
-    /// Goes past the fence of an older program's dead attempt, and past any that has a call behind it. Any
-    /// other one has ended the step.
-    async fn pass(&self, fence: IntentRecord) -> Result<(), Stop> {
-        let documents = &*self.parts.documents;
-        let outcome = keys::outcome(&self.request.session_id, self.request.step);
-        let left = fence.lease_until - self.parts.host.now();
-        let after = if let Some(record) = fence.record {
-            let step = (&self.request.session_id, self.request.step);
-            if let Standing::Call(..) = effects::standing(documents, step).await? {
-                // Behind it, of an older program: adopted in its place.
-                return Ok(());
-            }
-            documents.ensure(&outcome, record.into()).await?;
-            Duration::ZERO
-        } else if documents.get(&outcome).await?.is_some() {
-            Duration::ZERO
-        } else if left > 0 && !self.parts.host.is_gone(&fence.nonce) {
-            Duration::from_millis(left.unsigned_abs())
-        } else {
-            return Ok(());
+        let key = keys::intent(session, step, number);
+        let Some(there) = documents.create_or_get(&key, bytes(own)).await? else {
+            return Ok(Claim::Own);
         };
-        Err(Stop::Postpone {
-            reason: "another attempt ended this step".into(),
-            after,
-        })
+        let there: IntentRecord = decode(&key, &there)?;
+        if there.nonce == own.nonce {
+            return Ok(Claim::Own);
+        }
+        let again = |reason| Stop::Postpone {
+            reason,
+            after: Duration::ZERO,
+        };
+        if there.fence {
+            if let Some(record) = there.record {
+                let outcome = keys::outcome(session, step);
+                documents.ensure(&outcome, record.into()).await?;
+            }
+            return Err(again("another attempt ended this step".to_owned()));
+        }
+        // The config changed before the run had its first record, and the other one works under what
+        // was there before: whoever comes next is pinned to that.
+        if let (Some(theirs), Some(ours)) = (there.config_version, own.config_version)
+            && theirs != ours
+        {
+            return Err(again(format!(
+                "another attempt calls a tool under config version {theirs}"
+            )));
+        }
+        Ok(Claim::Foreign(there))
     }
 
     /// Whether nobody knows what became of an equal call in this tree.
@@ -146,7 +121,7 @@ impl Caller<'_> {
     }
 
     /// Makes a call that may be made once.
-    pub(crate) async fn once(&self, tool_use: ToolUse, number: &mut u32) -> Result<Called, Stop> {
+    pub(crate) async fn once(&self, tool_use: ToolUse, number: u32) -> Result<Called, Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&self.request.session_id, self.request.step);
         let longest = tool_use.tool.timeout_ms;
@@ -162,10 +137,10 @@ impl Caller<'_> {
             ..IntentRecord::default()
         };
         if let Claim::Foreign(intent) = self.claim(&own, number).await? {
-            return self.adopt(intent, *number).await;
+            return self.adopt(intent, number).await;
         }
-        let result_key = keys::result(session, step, *number);
-        let result = self.run(tool_use, *number).await.unwrap_or_else(|stop| {
+        let result_key = keys::result(session, step, number);
+        let result = self.run(tool_use, number).await.unwrap_or_else(|stop| {
             // The call may have been made: its outcome is settled here, never tried again.
             failed(format!("Error: the call could not be completed: {stop}"))
         });
@@ -181,7 +156,7 @@ impl Caller<'_> {
         let there = documents.create_or_get(&result_key, bytes(&record)).await?;
         if there.is_some() {
             // Somebody gave up on this attempt while the call was still running.
-            return self.adopt(own, *number).await;
+            return self.adopt(own, number).await;
         }
         Ok(Called {
             ran: (own.tool, own.arguments),

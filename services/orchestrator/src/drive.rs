@@ -12,14 +12,10 @@ use crate::work::{Ended, Work};
 use crate::{Options, Parts};
 use agentfleet_core::commit::Streamed;
 use agentfleet_core::limits::Limits;
-use agentfleet_core::{
-    FactsQuery, Input, Order, Overruled, ToolOutcome, ToolUse, Turn, approval, say,
-};
-use agentfleet_graph::QueryOptions;
+use agentfleet_core::{Input, Order, Overruled, ToolOutcome, ToolUse, Turn, approval, say};
 use agentfleet_runtime::Records;
-use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Source, Usage};
-use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg};
-use agentfleet_schema::{AgentRequest, Digest, Spent, Term, uris};
+use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Usage};
+use agentfleet_schema::{AgentRequest, Digest, Spent};
 use std::collections::BTreeMap;
 
 /// What came of a call, or how the step ends because nobody waits for it any more.
@@ -32,8 +28,8 @@ pub(crate) struct Driver<'o, 'w> {
     pub work: &'w Work<'w>,
     attempts: Attempts<'o>,
     pub debits: Debits<'o>,
-    /// The call that an earlier attempt began, with its outcome and its number, until it is taken.
-    left: Option<(Called, u32)>,
+    /// The call that an earlier attempt began, with its outcome, until it is taken.
+    left: Option<Called>,
     done: Done,
 }
 
@@ -103,9 +99,9 @@ impl<'w> Driver<'_, 'w> {
     }
 
     pub(crate) async fn run(&mut self, mut turn: Turn) -> Result<Ended, Stop> {
-        if let Some((intent, number)) = self.work.left.clone() {
+        if let Some(intent) = self.work.left.clone() {
             // Known before a model is asked, which may take long: until then an equal call is nobody's to make.
-            self.left = Some((self.caller().adopt(intent, number).await?, number));
+            self.left = Some(self.caller().adopt(intent, 0).await?);
         }
         let mut input = Input::Begin;
         loop {
@@ -143,7 +139,6 @@ impl<'w> Driver<'_, 'w> {
                     Ok(input) => input,
                     Err(over) => return Ok(over.into()),
                 },
-                Order::FindFacts(query) => self.find_facts(&query).await?,
                 Order::ReadDocuments(uris) => self.read_documents(uris).await?,
                 Order::Finish(finish) => match self.left_behind(&turn) {
                     None => return Ok(Ended::own(*finish)),
@@ -211,8 +206,8 @@ impl<'w> Driver<'_, 'w> {
     /// Takes the call that an earlier attempt began, where there is one, as the one call of this step;
     /// `asked` is what this attempt ordered.
     fn take_over(&mut self, asked: Option<&(String, BTreeMap<String, String>)>) -> Option<Input> {
-        let (called, number) = self.left.take()?;
-        self.done.side_effects = number + 1;
+        let called = self.left.take()?;
+        self.done.side_effects = 1;
         Some(self.called(called, asked, 0))
     }
 
@@ -233,11 +228,11 @@ impl<'w> Driver<'_, 'w> {
         }
         let started = self.parts.host.now();
         let once = self.parts.tools.has_side_effects(&tool_use.tool);
-        let mut number = self.done.side_effects;
+        let number = self.done.side_effects;
         let caller = self.caller();
         let calling = async {
             if once {
-                caller.once(tool_use, &mut number).await
+                caller.once(tool_use, number).await
             } else {
                 caller.call(tool_use).await
             }
@@ -331,47 +326,6 @@ impl<'w> Driver<'_, 'w> {
             calls_tools: false,
             cut: false,
             ignored: Vec::new(),
-        }
-    }
-
-    async fn find_facts(&mut self, query: &FactsQuery) -> Result<Input, Stop> {
-        match query {
-            FactsQuery::SourcesOf(correlation) => {
-                let sparql = format!(
-                    "SELECT DISTINCT ?session ?source ?title FROM <{}> WHERE {{ \
-                       ?session <{}> ?correlation . \
-                       ?found <{}> ?session ; <{}> ?source . \
-                       OPTIONAL {{ ?source <{RDFS_LABEL}> ?title }} }}",
-                    uris::RETRIEVAL_GRAPH,
-                    tg::PARENT_CORRELATION_ID,
-                    prov::WAS_GENERATED_BY,
-                    tg::SOURCE,
-                );
-                let bindings = [("correlation", Term::text(correlation.as_str()))];
-                let found = self
-                    .parts
-                    .graph
-                    .select(&sparql, &bindings, QueryOptions::default())
-                    .await?;
-                let mut sources = Vec::new();
-                for row in 0..found.rows.len() {
-                    let text = |name| found.text(row, name).unwrap_or_default().to_owned();
-                    if let Some(session) = uris::session_of(&text("session")) {
-                        let source = Source {
-                            uri: text("source"),
-                            title: text("title"),
-                        };
-                        sources.push((session.to_string(), source));
-                    }
-                }
-                sources.sort_by(|a, b| (&a.0, &a.1.uri).cmp(&(&b.0, &b.1.uri)));
-                self.done.calls.push(Call::Facts {
-                    query: sparql,
-                    rows: sources.len() as u64,
-                    found: sources.clone(),
-                });
-                Ok(Input::FactsFound(sources))
-            }
         }
     }
 

@@ -58,7 +58,6 @@ macro_rules! fault_from {
 fault_from!(
     agentfleet_broker::Error,
     agentfleet_documents::Error,
-    agentfleet_graph::Error,
     agentfleet_config::Error,
     agentfleet_runtime::Error
 );

@@ -40,8 +40,7 @@ pub(crate) struct Working {
 /// What an earlier attempt at a step left behind.
 enum Left {
     Nothing,
-    /// A call, with its number.
-    Call(IntentRecord, u32),
+    Call(IntentRecord),
     /// The record of the step.
     Record(Arc<[u8]>),
 }
@@ -180,7 +179,7 @@ impl Orchestrator {
         }
         let left = match self.left_by_others(request, &found).await? {
             Left::Record(record) => return self.adopt(request, &record, false, delivery).await,
-            Left::Call(intent, number) => Some((intent, number)),
+            Left::Call(intent) => Some(intent),
             Left::Nothing => None,
         };
         let mut work = self.prepare(intake, found, first, left, delivery).await?;
@@ -206,7 +205,7 @@ impl Orchestrator {
         let step = (&request.session_id, request.step);
         Ok(match effects::standing(documents, step).await? {
             Standing::Nothing => Left::Nothing,
-            Standing::Call(intent, number) => Left::Call(*intent, number),
+            Standing::Call(intent) => Left::Call(*intent),
             Standing::Ended(record) => {
                 // Of an attempt that died before it could put it in its place.
                 let key = keys::outcome(step.0, step.1);

@@ -103,8 +103,7 @@ pub(crate) fn is_another(record: &StepRecord, payload: &[u8]) -> bool {
     if record.request.is_empty() || record.request == Digest::of(payload) {
         return false;
     }
-    let worked = record.worked.as_ref();
-    let first = worked.and_then(|worked| worked.request.as_deref());
+    let first = record.worked.request.as_deref();
     let asked = |body: &[u8]| {
         let request = serde_json::from_slice::<AgentRequest>(body).ok()?;
         Some(AgentRequest {
@@ -241,10 +240,10 @@ mod tests {
         let first = r#"{"question": "why?", "session_id": "s"}"#;
         let record = StepRecord {
             request: Digest::of(first.as_bytes()),
-            worked: Some(Box::new(agentfleet_schema::records::Worked {
+            worked: Box::new(agentfleet_schema::records::Worked {
                 request: Some(first.to_owned()),
                 ..Default::default()
-            })),
+            }),
             ..StepRecord::default()
         };
         for (second, another) in [

@@ -1,6 +1,6 @@
 //! One message in, one committed step out.
 //!
-//! The orchestrator drives the core with models, tools, documents and the graph. It holds no state:
+//! The orchestrator drives the core with models, tools and documents. It holds no state:
 //! what it knows of a run is in the message and in the records. `protocol.md`'s rules live here:
 //! look the step up before working (OR-2), commit once, publish from the record, adopt what
 //! somebody else committed.
@@ -31,7 +31,6 @@ use agentfleet_broker::{Broker, Subscription};
 use agentfleet_config::ConfigStore;
 use agentfleet_core::{FleetLimits, ReplyTopics};
 use agentfleet_documents::Documents;
-use agentfleet_graph::Graph;
 use agentfleet_models::ChatModel;
 use agentfleet_runtime::{Committer, Host};
 use agentfleet_schema::config::Snapshot;
@@ -46,7 +45,6 @@ pub struct Parts {
     pub broker: Arc<dyn Broker>,
     pub documents: Arc<dyn Documents>,
     pub committer: Arc<dyn Committer>,
-    pub graph: Arc<dyn Graph>,
     pub config: Arc<dyn ConfigStore>,
     pub model: Arc<dyn ChatModel>,
     pub tools: Arc<dyn Tools>,

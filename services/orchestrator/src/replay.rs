@@ -145,7 +145,7 @@ async fn read_by(
 ) -> Result<BTreeMap<String, String>, ReplayError> {
     let read = record.calls.iter().filter_map(|call| match call {
         Call::Document { uri, .. } => Some(uri.clone()),
-        Call::Model { .. } | Call::Tool { .. } | Call::Facts { .. } => None,
+        Call::Model { .. } | Call::Tool { .. } => None,
     });
     let uris: Vec<String> = read.collect();
     let texts = records.texts(&uris).await?;

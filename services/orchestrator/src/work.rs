@@ -19,7 +19,7 @@ use agentfleet_core::{
 use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::{Records, account, effects};
 use agentfleet_schema::records::{
-    EndedBy, IntentRecord, Publication, StepRecord, TELLING, Termination, Worked as Kept,
+    EndedBy, IntentRecord, Publication, StepRecord, Termination, Worked as Kept,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, ErrorBody, Millis, Spent, keys};
@@ -42,7 +42,7 @@ pub(crate) struct Work<'a> {
     /// When its message came first.
     pub came_at: Millis,
     /// The call of an attempt before this one, with its number.
-    pub left: Option<(IntentRecord, u32)>,
+    pub left: Option<IntentRecord>,
     pub debited: Debited,
     /// What was debited for its first call when it was begun.
     pub ahead: Option<Spent>,
@@ -106,7 +106,7 @@ impl Orchestrator {
         intake: Intake,
         found: Found,
         first: Option<First>,
-        left: Option<(IntentRecord, u32)>,
+        left: Option<IntentRecord>,
         delivery: &'a Delivery,
     ) -> Result<Work<'a>, Stop> {
         let Intake {
@@ -116,7 +116,7 @@ impl Orchestrator {
         let now = self.parts.host.now().max(request.control.after);
         // Nothing is recorded of the run yet, but what may be adopted was chosen under that.
         if request.control.config_version.is_none()
-            && let Some((intent, _)) = &left
+            && let Some(intent) = &left
         {
             request.control.config_version = intent.config_version;
         }
@@ -164,7 +164,6 @@ impl Orchestrator {
                 .then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
             came_at: (came_at != now).then_some(came_at),
             native_tools,
-            telling: TELLING,
             fleet: Some(self.options.limits.clone()),
             waited: Away::of(delivery).map(|away| away.waited()),
             ..Kept::default()
@@ -180,7 +179,7 @@ impl Orchestrator {
             spent_before: request.control.spent,
             wasted: Spent::default(),
             responses,
-            worked: Some(Box::new(kept)),
+            worked: Box::new(kept),
             request,
         };
         prepared.waste(of_others(debited.spent, left.is_some()));
@@ -365,19 +364,17 @@ impl Orchestrator {
         if finish.outcome.is_terminal() && side_effects == 0 && !is_alone {
             // Ended over the head of an attempt that may have begun to call something, or be about to.
             without_call = work.left.is_none();
-            if let Some((intent, number)) = work.left.take() {
+            if let Some(intent) = work.left.take() {
                 let request = &work.prepared.request;
                 let step = (&request.session_id, request.step);
                 let (documents, root) = (&*self.parts.documents, request.root());
-                calls.push(effects::told(documents, root, step, intent, number).await?);
+                calls.push(effects::told(documents, root, step, intent).await?);
             }
         }
         // A call that was dropped may have cost what was reserved for it.
         work.prepared.waste(debits.open.unwrap_or_default());
-        if let Some(kept) = &mut work.prepared.worked {
-            kept.failures = failures;
-            kept.unaffordable = unaffordable;
-        }
+        work.prepared.worked.failures = failures;
+        work.prepared.worked.unaffordable = unaffordable;
         let ending = Ending {
             finish,
             by,

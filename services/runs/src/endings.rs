@@ -15,8 +15,8 @@ use agentfleet_runtime::records::decode;
 use agentfleet_runtime::{Adoption, EndedStep, StepCommitted, account, commit_step, effects};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
-    Child, ClosedRecord, EndedBy, FanOutRecord, OutcomeKind, Publication, StepRecord, TELLING,
-    Termination, Worked,
+    Child, ClosedRecord, EndedBy, FanOutRecord, OutcomeKind, Publication, StepRecord, Termination,
+    Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, Spent, keys};
@@ -301,9 +301,9 @@ impl Endings {
         let (mut calls, mut without_call) = (Vec::new(), false);
         if finish.outcome.is_terminal() {
             match effects::standing(documents, (session, step)).await? {
-                Standing::Call(intent, number) => {
+                Standing::Call(intent) => {
                     let (root, of) = (request.root(), (session, step));
-                    calls.push(effects::told(documents, root, of, *intent, number).await?);
+                    calls.push(effects::told(documents, root, of, *intent).await?);
                 }
                 Standing::Nothing => without_call = true,
                 Standing::Ended(record) => {
@@ -327,19 +327,17 @@ impl Endings {
             spent_before: request.control.spent,
             wasted: Spent::default(),
             responses: responses.unwrap_or(topics::AGENT_RESPONSE),
-            worked: Some(Box::new(Worked {
+            worked: Box::new(Worked {
                 request: serde_json::to_string(&request).ok(),
-                telling: TELLING,
                 ..Worked::default()
-            })),
+            }),
             request,
         };
         let debited = account::debited(documents, session, step).await?.spent;
-        if let Some(worked) = &mut prepared.worked
-            && !debited.is_nothing()
-        {
+        if !debited.is_nothing() {
             // An attempt was at work since it could be, which is when the step before was committed.
-            worked.came_at = Some(prepared.request.control.after).filter(|after| *after > 0);
+            prepared.worked.came_at =
+                Some(prepared.request.control.after).filter(|after| *after > 0);
         }
         prepared.waste(debited);
         let pattern = prepared.request.pattern.clone();

@@ -17,7 +17,6 @@ pub use atomic::{AtomicCommitter, EmbeddedCommitter, Joint, Transaction, Transac
 pub use sequence::SequentialCommitter;
 
 use crate::Error;
-use crate::effects::WithoutCall;
 use agentfleet_broker::{Delivery, Durability, Outgoing};
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{Publication, StepRecord};
@@ -37,8 +36,9 @@ pub struct StepCommit {
     pub publications: Vec<Publication>,
     /// Written after the publications, before the acknowledgement.
     pub marker: String,
-    /// Set where the step must not have a call: then no attempt makes one once this is committed.
-    pub without_call: Option<WithoutCall>,
+    /// Set where the step must not have a call, to the key of its intent: then no attempt makes one once this
+    /// is committed.
+    pub without_call: Option<String>,
 }
 
 /// Who committed.

@@ -11,47 +11,36 @@
 use crate::Error;
 use crate::records::{Records, decode};
 use agentfleet_documents::Documents;
-use agentfleet_schema::keys::{self, CallPart};
+use agentfleet_schema::SessionId;
+use agentfleet_schema::keys;
 use agentfleet_schema::records::{Call, IntentRecord, ResultRecord};
-use agentfleet_schema::{Millis, SessionId, millis};
-use std::time::Duration;
-
-/// How long programs keep away from a fence that do not know that it holds a record, or that it was
-/// committed with one. It is how long fences of such programs are kept away from.
-const FENCE: Duration = Duration::from_secs(90);
 
 /// What stands where the call of a step would.
 #[derive(Debug)]
 pub enum Standing {
     Nothing,
-    Call(Box<IntentRecord>, u32),
+    Call(Box<IntentRecord>),
     /// The record that ended the step without one; it may not be in its place.
     Ended(String),
 }
 
-/// Looks for the call of a step.
+/// Looks for the call of a step: another attempt adopts the first one, and makes none of its own.
 pub async fn standing(
     documents: &dyn Documents,
     (session, step): (&SessionId, u32),
 ) -> Result<Standing, Error> {
-    let mut standing = Standing::Nothing;
-    for key in documents.list(&keys::calls(session, step)).await? {
-        let Some((number, CallPart::Intent)) = keys::call_part(&key) else {
-            continue;
-        };
-        let Some(intent) = Records::new(documents).read::<IntentRecord>(&key).await? else {
-            continue;
-        };
-        match intent.record {
-            // Only a program that does not know of records in fences makes a call behind one, and the call
-            // must be told.
-            Some(record) => standing = Standing::Ended(record),
-            None if intent.fence => {}
-            // A step makes one call: whoever comes to it adopts the one that is there.
-            None => return Ok(Standing::Call(Box::new(intent), number)),
-        }
-    }
-    Ok(standing)
+    let key = keys::intent(session, step, 0);
+    let there = Records::new(documents).read::<IntentRecord>(&key).await?;
+    Ok(match there {
+        None => Standing::Nothing,
+        Some(IntentRecord {
+            record: Some(record),
+            ..
+        }) => Standing::Ended(record),
+        // It was committed together with the record.
+        Some(intent) if intent.fence => Standing::Nothing,
+        Some(intent) => Standing::Call(Box::new(intent)),
+    })
 }
 
 /// The call of another attempt, for the record of who ends the step over its head. Where nobody knows yet
@@ -61,9 +50,8 @@ pub async fn told(
     root: &SessionId,
     (session, step): (&SessionId, u32),
     intent: IntentRecord,
-    number: u32,
 ) -> Result<Call, Error> {
-    let key = keys::result(session, step, number);
+    let key = keys::result(session, step, 0);
     let result: Option<ResultRecord> = Records::new(documents).read(&key).await?;
     if result.is_none() {
         let key = keys::unknown_call(root, &intent.tool, &intent.arguments);
@@ -74,82 +62,43 @@ pub async fn told(
     Ok(intent.told(result))
 }
 
-/// A step that ends without a call.
-#[derive(Clone, Debug)]
-pub struct WithoutCall {
-    pub session: SessionId,
-    pub step: u32,
-    pub now: Millis,
-}
-
 /// What came of putting a fence.
 pub(crate) enum Fenced {
     /// It is there.
     Own,
     /// A call is there.
     Called,
-    /// The step has ended with this record.
-    Ended(String),
+    /// The step has ended with this record; `None` if it is in its place.
+    Ended(Option<String>),
 }
 
-impl WithoutCall {
-    /// The fence, with the record unless both are created together.
-    pub fn fence(&self, nonce: &str, record: Option<&[u8]>) -> Vec<u8> {
-        let fence = IntentRecord {
-            nonce: nonce.to_owned(),
-            fence: true,
-            lease_until: self.now + millis(FENCE),
-            record: record.map(|record| String::from_utf8_lossy(record).into_owned()),
-            ..IntentRecord::default()
-        };
-        // Plain data: writing it as JSON cannot fail.
-        serde_json::to_vec(&fence).unwrap_or_default()
-    }
+/// A fence, with the record unless both are created together.
+pub fn fence(nonce: &str, record: Option<&[u8]>) -> Vec<u8> {
+    let fence = IntentRecord {
+        nonce: nonce.to_owned(),
+        fence: true,
+        record: record.map(|record| String::from_utf8_lossy(record).into_owned()),
+        ..IntentRecord::default()
+    };
+    // Plain data: writing it as JSON cannot fail.
+    serde_json::to_vec(&fence).unwrap_or_default()
+}
 
-    /// Where the fence goes, behind those of older programs; `None` if a call is there. For who reads
-    /// and creates as one.
-    pub fn place<E>(
-        &self,
-        mut read: impl FnMut(&str) -> Result<Option<IntentRecord>, E>,
-    ) -> Result<Option<String>, E> {
-        let mut number = 0;
-        loop {
-            let key = keys::intent(&self.session, self.step, number);
-            match read(&key)? {
-                None => return Ok(Some(key)),
-                Some(there) if !there.fence => return Ok(None),
-                Some(_) => number += 1,
-            }
-        }
-    }
-
-    /// Puts the fence with the record in it.
-    pub(crate) async fn put(
-        &self,
-        documents: &dyn Documents,
-        nonce: &str,
-        record: &[u8],
-    ) -> Result<Fenced, Error> {
-        let fence = self.fence(nonce, Some(record));
-        let mut number = 0;
-        loop {
-            let key = keys::intent(&self.session, self.step, number);
-            let Some(there) = documents.create_or_get(&key, fence.clone()).await? else {
-                return Ok(Fenced::Own);
-            };
-            let there: IntentRecord = decode(&key, &there)?;
-            match there.record {
-                _ if !there.fence => return Ok(Fenced::Called),
-                Some(_) if there.nonce == nonce => return Ok(Fenced::Own),
-                Some(record) => {
-                    let of = (&self.session, self.step);
-                    return Ok(match standing(documents, of).await? {
-                        Standing::Call(..) => Fenced::Called,
-                        Standing::Nothing | Standing::Ended(_) => Fenced::Ended(record),
-                    });
-                }
-                None => number += 1,
-            }
-        }
-    }
+/// Puts a fence with the record in it at the key of a call.
+pub(crate) async fn put(
+    documents: &dyn Documents,
+    key: &str,
+    nonce: &str,
+    record: &[u8],
+) -> Result<Fenced, Error> {
+    let own = fence(nonce, Some(record));
+    let Some(there) = documents.create_or_get(key, own).await? else {
+        return Ok(Fenced::Own);
+    };
+    let there: IntentRecord = decode(key, &there)?;
+    Ok(match there.record {
+        _ if !there.fence => Fenced::Called,
+        _ if there.nonce == nonce => Fenced::Own,
+        record => Fenced::Ended(record),
+    })
 }

@@ -145,7 +145,7 @@ pub fn step(record: &StepRecord, pattern: &str, took: Duration) {
                 histogram!(TOOL_CALLS, "tool" => name.clone(), "failed" => failed)
                     .record(seconds(*ms));
             }
-            Call::Facts { .. } | Call::Document { .. } => {}
+            Call::Document { .. } => {}
         }
     }
     let pattern = pattern_of(pattern).to_owned();

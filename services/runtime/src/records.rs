@@ -201,8 +201,8 @@ impl<'a> Records<'a> {
 
     /// The message that a committed step worked.
     pub async fn request_of(self, record: &StepRecord) -> Result<String, Error> {
-        if let Some(request) = record.worked.as_ref().and_then(|w| w.request.clone()) {
-            return Ok(request);
+        if let Some(request) = &record.worked.request {
+            return Ok(request.clone());
         }
         let session = &record.session;
         let (key, what) = match (&record.parent, record.step) {

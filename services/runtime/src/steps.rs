@@ -1,6 +1,5 @@
 //! Committing a step, for workers and for who ends steps from outside.
 
-use crate::effects::WithoutCall;
 use crate::{Committed, Committer, Error, StepCommit, telemetry};
 use agentfleet_broker::Delivery;
 use agentfleet_documents::Documents;
@@ -50,11 +49,7 @@ pub async fn commit_step(
         objects: step.objects,
         publications: std::mem::take(&mut record.publications),
         marker: keys::published(&record.session, record.step),
-        without_call: step.without_call.then(|| WithoutCall {
-            session: record.session.clone(),
-            step: record.step,
-            now: record.committed_at,
-        }),
+        without_call: (step.without_call).then(|| keys::intent(&record.session, record.step, 0)),
     };
     Ok(match committer.commit(commit, delivery).await? {
         Committed::Won => {

@@ -358,7 +358,7 @@ impl Spans<'_> {
                 told(name, SpanKind::Internal, *ms, attributes, failed)
             }
             // No time of their own.
-            Call::Facts { .. } | Call::Document { .. } => return began,
+            Call::Document { .. } => return began,
         };
         let ended = told.ended;
         let mut told = told;

@@ -49,7 +49,7 @@ pub(crate) fn restore(
     let connection = Connection::open_with_flags(source, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| Error::from(error).at(source))?;
     let found = |error: rusqlite::Error| Error::from(error).at(source);
-    if !connection::is_ours(&connection).map_err(found)? {
+    if !connection::is_ours(&connection, source)? {
         return Err(Error::Foreign(source.to_owned()));
     }
     if !problems(&connection).map_err(found)?.is_empty() {

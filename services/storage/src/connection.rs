@@ -1,7 +1,6 @@
 //! Opening connections to the one file of a data directory, and telling ours from others.
 
 use crate::error::Error;
-use crate::migrate;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
@@ -17,11 +16,12 @@ pub(crate) const LOG_LIMIT: u64 = 32 * 1024 * 1024;
 /// again is copied once.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
-/// In `parts`: since its beginning, what is deleted from the file is overwritten.
-const ERASES: &str = "erases";
-
 /// `AgFl`: marks the file as ours in its header.
 const APPLICATION: i32 = 0x4167_466c;
+
+/// Of what all parts store, records included, as the header of the file says. One that reads otherwise has
+/// another number.
+const FORMAT: i32 = 1;
 
 /// Opens a connection that writes, creating the file if it is absent.
 pub(crate) fn writer(file: &Path) -> Result<Connection, Error> {
@@ -78,26 +78,28 @@ fn prepare(connection: &Connection, cache_megabytes: u32) -> Result<(), rusqlite
 /// Marks a new file as ours; refuses one of another program.
 fn claim(connection: &Connection, file: &Path) -> Result<(), Error> {
     let found = |error: rusqlite::Error| Error::from(error).at(file);
-    if is_ours(connection).map_err(found)? {
+    if is_ours(connection, file)? {
         return Ok(());
     }
     // Two processes may open a new directory at once: the second looks again under the lock.
     connection.execute_batch("BEGIN IMMEDIATE").map_err(found)?;
     let outcome = (|| {
-        if is_ours(connection)? {
+        if is_ours(connection, file)? {
             return Ok(true);
         }
-        let application: i32 = connection.query_row("PRAGMA application_id", [], |r| r.get(0))?;
-        let tables: i64 =
-            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
-        if application != 0 || tables != 0 {
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        let tables: i64 = connection
+            .query_row(tables, [], |r| r.get(0))
+            .map_err(found)?;
+        if number(connection, "application_id", file)? != 0 || tables != 0 {
             return Ok(false);
         }
-        connection.execute_batch(&format!(
+        let script = format!(
             "PRAGMA application_id = {APPLICATION};
-             CREATE TABLE parts(name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;
-             INSERT INTO parts VALUES ('{ERASES}', 1);"
-        ))?;
+             PRAGMA user_version = {FORMAT};
+             CREATE TABLE parts(name TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID;"
+        );
+        connection.execute_batch(&script).map_err(found)?;
         Ok(true)
     })();
     match outcome {
@@ -108,14 +110,30 @@ fn claim(connection: &Connection, file: &Path) -> Result<(), Error> {
         }
         Err(error) => {
             drop(connection.execute_batch("ROLLBACK"));
-            Err(found(error))
+            Err(error)
         }
     }
 }
 
-pub(crate) fn is_ours(connection: &Connection) -> Result<bool, rusqlite::Error> {
-    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
-    Ok(application == APPLICATION)
+/// Whether a file is ours. Refuses one of another format.
+pub(crate) fn is_ours(connection: &Connection, file: &Path) -> Result<bool, Error> {
+    if number(connection, "application_id", file)? != APPLICATION {
+        return Ok(false);
+    }
+    match number(connection, "user_version", file)? {
+        FORMAT => Ok(true),
+        found => Err(Error::OtherFormat {
+            file: file.to_owned(),
+            found,
+            known: FORMAT,
+        }),
+    }
+}
+
+/// A number in the header of a file.
+fn number(connection: &Connection, name: &str, file: &Path) -> Result<i32, Error> {
+    let number = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0));
+    number.map_err(|error| Error::from(error).at(file))
 }
 
 /// Starts the write-ahead log over if it has grown too long. SQLite does so by itself, but not while
@@ -132,22 +150,12 @@ pub(crate) fn shorten_log(connection: &mut Connection, file: &Path) -> Result<()
     Ok(outcome?)
 }
 
-/// Takes what was deleted out of the write-ahead log as well, and out of the free pages of a file that
-/// an older program began. `false` if somebody read or wrote all the time, so that the log stays.
+/// Takes what was deleted out of the write-ahead log as well. `false` if somebody read or wrote all the time,
+/// so that the log stays.
 pub(crate) fn scrub(file: &Path) -> Result<bool, Error> {
-    let connection = writer(file)?;
-    let found = |error: rusqlite::Error| Error::from(error).at(file);
-    if migrate::version(&connection, ERASES).map_err(|error| error.at(file))? == 0 {
-        // Once in the life of a file. Not in memory: the copy is as large as the file.
-        connection
-            .execute_batch(&format!(
-                "PRAGMA temp_store = FILE; VACUUM; INSERT OR IGNORE INTO parts VALUES ('{ERASES}', 1);"
-            ))
-            .map_err(found)?;
-    }
-    let busy: bool = connection
+    let busy: bool = writer(file)?
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
-        .map_err(found)?;
+        .map_err(|error| Error::from(error).at(file))?;
     Ok(!busy)
 }
 

@@ -24,6 +24,14 @@ pub enum Error {
     )]
     Foreign(PathBuf),
     #[error(
+        "the data in `{file}` has format {found}, and this program reads format {known} only: use the program that wrote it, or another data directory"
+    )]
+    OtherFormat {
+        file: PathBuf,
+        found: i32,
+        known: i32,
+    },
+    #[error(
         "the tables of `{part}` have version {found}, this program knows {known}: use the newer program that wrote them"
     )]
     Newer {
@@ -84,6 +92,7 @@ impl Error {
             Self::ReadOnly(_)
             | Self::Corrupt(_)
             | Self::Foreign(_)
+            | Self::OtherFormat { .. }
             | Self::Newer { .. }
             | Self::Exists(_)
             | Self::HalfRestored(_)

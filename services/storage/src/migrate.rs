@@ -42,7 +42,7 @@ fn apply(connection: &Connection, part: &str, steps: &[&str], known: u32) -> Res
     Ok(())
 }
 
-pub(crate) fn version(connection: &Connection, part: &str) -> Result<u32, Error> {
+fn version(connection: &Connection, part: &str) -> Result<u32, Error> {
     let found = connection
         .query_row("SELECT version FROM parts WHERE name = ?1", [part], |row| {
             row.get(0)

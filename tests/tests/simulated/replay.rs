@@ -114,13 +114,3 @@ fn a_text_that_was_changed_or_is_gone_is_named() {
     let found = archive.replay(&synthesis).unwrap().divergences;
     assert_eq!(found[0].derived, "no such text", "{found:?}");
 }
-
-#[test]
-fn what_a_record_does_not_hold_is_told() {
-    let (_, archive) = ended(Engine::EMBEDDED);
-    let mut record = archive.records().find(|record| record.step > 0).unwrap();
-    record.worked = None;
-    let replayed = archive.replay(&record).unwrap();
-    assert_eq!(replayed.divergences, []);
-    assert_eq!(replayed.unchecked.len(), 1, "{replayed:?}");
-}

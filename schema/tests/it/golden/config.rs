@@ -31,14 +31,6 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         ..ToolItem::default()
     };
     vec![
-        reads("config/agent-pattern/before-patterns", pattern()),
-        reads(
-            "config/agent-pattern/before-budgets",
-            AgentPattern {
-                limits: limits_before_budgets(),
-                ..full_pattern()
-            },
-        ),
         exact("config/agent-pattern/full", full_pattern()),
         reads("config/agent-pattern/minimal", bare_pattern()),
         reads("config/agent-pattern/nulls", bare_pattern()),
@@ -51,14 +43,6 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 description: "ReACT \u{2014} Reasoning + Acting".into(),
                 when_to_use: "Adaptive, good for open-ended tasks".into(),
                 ..AgentPattern::default()
-            },
-        ),
-        reads("config/agent-task-type/before-patterns", task_type()),
-        reads(
-            "config/agent-task-type/before-budgets",
-            AgentTaskType {
-                limits: limits_before_budgets(),
-                ..task_type()
             },
         ),
         exact(
@@ -144,7 +128,6 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 ..tool()
             },
         ),
-        reads("config/tool/before-budgets", tool()),
         reads("config/tool/minimal", bare_tool()),
         reads("config/tool/nulls", bare_tool()),
         reads("config/tool/unknown", tool()),
@@ -166,17 +149,6 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 context_window: Some(32_000),
                 input_price: Some(1.5),
                 output_price: Some(6.0),
-            },
-        ),
-        reads(
-            "config/model-profile/before-window",
-            ModelProfile {
-                model: "a-model".into(),
-                temperature: Some(0.25),
-                max_tokens: Some(4_096),
-                input_price: Some(1.5),
-                output_price: Some(6.0),
-                ..ModelProfile::default()
             },
         ),
         exact(
@@ -261,20 +233,14 @@ fn limits() -> RunLimits {
     }
 }
 
-fn limits_before_budgets() -> RunLimits {
-    RunLimits {
-        max_replan_depth: Some(2),
-        max_reflections: Some(3),
-        ..limits()
-    }
-}
-
 fn all_limits() -> RunLimits {
     RunLimits {
         max_cost: Some(Money::millionths(2_500_000)),
         max_model_calls: Some(50),
         max_tool_calls: Some(40),
-        ..limits_before_budgets()
+        max_replan_depth: Some(2),
+        max_reflections: Some(3),
+        ..limits()
     }
 }
 

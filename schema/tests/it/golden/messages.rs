@@ -23,21 +23,10 @@ fn requests() -> Vec<Fixture> {
     let default = AgentRequest::default;
     vec![
         exact("messages/agent-request/full", request_with_budget()),
-        reads(
-            "messages/agent-request/before-budgets",
-            AgentRequest {
-                control: RunControl {
-                    held: None,
-                    ..request_of_patterns().control
-                },
-                ..request_of_patterns()
-            },
-        ),
-        reads("messages/agent-request/before-forks", before_forks()),
         exact("messages/agent-request/default", default()),
         reads("messages/agent-request/minimal", default()),
         reads("messages/agent-request/nulls", default()),
-        reads("messages/agent-request/unknown", before_forks()),
+        reads("messages/agent-request/unknown", without_fork()),
         reads(
             "messages/agent-request/alias",
             AgentRequest {
@@ -180,14 +169,6 @@ fn steps() -> Vec<Fixture> {
                 ..step_default()
             },
         ),
-        reads("messages/plan-step/before-patterns", plan_step()),
-        reads(
-            "messages/plan-step/before-partial",
-            PlanStep {
-                specialist: "blog".into(),
-                ..plan_step()
-            },
-        ),
         exact(
             "messages/plan-step/full",
             PlanStep {
@@ -243,13 +224,9 @@ fn responses() -> Vec<Fixture> {
                 ..default()
             },
         ),
-        reads(
-            "messages/agent-response/before-subagents",
-            before_subagents(),
-        ),
         reads("messages/agent-response/minimal", default()),
         reads("messages/agent-response/nulls", default()),
-        reads("messages/agent-response/unknown", before_subagents()),
+        reads("messages/agent-response/unknown", without_subagents()),
         reads(
             "messages/agent-response/newer-type",
             AgentResponse {
@@ -500,8 +477,8 @@ fn request_with_budget() -> AgentRequest {
     request
 }
 
-/// As it was written before there were forks, and before a request could name a model.
-fn before_forks() -> AgentRequest {
+/// Of a session that goes on from no other, and names no model.
+fn without_fork() -> AgentRequest {
     let mut request = request();
     request.model.clear();
     request.control.fan_in_session = SessionId::default();
@@ -572,7 +549,7 @@ fn response() -> AgentResponse {
     }
 }
 
-fn before_subagents() -> AgentResponse {
+fn without_subagents() -> AgentResponse {
     AgentResponse {
         subagents: Vec::new(),
         ..response()

@@ -1,8 +1,8 @@
-//! Golden fixtures: what is on the wire and in stores stays readable for ever, and what is written
+//! Golden fixtures: what a release put on the wire and in stores stays readable for ever, and what is written
 //! stays as it is, byte for byte.
 //!
-//! An exact fixture is both read and written; any other is only read, because a peer or an older
-//! worker wrote it. `schema/fixtures/README.md` says how to add one.
+//! An exact fixture is both read and written; any other is only read, because a peer or a
+//! worker of another release wrote it. `schema/fixtures/README.md` says how to add one.
 
 mod config;
 mod messages;

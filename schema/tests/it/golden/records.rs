@@ -1,5 +1,4 @@
-//! Values of the record fixtures. Records are shared between old and new workers, so each has a
-//! minimal form: only what the first version had to write.
+//! Values of the record fixtures, each with a minimal form: only what must be there.
 
 use super::{Fixture, exact, reads};
 use agentfleet_schema::config::{DefaultAnswer, JoinPolicy};
@@ -16,7 +15,6 @@ use agentfleet_schema::{CollectionName, Digest, ErrorBody, Money, PlanStep, RunL
 
 const AT: i64 = 1_767_225_600_000;
 
-/// As it was before money and calls were counted.
 fn tokens(tokens: u64) -> Spent {
     Spent {
         tokens,
@@ -93,14 +91,6 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         ),
         exact("records/step-record/worked", worked()),
         exact("records/step-record/waited", waited()),
-        reads(
-            "records/step-record/worked-before-unaffordable",
-            worked_before_unaffordable(),
-        ),
-        reads(
-            "records/step-record/worked-before-window",
-            worked_before_window(),
-        ),
         exact("records/step-record/bare", bare_step(OutcomeKind::Continue)),
         reads(
             "records/step-record/minimal",
@@ -190,7 +180,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     fan_in: Some(FanInSummary {
                         correlation: "corr".into(),
                         members: vec![Member {
-                            sources: Some(vec![source()]),
+                            sources: vec![source()],
                             ..member()
                         }],
                         ..FanInSummary::default()
@@ -273,13 +263,6 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
             },
         ),
         exact("records/intent-record/full", intent()),
-        reads(
-            "records/intent-record/before-config-version",
-            IntentRecord {
-                config_version: None,
-                ..intent()
-            },
-        ),
         exact(
             "records/result-record/full",
             ResultRecord {
@@ -366,11 +349,6 @@ fn common() -> StepRecord {
                 sources: Vec::new(),
                 adopted: None,
             },
-            Call::Facts {
-                query: "SELECT * WHERE { ?s ?p ?o }".into(),
-                rows: 3,
-                found: Vec::new(),
-            },
             Call::Document {
                 uri: "urn:d".into(),
                 digest: Digest::of(b"d"),
@@ -439,7 +417,6 @@ fn iterated() -> StepRecord {
 
 /// With what replay reads beside.
 fn worked() -> StepRecord {
-    let source = source();
     let streamed = StreamedPart {
         chunks: 2,
         bytes: 7,
@@ -464,13 +441,8 @@ fn worked() -> StepRecord {
                 result: "three filings".into(),
                 is_error: false,
                 ms: 40,
-                sources: vec![source.clone()],
+                sources: vec![source()],
                 adopted: Some(Adopted::Instead),
-            },
-            Call::Facts {
-                query: "SELECT * WHERE { ?s ?p ?o }".into(),
-                rows: 1,
-                found: vec![("s-2".into(), source)],
             },
             Call::Document {
                 uri: "urn:d".into(),
@@ -483,9 +455,8 @@ fn worked() -> StepRecord {
             step: 3,
             node: "urn:trustgraph:agent:s-9/analysis/2".into(),
         }),
-        worked: Some(Box::new(Worked {
+        worked: Box::new(Worked {
             request: Some("{\"question\":\"q\"}".into()),
-            telling: 0,
             came_at: Some(AT),
             native_tools: true,
             fleet: Some(FleetLimits::default()),
@@ -517,7 +488,7 @@ fn worked() -> StepRecord {
                     ..ErrorBody::default()
                 }),
             }),
-        })),
+        }),
         ..iterated()
     }
 }
@@ -525,39 +496,14 @@ fn worked() -> StepRecord {
 /// The model could not answer at first, and then its reply was cut in the second of two calls.
 fn waited() -> StepRecord {
     let mut record = worked();
-    if let Some(worked) = record.worked.as_mut() {
-        worked.telling = 3;
-        worked.waited = Some(ModelWait {
-            times: 3,
-            ms: 7_250,
-            reason: "OpenAI cannot answer now (503)".into(),
-        });
-    }
+    record.worked.waited = Some(ModelWait {
+        times: 3,
+        ms: 7_250,
+        reason: "OpenAI cannot answer now (503)".into(),
+    });
     if let Some(Call::Model { cut, ignored, .. }) = record.calls.first_mut() {
         *cut = true;
         ignored.push("fetch".into());
-    }
-    record
-}
-
-/// Every model call was made then, whatever was left of a budget.
-fn worked_before_unaffordable() -> StepRecord {
-    let mut record = worked();
-    if let Some(worked) = record.worked.as_mut() {
-        worked.unaffordable = None;
-    }
-    record
-}
-
-/// Nothing bounded a history then.
-fn worked_before_window() -> StepRecord {
-    let mut record = worked_before_unaffordable();
-    if let Some(fleet) = record
-        .worked
-        .as_mut()
-        .and_then(|worked| worked.fleet.as_mut())
-    {
-        fleet.context_window = 0;
     }
     record
 }
@@ -579,7 +525,7 @@ fn member() -> Member {
         goal: "Analyse finances".into(),
         status: CompletionStatus::DeadLettered,
         document: "urn:trustgraph:agent:s-2/answer/document".into(),
-        sources: None,
+        sources: Vec::new(),
         spent: tokens(321),
         partial: false,
     }
@@ -619,7 +565,7 @@ fn cited() -> StepRecord {
         activity: Activity::Concluded(Concluded {
             fan_in: Some(FanInSummary {
                 members: vec![Member {
-                    sources: Some(vec![source("urn:a", ""), source("urn:b", "Annual report")]),
+                    sources: vec![source("urn:a", ""), source("urn:b", "Annual report")],
                     ..member()
                 }],
                 ..FanInSummary::default()
@@ -630,10 +576,6 @@ fn cited() -> StepRecord {
             }),
             ..Concluded::default()
         }),
-        worked: Some(Box::new(Worked {
-            telling: 1,
-            ..Worked::default()
-        })),
         ..common()
     }
 }

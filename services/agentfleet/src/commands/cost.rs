@@ -308,11 +308,7 @@ impl Asked<'_> {
                     model_ms: number("modelMs"),
                     tool_ms: number("toolMs"),
                     cost: spend::amount(text("cost")),
-                    unpriced: u64::from(
-                        // Steps of older versions say nothing of prices.
-                        !text("unpriced").is_empty()
-                            || text("cost").is_empty() && number("in") + number("out") > 0,
-                    ),
+                    unpriced: u64::from(!text("unpriced").is_empty()),
                     wasted: number("attempt").saturating_sub(1),
                     wasted_tokens: number("wasted"),
                     wasted_cost: spend::amount(text("wastedCost")),

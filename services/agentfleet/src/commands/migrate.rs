@@ -12,7 +12,6 @@ use crate::relocation::{self, Relocation};
 use crate::settings::{Place, Settings};
 use crate::store::Store;
 use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
-use agentfleet_config::DocumentsConfig;
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_graph::Graph;
 use agentfleet_library::Library;
@@ -94,8 +93,6 @@ async fn copy_all(
     moved.write(settings)?;
     relocation::begin(&*store.documents).await?;
     let own = EmbeddedDocuments::open(database)?;
-    // The config is among them, in the form of this version.
-    DocumentsConfig::of_directory(database, Arc::new(own.clone()), || 0).await?;
     let objects = copy_documents(&own, &*store.documents).await?;
     outln!("records    {objects} records, texts and versions of the config");
     let (graph, _) = open_graph(store, settings, &|_, _| {}).await?;

@@ -124,10 +124,6 @@ fn told(call: &Call) -> (String, Vec<(&'static str, String)>) {
                 vec![("arguments", arguments), ("result", result.clone())],
             )
         }
-        Call::Facts { query, rows, .. } => (
-            format!("facts of the graph, {}", text::counted(*rows, "row")),
-            vec![("query", query.clone())],
-        ),
         Call::Document { uri, missing, .. } => {
             let found = if *missing {
                 ", which was not there"

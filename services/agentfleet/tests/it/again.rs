@@ -280,7 +280,7 @@ fn what_was_refused_before_it_began_is_left_out_of_many() {
     let failed = place.sessions(&["--state", "failed"])[0].clone();
     // As of a message that asks nothing.
     place.alter(&failed, 0, |record| {
-        record.worked.get_or_insert_default().request = Some("{}".to_owned());
+        record.worked.request = Some("{}".to_owned());
     });
     let many = ["retry", "--state", "failed", "--dry-run"];
     let shown = place.run(&many).well();

@@ -11,8 +11,7 @@
 
 pub(super) const PART: &str = "broker";
 
-pub(super) const TABLES: &[&str] = &[
-    "CREATE TABLE topology(version INTEGER NOT NULL);
+pub(super) const TABLES: &[&str] = &["CREATE TABLE topology(version INTEGER NOT NULL);
      INSERT INTO topology VALUES (0);
 
      CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -40,14 +39,13 @@ pub(super) const TABLES: &[&str] = &[
        subscription INTEGER NOT NULL,
        ready_at INTEGER NOT NULL,
        count INTEGER NOT NULL,
-       owner INTEGER NOT NULL);
+       owner INTEGER NOT NULL,
+       first_at INTEGER);
      CREATE INDEX ready ON deliveries(subscription, ready_at);
 
      -- Dead letters must not be lost because nobody has asked for them yet.
      INSERT INTO topics VALUES (1, 'dead-letter');
-     INSERT INTO subscriptions VALUES (1, 1, 'undertaker', NULL, NULL);",
-    "ALTER TABLE deliveries ADD COLUMN first_at INTEGER;",
-];
+     INSERT INTO subscriptions VALUES (1, 1, 'undertaker', NULL, NULL);"];
 
 /// Bits of a delivery's id that hold its subscription; the others hold its message. So the
 /// deliveries of a message lie side by side and need no index.

@@ -5,8 +5,8 @@ use agentfleet_core::commit::{Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::provenance::{completion_status, is_partial};
 use agentfleet_core::{
-    Commit, FactsQuery, FleetLimits, Input, ModelAsk, Order, Outcome, Reply, Situation, StreamAs,
-    ToolOutcome, ToolUse, Turn,
+    Commit, FleetLimits, Input, ModelAsk, Order, Outcome, Reply, Situation, StreamAs, ToolOutcome,
+    ToolUse, Turn,
 };
 use agentfleet_runtime::client::{Assembler, Event};
 use agentfleet_schema::config::{AgentPattern, AgentTaskType, Snapshot, ToolItem};
@@ -423,7 +423,6 @@ impl Fleet {
             snapshot: snapshot.clone(),
             fleet,
             native_tools: false,
-            telling: agentfleet_schema::records::TELLING,
             nonce: "nonce".into(),
             fan_in,
         };
@@ -483,9 +482,6 @@ impl Fleet {
                         adopted: None,
                     });
                     Input::ToolReturned(outcome)
-                }
-                Order::FindFacts(FactsQuery::SourcesOf(correlation)) => {
-                    Input::FactsFound(self.sources(&correlation))
                 }
                 Order::ReadDocuments(uris) => Input::DocumentsRead(
                     uris.iter()
@@ -549,7 +545,7 @@ impl Fleet {
             calls,
             streamed,
             responses: agentfleet_schema::topics::AGENT_RESPONSE,
-            worked: None,
+            worked: Box::default(),
             request,
         });
         let record = &assembled.record;
@@ -594,7 +590,8 @@ impl Fleet {
                 document: uris::answer_document(&record.session),
                 sources: record
                     .grounds()
-                    .map(|grounds| grounds.all().cloned().collect()),
+                    .map(|grounds| grounds.all().cloned().collect())
+                    .unwrap_or_default(),
                 spent: record.total,
             };
             let (parent, step) = (parent.session.clone(), parent.step);
@@ -668,33 +665,6 @@ impl Fleet {
                 self.run.responses.push((at, chunk));
             }
         }
-    }
-
-    fn sources(&self, correlation: &CorrelationId) -> Vec<(String, Source)> {
-        let triples = &self.run.triples;
-        let mut found = Vec::new();
-        for session in triples
-            .iter()
-            .filter(|t| t.p.iri == tg::PARENT_CORRELATION_ID && t.o.value == correlation.as_str())
-        {
-            for node in triples
-                .iter()
-                .filter(|t| t.p.iri == prov::WAS_GENERATED_BY && t.o.iri == session.s.iri)
-            {
-                for source in triples
-                    .iter()
-                    .filter(|t| t.s == node.s && t.p.iri == tg::SOURCE)
-                {
-                    let id = uris::session_of(&session.s.iri).unwrap();
-                    let source = Source {
-                        uri: source.o.iri.clone(),
-                        title: String::new(),
-                    };
-                    found.push((id.to_string(), source));
-                }
-            }
-        }
-        found
     }
 }
 

@@ -5,13 +5,13 @@ use crate::script::Script;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::{
-    FactsQuery, Finish, FleetLimits, Input, ModelAsk, ModelFailure, Order, Rejection, Reply,
-    Situation, ToolOutcome, ToolUse, Turn, approval, error, say,
+    Finish, FleetLimits, Input, ModelAsk, ModelFailure, Order, Rejection, Reply, Situation,
+    ToolOutcome, ToolUse, Turn, approval, error, say,
 };
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Call, CompletionStatus, FanInRecord, FanOutRecord, ModelWait, PauseRecord, Publication, Source,
-    TELLING, Termination, Worked,
+    Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
@@ -199,7 +199,6 @@ impl Fleet {
             snapshot: Arc::clone(&self.snapshot),
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
-            telling: agentfleet_schema::records::TELLING,
             nonce: "nonce".into(),
             fan_in: verdict.cloned(),
         };
@@ -219,9 +218,6 @@ impl Fleet {
                 Order::AskModel(ask) => self.ask_model(request, &ask, &mut calls),
                 Order::CallTool(tool_use) => {
                     Input::ToolReturned(self.call_tool(&tool_use, &mut calls))
-                }
-                Order::FindFacts(FactsQuery::SourcesOf(correlation)) => {
-                    Input::FactsFound(self.sources(&correlation))
                 }
                 Order::ReadDocuments(uris) => Input::DocumentsRead(
                     uris.iter()
@@ -325,15 +321,14 @@ impl Fleet {
             calls,
             streamed: Streamed::default(),
             responses: topics::AGENT_RESPONSE,
-            worked: Some(Box::new(Worked {
-                telling: TELLING,
+            worked: Box::new(Worked {
                 waited: (attempt > 1).then(|| ModelWait {
                     times: 2,
                     ms: 3_000,
                     reason: "the provider is overloaded".into(),
                 }),
                 ..Worked::default()
-            })),
+            }),
             request,
         });
         self.documents.extend(documents);
@@ -428,19 +423,15 @@ impl Fleet {
     }
 
     /// What the answer of a session rests on.
-    fn grounds(&self, session: &SessionId) -> Option<Vec<Source>> {
+    fn grounds(&self, session: &SessionId) -> Vec<Source> {
         let answer = uris::answer(session);
-        let links = [tg::CITES, tg::CONSULTED, tg::UNSOURCED];
         let of_answer = self.triples.iter().filter(|t| t.s.iri == answer);
-        let found: Vec<&Triple> = of_answer
-            .filter(|t| links.contains(&t.p.iri.as_str()))
-            .collect();
-        let named = found.iter().filter(|t| t.p.iri != tg::UNSOURCED);
-        let source = |t: &&Triple| Source {
+        let named = of_answer.filter(|t| [tg::CITES, tg::CONSULTED].contains(&t.p.iri.as_str()));
+        let source = |t: &Triple| Source {
             uri: t.o.iri.clone(),
             title: self.object(&t.o.iri, RDFS_LABEL),
         };
-        (!found.is_empty()).then(|| named.map(source).collect())
+        named.map(source).collect()
     }
 
     fn is_a(&self, node: &str, class: &str) -> bool {
@@ -456,34 +447,5 @@ impl Fleet {
             .iter()
             .find(|t| t.s.iri == node && t.p.iri == property);
         found.map_or_else(String::new, |t| format!("{}{}", t.o.iri, t.o.value))
-    }
-
-    /// Pairs of subagent session and source, as the driver reads them from the graph.
-    fn sources(&self, correlation: &CorrelationId) -> Vec<(String, Source)> {
-        let mut found = Vec::new();
-        for session in self
-            .triples
-            .iter()
-            .filter(|t| t.p.iri == tg::PARENT_CORRELATION_ID && t.o.value == correlation.as_str())
-        {
-            let nodes = self
-                .triples
-                .iter()
-                .filter(|t| t.p.iri == prov::WAS_GENERATED_BY && t.o.iri == session.s.iri);
-            for node in nodes {
-                for source in self
-                    .triples
-                    .iter()
-                    .filter(|t| t.s == node.s && t.p.iri == tg::SOURCE)
-                {
-                    let uri = source.o.iri.clone();
-                    let title = self.object(&uri, RDFS_LABEL);
-                    if let Some(session) = uris::session_of(&session.s.iri) {
-                        found.push((session.to_string(), Source { uri, title }));
-                    }
-                }
-            }
-        }
-        found
     }
 }

@@ -59,10 +59,7 @@ fn call(
         return made.then(|| "came to a result, and it was not to be made".to_owned());
     }
     // Whoever ends a step from outside chooses nothing, and may have come to another version.
-    let is_chosen = record
-        .worked
-        .as_ref()
-        .is_none_or(|worked| worked.ended.is_none());
+    let is_chosen = record.worked.ended.is_none();
     if let Some(version) = intent.config_version
         && is_chosen
         && record.config_version != version
@@ -171,7 +168,7 @@ pub fn account(record: &StepRecord, debits: &BTreeMap<u32, DebitRecord>) -> Vec<
             }
         }
     }
-    // A call that another attempt began and debited is the step's own; older programs counted it twice.
+    // A call that another attempt began and debited is the step's own if it has effects, and else is made again.
     let debits_tools = own().any(|debit| debit.reserved.tool_calls > 0);
     let is_tool = |call: &Call| matches!(call, Call::Tool { .. });
     let took_over = !debits_tools && record.calls.iter().any(is_tool);
@@ -509,9 +506,9 @@ mod tests {
             record.wasted = calls(wasted);
             problems(account(&record, &BTreeMap::from([(1, debit.clone())])))
         };
-        assert_eq!(account_of(0, vec![told.clone()]), [""; 0]);
-        // As older programs counted.
-        assert_eq!(account_of(1, vec![told.clone()]), [""; 0]);
+        for wasted in [0, 1] {
+            assert_eq!(account_of(wasted, vec![told.clone()]), [""; 0]);
+        }
         let wrong = [account_of(2, vec![told]), account_of(2, Vec::new())];
         for found in wrong {
             assert!(found[0].contains("counts 0 tokens"), "{found:?}");

@@ -55,12 +55,8 @@ pub fn choices(record: &StepRecord, asked: Option<&AgentRequest>, set: &Snapshot
         | Activity::Concluded(_) => None,
     };
     if let Some(it) = called {
-        let fleet = record
-            .worked
-            .as_ref()
-            .and_then(|worked| worked.fleet.as_ref());
         let worked = asked.map(|asked| {
-            let mut worked = match fleet {
+            let mut worked = match &record.worked.fleet {
                 Some(fleet) => history::as_worked(asked, set, fleet),
                 None => asked.clone(),
             };

@@ -139,7 +139,7 @@ fn released(link: &Link, stored: &Publication, next: Option<&StepRecord>) -> Vec
     let request = serde_json::from_str::<AgentRequest>(&stored.body).ok();
     // Whoever goes on in the name of a person, or ends the session, works it without a message.
     let worked = next.filter(|next| next.request.is_empty());
-    let worked = worked.and_then(|next| next.worked.as_ref()?.request.as_deref());
+    let worked = worked.and_then(|next| next.worked.request.as_deref());
     let worked = worked.and_then(|body| serde_json::from_str::<AgentRequest>(body).ok());
     if worked.is_some() && worked != request {
         found.push(format!(
@@ -221,14 +221,12 @@ fn ended_otherwise(member: &Member, end: &StepRecord) -> Vec<String> {
             how(is_partial(end))
         ));
     }
-    if let Some(sources) = &member.sources {
-        let iris = |grounds: &Grounds| grounds.all().filter_map(|s| uris::as_iri(&s.uri)).collect();
-        let told: Option<BTreeSet<String>> = end.grounds().map(iris);
-        if told != Some(sources.iter().map(|source| source.uri.clone()).collect()) {
-            found.push(format!(
-                "says otherwise what the answer of `{session}` rests on than its last record"
-            ));
-        }
+    let iris = |grounds: &Grounds| grounds.all().filter_map(|s| uris::as_iri(&s.uri)).collect();
+    let told: BTreeSet<String> = end.grounds().map(iris).unwrap_or_default();
+    if told != member.sources.iter().map(|s| s.uri.clone()).collect() {
+        found.push(format!(
+            "says otherwise what the answer of `{session}` rests on than its last record"
+        ));
     }
     let (status, document) = (completion_status(end), uris::answer_document(session));
     if (member.status, &member.document, member.spent) != (status, &document, end.total) {
@@ -557,10 +555,10 @@ mod tests {
             resume: request_of_step_2(),
         };
         let next = StepRecord {
-            worked: Some(Box::new(Worked {
+            worked: Box::new(Worked {
                 request: Some(good.resume.body.clone()),
                 ..Worked::default()
-            })),
+            }),
             ..StepRecord::default()
         };
         type Change = fn(&mut PauseRecord);

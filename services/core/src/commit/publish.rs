@@ -58,9 +58,7 @@ impl Publisher<'_> {
                     self.request(&child);
                 }
                 let mut synthesis = self.next(fan_out.synthesis.clone(), identity, &told.last);
-                if self.record.telling() >= 2 {
-                    synthesis.correlation_id = fan_out.correlation.clone();
-                }
+                synthesis.correlation_id = fan_out.correlation.clone();
                 synthesis.control.fan_in_session = SessionId::default();
                 synthesis.control.spent = self.record.total;
                 fan_out_record = Some(FanOutRecord {
@@ -96,9 +94,7 @@ impl Publisher<'_> {
         next.correlation_id = parent.map(|p| p.correlation.clone()).unwrap_or_default();
         next.control.after = record.committed_at;
         next.control.forked_from = None;
-        if let Some(sources) = sources(self.commit) {
-            next.control.sources = Some(sources);
-        }
+        next.control.sources = sources(self.commit);
         last.clone_into(&mut next.control.derives_from);
         if next.control.started_at == 0 {
             next.control.started_at = record.started_at;
@@ -172,11 +168,7 @@ impl Publisher<'_> {
         let mut properties = self.carried();
         properties.insert(property::KIND.into(), kind.into());
         properties.insert(property::DUE.into(), due.to_string());
-        let repeated: &[Triple] = match self.record.telling() {
-            0..=4 => &told.triples,
-            _ => &[],
-        };
-        let body = message(self.record, &told.node, repeated);
+        let body = message(self.record, &told.node, &[]);
         self.out.push(Publication {
             topic: topics::DEADLINE.as_str().to_owned(),
             properties,
@@ -299,7 +291,7 @@ impl Publisher<'_> {
         response.out_token = Some(self.record.usage.output_tokens);
         response.model = self.record.calls.iter().rev().find_map(|call| match call {
             Call::Model { model, .. } => Some(model.clone()),
-            Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+            Call::Tool { .. } | Call::Document { .. } => None,
         });
     }
 
@@ -378,7 +370,7 @@ fn message(record: &StepRecord, about: &str, triples: &[Triple]) -> String {
 /// What a step tells the graph, in messages that a broker takes.
 pub(super) fn messages(record: &StepRecord, told: &provenance::Told) -> Vec<String> {
     let whole = message(record, &told.node, &told.triples);
-    if whole.len() <= MOST_TOLD || record.telling() < 5 {
+    if whole.len() <= MOST_TOLD {
         return vec![whole];
     }
     let (mut messages, mut from, mut size) = (Vec::new(), 0, 0);

@@ -186,7 +186,7 @@ impl PatternTurn for CloseRound {
             }
             Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
             // It orders nothing else.
-            Input::Begin | Input::ToolReturned(_) | Input::FactsFound(_) => {
+            Input::Begin | Input::ToolReturned(_) => {
                 let members = self.verdict.members.iter();
                 Order::ReadDocuments(members.map(|m| m.document.clone()).collect())
             }

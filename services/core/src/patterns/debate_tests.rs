@@ -29,7 +29,6 @@ fn situation(reasoners: &[&str], rounds: u32, fan_in: Option<FanInRecord>) -> Si
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in,
     }

@@ -44,7 +44,6 @@ impl Pattern for PlanThenExecute {
         };
         if let Some(verdict) = verdict {
             return Ok(Box::new(TakeIn {
-                telling: situation.telling,
                 request,
                 limits,
                 plan,
@@ -244,7 +243,6 @@ fn listed(plan: &[PlanStep], first: usize) -> String {
 /// failed or surprised, other ones. Where the plan was revised as often as it may be, that is the end.
 pub(super) fn go_on(
     request: &mut AgentRequest,
-    telling: u32,
     limits: &Limits,
     plan: &[PlanStep],
     trouble: Option<String>,
@@ -256,15 +254,9 @@ pub(super) fn go_on(
         return None;
     }
     let (done, most) = (request.control.replans, limits.max_replan_depth);
-    let chosen = match telling {
-        _ if done < most => "revise",
-        0 | 1 => "go-on",
-        _ => "end",
-    };
-    if chosen != "go-on" {
-        request.control.replans += 1;
-        request.control.replan.clone_from(&trouble);
-    }
+    let chosen = if done < most { "revise" } else { "end" };
+    request.control.replans += 1;
+    request.control.replan.clone_from(&trouble);
     Some(say::only(
         "replan",
         chosen,
@@ -289,7 +281,6 @@ pub(super) fn remember(request: &mut AgentRequest, plan: Vec<PlanStep>, step: Ag
 /// Takes in what subagents brought for steps of the plan.
 #[derive(Debug)]
 struct TakeIn {
-    telling: u32,
     request: AgentRequest,
     limits: Limits,
     plan: Vec<PlanStep>,
@@ -304,8 +295,7 @@ impl PatternTurn for TakeIn {
             Input::Begin
             | Input::ModelReplied(_)
             | Input::ModelFailed(_)
-            | Input::ToolReturned(_)
-            | Input::FactsFound(_) => {
+            | Input::ToolReturned(_) => {
                 let members = self.verdict.members.iter();
                 Order::ReadDocuments(members.map(|m| m.document.clone()).collect())
             }
@@ -366,7 +356,7 @@ impl TakeIn {
                 session,
             });
         }
-        let decision = go_on(&mut next, self.telling, &self.limits, &plan, trouble);
+        let decision = go_on(&mut next, &self.limits, &plan, trouble);
         for step in done {
             remember(&mut next, plan.clone(), step);
         }

@@ -13,7 +13,7 @@ use crate::cut::CUT;
 use crate::history;
 use crate::limits::Limits;
 use crate::order::{Input, ModelAsk, Order, Reply, StreamAs, ToolOutcome, ToolUse, Used};
-use crate::react_format::{Said as Format, parse, told};
+use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::specialists;
 use crate::tools;
@@ -126,8 +126,8 @@ impl PatternTurn for Execute {
                 }
                 None => self.begin(),
             },
-            // It orders neither facts nor documents.
-            Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
+            // It orders no documents.
+            Input::DocumentsRead(_) => self.begin(),
         }
     }
 
@@ -336,15 +336,13 @@ impl Execute {
             let Some((name, arguments)) = reply.call() else {
                 return self.cut_off();
             };
-            if self.situation.telling >= 3 {
-                self.not_run = reply.others();
-            }
+            self.not_run = reply.others();
             return self.act(name, arguments.clone());
         }
         match parsed.said {
             Format::Action { .. } if reply.cut && !parsed.is_whole => self.cut_off(),
             Format::Action { name, arguments } => {
-                self.not_run = told(parsed.others, self.situation.telling);
+                self.not_run = parsed.others;
                 self.act(&name, arguments)
             }
             Format::Final(text) => self.known(text, reply.cut),

@@ -5,7 +5,7 @@ use crate::order::{ModelAsk, ModelFailure, Outcome, Reply, StreamAs, ToolOutcome
 use crate::turn::Turn;
 use agentfleet_schema::Spent;
 use agentfleet_schema::config::{AgentPattern, Snapshot, ToolItem};
-use agentfleet_schema::records::{Child, CompletionStatus, ForkedFrom, JoinCause, Member, TELLING};
+use agentfleet_schema::records::{Child, CompletionStatus, ForkedFrom, JoinCause, Member};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -39,7 +39,6 @@ fn situation(parallel: bool, fan_in: Option<FanInRecord>) -> Situation {
         snapshot: Arc::new(snapshot(parallel)),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: TELLING,
         nonce: "nonce".into(),
         fan_in,
     }
@@ -402,27 +401,6 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
         assert_eq!(makes, replan && !ends, "{reply} {replans}");
         let answers = ask.operation == Operation::PlanSynthesise;
         assert_eq!(answers, ends, "{reply} {replans}");
-    }
-}
-
-#[test]
-fn a_step_that_an_older_version_worked_goes_on_without_a_revision() {
-    let plan = [PlanStep {
-        status: "failed".into(),
-        ..PlanStep::default()
-    }];
-    let limits = Limits::of(&request(), &Snapshot::default(), &FleetLimits::default());
-    for (telling, replans, chosen, then) in [
-        (1, 1, "revise", (2, "x")),
-        (1, 2, "go-on", (2, "")),
-        (TELLING, 2, "end", (3, "x")),
-    ] {
-        let mut request = AgentRequest::default();
-        request.control.replans = replans;
-        let decided = go_on(&mut request, telling, &limits, &plan, Some("x".into())).unwrap();
-        assert_eq!(decided.chosen, chosen);
-        let control = &request.control;
-        assert_eq!((control.replans, control.replan.as_str()), then);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::history;
 use crate::history::preview;
 use crate::limits::Limits;
 use crate::order::{Finish, Input, ModelAsk, Order, Reply, Said, StreamAs, ToolOutcome, ToolUse};
-use crate::react_format::{Said as Format, parse, told};
+use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::tools;
 use crate::turn::Situation;
@@ -107,8 +107,8 @@ impl PatternTurn for Iteration {
             },
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             Input::ToolReturned(outcome) => self.observed(outcome),
-            // ReACT orders neither, so neither can come back.
-            Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
+            // ReACT orders none.
+            Input::DocumentsRead(_) => self.begin(),
         }
     }
 
@@ -264,7 +264,7 @@ impl Iteration {
             Format::Final(text) => self.answer(text, true),
             Format::Action { .. } if reply.cut && !parsed.is_whole => self.cut_off(),
             Format::Action { name, arguments } => {
-                self.not_run = told(parsed.others, self.situation.telling);
+                self.not_run = parsed.others;
                 self.act(name, arguments)
             }
             // A model with native tools that calls none has answered, markers or not.
@@ -325,9 +325,7 @@ impl Iteration {
     fn hint(&mut self, name: String, arguments: BTreeMap<String, String>, n: u32) -> Order {
         self.request.control.repeats += 1;
         let mut content = repeats::hint(n);
-        if self.situation.telling >= 3 {
-            say::name_not_run(&mut content, &self.not_run);
-        }
+        say::name_not_run(&mut content, &self.not_run);
         let outcome = ToolOutcome {
             content,
             is_error: true,
@@ -370,9 +368,7 @@ impl Iteration {
         arguments: BTreeMap<String, String>,
         mut text: String,
     ) -> Order {
-        if self.situation.telling >= 3 {
-            say::name_not_run(&mut text, &self.not_run);
-        }
+        say::name_not_run(&mut text, &self.not_run);
         let retries = self.request.control.retries + 1;
         if retries >= self.limits.max_retries || self.is_last() {
             return self.partial(if self.is_last() {

@@ -37,7 +37,6 @@ fn turn_with(request: AgentRequest, native: bool) -> Turn {
             ..FleetLimits::default()
         }),
         native_tools: native,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in: None,
     };

@@ -28,7 +28,6 @@ fn situation() -> Situation {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in: None,
     }

@@ -82,10 +82,7 @@ impl PatternTurn for Dispatch {
             Input::ModelReplied(reply) => self.classified(&reply),
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             // Routing orders nothing else.
-            Input::Begin
-            | Input::ToolReturned(_)
-            | Input::FactsFound(_)
-            | Input::DocumentsRead(_) => self.begin(),
+            Input::Begin | Input::ToolReturned(_) | Input::DocumentsRead(_) => self.begin(),
         }
     }
 

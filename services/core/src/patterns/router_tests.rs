@@ -45,7 +45,6 @@ fn situation(specialists: &[&str]) -> Situation {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: agentfleet_schema::records::TELLING,
         nonce: "nonce".into(),
         fan_in: None,
     }

@@ -15,8 +15,7 @@ use crate::turn::{Situation, Turn};
 use crate::{provenance, say};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
 use agentfleet_schema::records::{
-    Activity, Call, Concluded, DecidedBy, Decision, OutcomeKind, TELLING, Termination, Usage,
-    Worked,
+    Activity, Call, Concluded, DecidedBy, Decision, OutcomeKind, Termination, Usage, Worked,
 };
 use agentfleet_schema::vocabulary::tg;
 use agentfleet_schema::{AgentRequest, AgentStep, Digest, Operation, Spent, topics, uris};
@@ -56,10 +55,7 @@ impl PatternTurn for Draft {
         let reply = match input {
             Input::ModelReplied(reply) => reply,
             Input::ModelFailed(failure) => return say::model_failed(failure, self.model_ms),
-            Input::Begin
-            | Input::ToolReturned(_)
-            | Input::FactsFound(_)
-            | Input::DocumentsRead(_) => {
+            Input::Begin | Input::ToolReturned(_) | Input::DocumentsRead(_) => {
                 let variables = json!({"question": self.request.question});
                 return ModelAsk::answer(Operation::Complete, variables).into();
             }
@@ -178,7 +174,6 @@ fn worked(request: &AgentRequest, replies: &[&str]) -> Assembled {
         snapshot: snapshot(),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: TELLING,
         nonce: String::new(),
         fan_in: None,
     };
@@ -231,11 +226,10 @@ fn worked(request: &AgentRequest, replies: &[&str]) -> Assembled {
         spent_before: Spent::default(),
         wasted: Spent::default(),
         responses: topics::AGENT_RESPONSE,
-        worked: Some(Box::new(Worked {
-            telling: TELLING,
+        worked: Box::new(Worked {
             fleet: Some(FleetLimits::default()),
             ..Worked::default()
-        })),
+        }),
     };
     let ending = Ending {
         finish,

@@ -68,7 +68,7 @@ impl PatternTurn for Decompose {
             Input::ModelReplied(reply) => self.decomposed(&reply),
             Input::ModelFailed(failure) => say::model_failed(failure, self.used.ms),
             // Decomposing orders nothing else.
-            Input::ToolReturned(_) | Input::FactsFound(_) | Input::DocumentsRead(_) => self.begin(),
+            Input::ToolReturned(_) | Input::DocumentsRead(_) => self.begin(),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::order::{FanOut, Finish, Outcome, StreamAs};
 use crate::turn::Turn;
 use agentfleet_schema::config::{AgentPattern, Snapshot, ToolItem};
 use agentfleet_schema::records::{
-    Activity, Child, CompletionStatus, FanInRecord, JoinCause, Member, Source, TELLING,
+    Activity, Child, CompletionStatus, FanInRecord, JoinCause, Member, Source,
 };
 use agentfleet_schema::{CorrelationId, SessionId, Spent};
 use std::sync::Arc;
@@ -33,7 +33,6 @@ fn situation(fan_in: Option<FanInRecord>) -> Situation {
         snapshot: Arc::new(snapshot),
         fleet: Arc::new(FleetLimits::default()),
         native_tools: false,
-        telling: TELLING,
         nonce: "nonce".into(),
         fan_in,
     }
@@ -147,7 +146,6 @@ fn goals_without_room_and_patterns_that_are_not_open_are_told() {
     let verdict = verdict(JoinCause::Complete, members, vec![]);
     let mut turn = Turn::parse(fan_out.synthesis, situation(Some(verdict))).unwrap();
     turn.resume(Input::Begin);
-    turn.resume(Input::FactsFound(Vec::new()));
     turn.resume(Input::DocumentsRead(vec![
         Some("a".into()),
         Some("b".into()),
@@ -179,7 +177,6 @@ fn the_last_call_of_a_budget_is_the_synthesis() {
         let verdict = verdict(JoinCause::Complete, members, vec![]);
         let mut turn = Turn::parse(request, situation(Some(verdict))).unwrap();
         turn.resume(Input::Begin);
-        turn.resume(Input::FactsFound(Vec::new()));
         let Order::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
             panic!("{calls}: the model was not asked")
         };
@@ -540,6 +537,10 @@ fn member(index: u32, status: CompletionStatus) -> Member {
         goal: format!("goal {index}"),
         status,
         document: format!("urn:doc:{index}"),
+        sources: vec![Source {
+            uri: "urn:src".into(),
+            title: "Src".into(),
+        }],
         spent: Spent {
             tokens: 10,
             ..Spent::default()
@@ -563,61 +564,12 @@ fn synthesis_request() -> AgentRequest {
 /// Runs a synthesis up to its first question to the model, or its end.
 fn synthesise(verdict: FanInRecord, texts: Vec<Option<String>>) -> (Turn, Order) {
     let mut turn = Turn::parse(synthesis_request(), situation(Some(verdict))).unwrap();
-    let source = Source {
-        uri: "urn:src".into(),
-        title: "Src".into(),
-    };
-    let step = match turn.resume(Input::Begin) {
-        Order::FindFacts(_) => turn.resume(Input::FactsFound(vec![("child0".into(), source)])),
-        step => step,
-    };
-    let Order::ReadDocuments(uris) = step else {
+    let Order::ReadDocuments(uris) = turn.resume(Input::Begin) else {
         panic!()
     };
     assert_eq!(uris.len(), texts.len());
     let step = turn.resume(Input::DocumentsRead(texts));
     (turn, step)
-}
-
-#[test]
-fn a_synthesis_has_the_sources_that_its_verdict_tells_without_the_graph() {
-    let source = Source {
-        uri: "urn:src".into(),
-        title: "Src".into(),
-    };
-    let silent = member(1, CompletionStatus::Answered);
-    let failed = member(1, CompletionStatus::Error);
-    let member = Member {
-        sources: Some(vec![source]),
-        ..member(0, CompletionStatus::Answered)
-    };
-    let begun = |members: &[Member], telling| {
-        let verdict = verdict(JoinCause::Complete, members.to_vec(), vec![]);
-        let situation = Situation {
-            telling,
-            nonce: "nonce".into(),
-            ..situation(Some(verdict))
-        };
-        let mut turn = Turn::parse(synthesis_request(), situation).unwrap();
-        let step = turn.resume(Input::Begin);
-        (turn, step)
-    };
-    for (members, telling, asks) in [
-        (vec![member.clone(), failed], TELLING, false),
-        (vec![], TELLING, false),
-        // What older versions worked, and what an older subagent answered.
-        (vec![member.clone()], 1, true),
-        (vec![], 1, true),
-        (vec![silent], TELLING, true),
-    ] {
-        let (_, step) = begun(&members, telling);
-        assert_eq!(matches!(step, Order::FindFacts(_)), asks, "{members:?}");
-    }
-    let (mut turn, _) = begun(&[member], TELLING);
-    let Order::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
-        panic!()
-    };
-    assert_eq!(ask.variables["results"][0]["sources"][0]["uri"], "urn:src");
 }
 
 #[test]
@@ -744,7 +696,6 @@ fn the_last_round_answers_without_asking_whether_to_go_on() {
     request.control.rounds = 3;
     let mut turn = Turn::parse(request, situation(Some(verdict))).unwrap();
     turn.resume(Input::Begin);
-    turn.resume(Input::FactsFound(vec![]));
     let Order::AskModel(ask) = turn.resume(Input::DocumentsRead(vec![Some("a".into())])) else {
         panic!()
     };

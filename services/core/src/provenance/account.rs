@@ -1,7 +1,7 @@
 //! Which record a step is of, the model that spoke, and what its calls used up.
 
 use super::Teller;
-use agentfleet_schema::records::{Call, PRICED};
+use agentfleet_schema::records::Call;
 use agentfleet_schema::vocabulary::{RDFS_LABEL, prov, tg, xsd};
 use agentfleet_schema::{Digest, Spent, Term, keys, uris};
 use std::collections::BTreeSet;
@@ -11,9 +11,7 @@ impl Teller<'_> {
     pub(super) fn attribution(&mut self, uri: &str) {
         let model = self.record.calls.iter().rev().find_map(|call| match call {
             Call::Model { model, .. } if !model.is_empty() => Some(model.clone()),
-            Call::Model { .. } | Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => {
-                None
-            }
+            Call::Model { .. } | Call::Tool { .. } | Call::Document { .. } => None,
         });
         let Some(model) = model else { return };
         let agent = uris::model(&model);
@@ -27,7 +25,7 @@ impl Teller<'_> {
     pub(super) fn spent(&mut self, uri: &str) {
         let ms = |call: &Call| match call {
             Call::Model { ms, .. } => Some(*ms),
-            Call::Tool { .. } | Call::Facts { .. } | Call::Document { .. } => None,
+            Call::Tool { .. } | Call::Document { .. } => None,
         };
         let spent: Vec<u64> = self.record.calls.iter().filter_map(ms).collect();
         if !spent.is_empty() {
@@ -61,7 +59,7 @@ impl Teller<'_> {
                     not_called.extend(ignored);
                 }
                 Call::Tool { ms, .. } => by_tool = (by_tool.0 + 1, by_tool.1 + ms),
-                Call::Facts { .. } | Call::Document { .. } => {}
+                Call::Document { .. } => {}
             }
         }
         for (counted, timed, (calls, ms)) in [
@@ -80,8 +78,7 @@ impl Teller<'_> {
         for tool in not_called {
             self.text(uri, tg::IGNORED_CALL, tool);
         }
-        let worked = record.worked.as_ref();
-        if let Some(waited) = worked.and_then(|worked| worked.waited.as_ref()) {
+        if let Some(waited) = &record.worked.waited {
             self.number(uri, tg::MODEL_WAITS, u64::from(waited.times));
             self.number(uri, tg::MODEL_WAIT_MS, waited.ms);
             self.text(uri, tg::MODEL_WAIT_REASON, &waited.reason);
@@ -121,8 +118,8 @@ impl Teller<'_> {
             self.number(uri, tg::IN_TOKEN, usage.input_tokens);
             self.number(uri, tg::OUT_TOKEN, usage.output_tokens);
         }
-        let cost = usage.known_cost(self.record.telling());
-        let is_free = self.record.telling() >= PRICED && usage.total() > 0 && cost.is_nothing();
+        let cost = usage.known_cost();
+        let is_free = usage.total() > 0 && cost.is_nothing();
         if cost.known() > 0.0 || is_free {
             let amount = format!("{:.9}", cost.known());
             self.add(uri, tg::COST, Term::typed(amount, xsd::DECIMAL));

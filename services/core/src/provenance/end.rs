@@ -83,7 +83,7 @@ impl Teller<'_> {
         self.number(&uri, tg::SIBLING_INDEX, u64::from(parent.index));
         self.text(&uri, tg::STATUS, completion_status(record).as_str());
         self.flag(&uri, tg::PARTIAL, is_partial(record));
-        if let Some(error) = end.error.as_ref().filter(|_| record.telling() >= 2) {
+        if let Some(error) = &end.error {
             self.text(&uri, tg::ERROR_MESSAGE, &error.message);
         }
         self.link(&uri, tg::RESULT, &uris::answer_document(&record.session));

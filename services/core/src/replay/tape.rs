@@ -50,7 +50,6 @@ impl Tape<'_, '_> {
             input = match order {
                 Order::AskModel(ask) => self.reply(&ask)?,
                 Order::CallTool(tool) => self.tool(&tool.tool.name, &tool.arguments)?,
-                Order::FindFacts(_) => self.facts()?,
                 Order::ReadDocuments(uris) => self.documents(&uris)?,
                 Order::Finish(finish) => match self.left_behind() {
                     Some(input) => input,
@@ -83,7 +82,7 @@ impl Tape<'_, '_> {
             None => asked,
             // It came upon another attempt's call before it could wait.
             Some(Call::Tool { adopted, .. }) => *adopted == Some(Adopted::Unasked),
-            Some(Call::Model { .. } | Call::Facts { .. } | Call::Document { .. }) => false,
+            Some(Call::Model { .. } | Call::Document { .. }) => false,
         }
     }
 
@@ -128,9 +127,9 @@ impl Tape<'_, '_> {
             earlier: 0,
         };
         let (prompt, ignored) = (prompt.clone(), ignored.clone());
-        let not_called = reply.not_called(ask.is_agent, self.worked.telling);
+        let not_called = reply.not_called(ask.is_agent);
         let input = Input::ModelReplied(reply);
-        if self.worked.telling >= 3 && ignored != not_called {
+        if ignored != not_called {
             let at = format!("calls[{}].ignored", self.next);
             self.replayed
                 .differs(at, &ignored.join(", "), &not_called.join(", "));
@@ -253,24 +252,6 @@ impl Tape<'_, '_> {
         Some(input)
     }
 
-    fn facts(&mut self) -> Option<Input> {
-        let Some(Call::Facts { rows, found, .. }) = self.call() else {
-            return self.mismatch("facts of the graph");
-        };
-        if *rows != found.len() as u64 {
-            let (rows, found) = (*rows, found.len());
-            let at = format!("calls[{}].found", self.next);
-            self.replayed
-                .differs(at, &format!("{rows} rows"), &format!("{found} of them"));
-        }
-        let Some(Call::Facts { found, .. }) = self.call() else {
-            return None;
-        };
-        let input = Input::FactsFound(found.clone());
-        self.next += 1;
-        Some(input)
-    }
-
     fn documents(&mut self, uris: &[String]) -> Option<Input> {
         let mut texts = Vec::with_capacity(uris.len());
         for ordered in uris {
@@ -337,7 +318,6 @@ fn told(call: &Call) -> String {
         Call::Tool {
             name, arguments, ..
         } => format!("tool {}", say::action(name, arguments)),
-        Call::Facts { .. } => "facts of the graph".to_owned(),
         Call::Document { uri, .. } => format!("document `{uri}`"),
     }
 }

@@ -4,13 +4,13 @@ use super::pool::{Ask, Pool};
 use crate::error::Error;
 use tokio_postgres::types::Type;
 
-/// Of the tables. A change adds what leads to the next one; old rows stay readable.
-const VERSION: i32 = 1;
+/// Of the tables and of the records in them: others are not read.
+const VERSION: i32 = 2;
 
 /// How often the tables are looked for, where others make them at the same time.
 const TRIES: u32 = 4;
 
-/// Makes the tables if there are none, and refuses those of a newer program.
+/// Makes the tables if there are none, and refuses those of another version.
 pub(super) async fn prepare(pool: &Pool) -> Result<(), Error> {
     let schema = &pool.address.schema;
     let mut failed = None;
@@ -18,9 +18,10 @@ pub(super) async fn prepare(pool: &Pool) -> Result<(), Error> {
         match version(pool, schema).await? {
             Some(VERSION) => return Ok(()),
             Some(version) => {
-                return Err(Error::Newer {
+                return Err(Error::OtherVersion {
                     address: pool.address.shown.clone(),
-                    version: version.to_string(),
+                    found: version,
+                    known: VERSION,
                 });
             }
             // Of several that make them at once one does, and the others fail and find them.

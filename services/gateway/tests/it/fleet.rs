@@ -97,9 +97,8 @@ impl Fleet {
         let graph = EmbeddedGraph::open(database.clone(), graph_options, &quiet)
             .await
             .unwrap();
-        let config =
-            DocumentsConfig::of_directory(&database, Arc::new(documents.clone()), || 0).await;
-        let config = config.unwrap();
+        let notices = Arc::new(database.clone());
+        let config = DocumentsConfig::new(Arc::new(documents.clone()), notices, || 0);
         config.put(items(), "test").await.unwrap();
         let committer = EmbeddedCommitter::new(database.clone(), broker.clone(), documents.clone());
         let aggregator = agentfleet_aggregator::Parts {
@@ -371,7 +370,6 @@ impl Worker {
             snapshot: self.parts.config.snapshot().await.unwrap(),
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
-            telling: agentfleet_schema::records::TELLING,
             nonce: "nonce".into(),
             fan_in,
         };
@@ -384,7 +382,6 @@ impl Worker {
                     self.model(request, &ask, nonce, streamed, &mut calls).await
                 }
                 Order::CallTool(tool) => panic!("no tools here: {tool:?}"),
-                Order::FindFacts(_) => Input::FactsFound(Vec::new()),
                 Order::ReadDocuments(uris) => {
                     let keys: Vec<String> = uris.iter().map(|uri| keys::document(uri)).collect();
                     let found = self.parts.documents.get_many(&keys).await.unwrap();
@@ -546,7 +543,7 @@ impl Worker {
             calls,
             streamed,
             responses: topics::AGENT_RESPONSE,
-            worked: None,
+            worked: Box::default(),
             request,
         });
         // As the graph-writer would, only sooner: whoever sees the answer finds its trace.

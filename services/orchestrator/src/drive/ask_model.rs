@@ -10,7 +10,7 @@ use agentfleet_core::{Input, ModelAsk, ModelFailure, StreamAs, prices};
 use agentfleet_models::{Discard, Error as ModelError};
 use agentfleet_runtime::metrics;
 use agentfleet_schema::Spent;
-use agentfleet_schema::records::{Call, FailedCall, TELLING, Usage};
+use agentfleet_schema::records::{Call, FailedCall, Usage};
 
 impl Driver<'_, '_> {
     /// Asks the model, and keeps in mind what the turn is told where it cannot answer.
@@ -109,7 +109,7 @@ impl Driver<'_, '_> {
                     ms,
                     calls_tools: !reply.tool_calls.is_empty(),
                     cut: reply.cut,
-                    ignored: told.not_called(ask.is_agent, TELLING),
+                    ignored: told.not_called(ask.is_agent),
                 });
                 Ok(Ok(Input::ModelReplied(told)))
             }

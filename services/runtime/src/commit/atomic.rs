@@ -3,6 +3,7 @@
 
 use super::{Adoption, Committed, Committer, StepCommit, outgoing, publishable, staged};
 use crate::Error;
+use crate::effects;
 use agentfleet_broker::{Delivery, EmbeddedBroker, Outgoing, Parcel};
 use agentfleet_documents::{Created, Documents as _, EmbeddedDocuments};
 use agentfleet_schema::records::IntentRecord;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// A store of documents and messages whose transactions change both.
 #[async_trait]
-pub trait TransactionalStore: Send + Sync + 'static {
+pub trait TransactionalStore: Clone + Send + Sync + 'static {
     /// A document as the store takes it.
     type Body: Send + 'static;
     /// A message as the store takes it.
@@ -88,29 +89,28 @@ impl<S: TransactionalStore> Committer for AtomicCommitter<S> {
         let objects = self.bodies(commit.objects);
         let messages = self.messages(commit.publications.into_iter().map(outgoing).collect())?;
         let marker = (commit.marker, self.store.body(Vec::new()));
-        let fence = commit.without_call.map(|without| {
-            let fence = self.store.body(without.fence(&commit.nonce, None));
-            (without, fence)
-        });
-        let delivery = delivery.cloned();
+        let fence = self.store.body(effects::fence(&commit.nonce, None));
+        let fence = commit.without_call.map(|place| (place, fence));
+        let (store, delivery) = (self.store.clone(), delivery.cloned());
         self.store
             .transact(&about, move |transaction| {
-                let mut fenced = None;
-                if let Some((without, fence)) = &fence {
-                    let there = |key: &str| {
-                        let there = transaction.get(key)?;
-                        Ok::<_, storage::Error>(there.map(|there| intent(&there)))
-                    };
-                    match without.place(there)? {
-                        Some(key) => fenced = Some((key, fence)),
-                        None => return Ok(Committed::Called),
+                if let Some((place, _)) = &fence
+                    && let Some(there) = transaction.get(place)?
+                {
+                    let there = intent(&there);
+                    if !there.fence {
+                        return Ok(Committed::Called);
+                    }
+                    // It came from servers, and its record may not have.
+                    if let Some(theirs) = there.record {
+                        transaction.create(&key, &store.body(theirs.into_bytes()))?;
                     }
                 }
                 if transaction.create(&key, &record)? == Created::Exists {
                     return Ok(Committed::Lost);
                 }
-                if let Some((key, fence)) = fenced {
-                    transaction.create(&key, fence)?;
+                if let Some((place, fence)) = &fence {
+                    transaction.create(place, fence)?;
                 }
                 for (key, body) in objects.iter().chain([&marker]) {
                     transaction.create(key, body)?;

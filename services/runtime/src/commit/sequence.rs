@@ -2,7 +2,7 @@
 
 use super::{Adoption, Committed, Committer, StepCommit, outgoing, publishable, staged};
 use crate::Error;
-use crate::effects::Fenced;
+use crate::effects::{self, Fenced};
 use crate::settle::Settler;
 use agentfleet_broker::{Broker, Delivery, Outgoing};
 use agentfleet_documents::Documents;
@@ -74,13 +74,15 @@ impl Committer for SequentialCommitter {
         let messages: Vec<Outgoing> = publications.into_iter().map(outgoing).collect();
         // Before the record is there: afterwards a refusal could only be tried for ever.
         messages.iter().try_for_each(Outgoing::check)?;
-        if let Some(without) = without_call {
+        if let Some(place) = without_call {
             let staged = with_staged(record.clone(), &objects);
-            match without.put(&*self.documents, &nonce, &staged).await? {
+            match effects::put(&*self.documents, &place, &nonce, &staged).await? {
                 Fenced::Own => {}
                 Fenced::Called => return Ok(Committed::Called),
                 Fenced::Ended(theirs) => {
-                    self.documents.ensure(&record_key, theirs.into()).await?;
+                    if let Some(theirs) = theirs {
+                        self.documents.ensure(&record_key, theirs.into()).await?;
+                    }
                     return Ok(Committed::Lost);
                 }
             }

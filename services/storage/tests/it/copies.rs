@@ -240,29 +240,6 @@ async fn what_is_deleted_is_in_no_file_any_more() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_older_program_is_cleared_of_what_it_deleted() {
-    let (directory, database) = filled().await;
-    let data = directory.path().join("data");
-    drop(database);
-    let text = "unmistakable-old ";
-    let older = rusqlite::Connection::open(data.join("agentfleet.db")).unwrap();
-    let script = "DELETE FROM parts WHERE name = 'erases'; PRAGMA secure_delete = OFF;";
-    older.execute_batch(script).unwrap();
-    let body = [text.repeat(1_000)];
-    let insert = "INSERT INTO rows(body) VALUES (?1)";
-    older.execute(insert, body.clone()).unwrap();
-    older
-        .execute("DELETE FROM rows WHERE body = ?1", body)
-        .unwrap();
-    drop(older);
-    assert!(is_found(&data, text));
-    let database = Database::open(&data).unwrap();
-    assert!(database.scrub().unwrap());
-    assert!(!is_found(&data, text));
-    assert_eq!(count(&database).await, 20_000);
-}
-
-#[tokio::test]
 async fn a_data_directory_is_for_its_owner_or_is_told_to_be_open() {
     let (directory, database) = filled().await;
     let data = directory.path().join("data");

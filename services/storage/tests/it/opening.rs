@@ -76,6 +76,22 @@ fn files_that_are_not_ours_are_refused_and_left_alone() {
     }
 }
 
+#[test]
+fn data_of_another_format_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Database::open(directory.path()).unwrap());
+    let file = directory.path().join("agentfleet.db");
+    let ours = rusqlite::Connection::open(&file).unwrap();
+    ours.execute_batch("PRAGMA user_version = 0").unwrap();
+    drop(ours);
+    let error = refusal(directory.path());
+    assert!(matches!(error, Error::OtherFormat { found: 0, .. }));
+    assert!(
+        error.to_string().contains("another data directory"),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn a_damaged_file_is_named_and_its_problems_are_listed() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What an attempt finds of another one that is dead, slow, of another engine, or of an older program:
+//! What an attempt finds of another one that is dead, slow, or of another engine:
 //! its notes, its fence, its call.
 
 use super::{ENGINES, JOIN, SEQUENTIAL, ended_behind, fence, next_try};
@@ -8,9 +8,7 @@ use agentfleet_documents::{Documents as _, EmbeddedDocuments};
 use agentfleet_orchestrator::Orchestrator as Worker;
 use agentfleet_runtime::{Disposition, EmbeddedCommitter, Handler as _, outgoing, staged};
 use agentfleet_schema::keys;
-use agentfleet_schema::records::{
-    Call as Told, CallStatus, IntentRecord, OutcomeKind, ResultRecord, StepRecord,
-};
+use agentfleet_schema::records::{IntentRecord, StepRecord};
 use agentfleet_storage::Database;
 use agentfleet_tests::directed::Stage;
 use agentfleet_tests::effect::Fault;
@@ -20,7 +18,6 @@ use agentfleet_tests::queues::Role::{Deadlines, Orchestrator};
 use agentfleet_tests::queues::TaskId;
 use agentfleet_tests::scenario::{Kind, Scenario, Use};
 use agentfleet_tests::sim::Engine;
-use agentfleet_tests::world::Executed;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -359,134 +356,6 @@ fn a_round_is_released_when_the_calls_of_the_one_before_are_told_and_no_sooner()
             stage.run(&[Orchestrator]);
             stage.bring_back();
             second_round_asks_a_person(stage);
-        }
-    }
-}
-
-/// Puts something where a call of the second step would be.
-fn put(stage: &Stage, call: u32, intent: &IntentRecord, result: Option<&ResultRecord>) {
-    let session = stage.session("r0");
-    let (key, of) = (
-        keys::intent(&session, 1, call),
-        keys::result(&session, 1, call),
-    );
-    stage.sim.with(|world| {
-        world.create(&key, serde_json::to_vec(intent).unwrap());
-        if let Some(result) = result {
-            world.create(&of, serde_json::to_vec(result).unwrap());
-            world.executed.push(Executed {
-                key: of,
-                tool: intent.tool.clone(),
-                arguments: intent.arguments.clone(),
-                content: result.content.clone(),
-            });
-        }
-    });
-}
-
-/// The fence of a program that knows of no records in fences, past the time that it keeps others away.
-fn older_fence() -> IntentRecord {
-    IntentRecord {
-        nonce: "of an older program".into(),
-        fence: true,
-        ..IntentRecord::default()
-    }
-}
-
-/// A step at which an older program left its fence, a newer one ended the step by one with its record,
-/// and an older one made its call behind both. With a worker that has found none, and wants one or is
-/// about to end the step without.
-fn called_behind_fences(engine: Engine, wants: bool, has_result: bool) -> (Stage, TaskId) {
-    let (stage, other) = ended_behind(engine, |stage| {
-        put(stage, 0, &older_fence(), None);
-        next_try(stage, "r0 agent-react 1 0", if wants { 0 } else { 2 });
-    });
-    let call = IntentRecord {
-        tool: "write".into(),
-        arguments: [("item".to_owned(), "of an older program".to_owned())].into(),
-        nonce: "of an older program".into(),
-        config_version: Some(1),
-        ..IntentRecord::default()
-    };
-    let result = ResultRecord {
-        status: CallStatus::Ok,
-        content: "written by an older program".into(),
-        ..ResultRecord::default()
-    };
-    put(&stage, 2, &call, has_result.then_some(&result));
-    (stage, other)
-}
-
-/// The step tells the call of the older program, and makes none.
-fn tells_the_older_call(mut stage: Stage, has_result: bool) {
-    stage.end();
-    let record = stage.record("r0", 1).unwrap();
-    let told = record.calls.iter().find_map(|call| match call {
-        Told::Tool {
-            arguments, result, ..
-        } => (arguments["item"] == "of an older program").then_some(result.as_str()),
-        _ => None,
-    });
-    let story = stage.story();
-    let told = told.unwrap_or_else(|| panic!("no record tells the call: {record:?}\n{story}"));
-    assert_eq!(
-        told == "written by an older program",
-        has_result,
-        "{told}\n{story}"
-    );
-    let unknown = u64::from(!has_result);
-    assert_eq!(stage.count("unknown calls"), unknown, "{story}");
-    assert_eq!(stage.starts(), 0, "{story}");
-}
-
-// 32
-#[test]
-fn a_call_behind_fences_of_both_forms_is_adopted_by_the_next_attempt() {
-    for engine in SEQUENTIAL {
-        for has_result in [true, false] {
-            // It answers at once, reads instead, or wants a call of its own.
-            for wants in [2, 3, 4] {
-                let (mut stage, other) = called_behind_fences(engine, true, has_result);
-                stage.crash(other);
-                let asked = "r0 agent-react 1 0";
-                next_try(&mut stage, asked, wants);
-                stage.run(&[Orchestrator]);
-                let story = stage.story();
-                assert!(stage.record("r0", 1).is_some(), "{wants}\n{story}");
-                let asked = stage.sim.with(|world| world.asked[asked]);
-                assert_eq!(asked - wants, 1, "the model was asked again\n{story}");
-                tells_the_older_call(stage, has_result);
-            }
-        }
-    }
-}
-
-// 32
-#[test]
-fn a_call_behind_fences_of_both_forms_is_adopted_by_who_had_found_none() {
-    for engine in SEQUENTIAL {
-        for wants in [true, false] {
-            for has_result in [true, false] {
-                let (mut stage, other) = called_behind_fences(engine, wants, has_result);
-                stage.finish(other);
-                tells_the_older_call(stage, has_result);
-            }
-        }
-    }
-}
-
-// 32
-#[test]
-fn a_call_behind_fences_of_both_forms_is_told_by_a_cancel() {
-    for engine in SEQUENTIAL {
-        for has_result in [true, false] {
-            let (mut stage, other) = called_behind_fences(engine, true, has_result);
-            stage.crash(other);
-            let cancel = stage.cancel(&stage.session("r0"));
-            stage.finish(cancel);
-            let record = stage.record("r0", 1).unwrap();
-            assert_eq!(record.outcome, OutcomeKind::Cancelled);
-            tells_the_older_call(stage, has_result);
         }
     }
 }

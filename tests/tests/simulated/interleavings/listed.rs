@@ -79,7 +79,7 @@ fn the_page_of_interleavings_names_every_test_and_no_other() {
     let mut before = 0;
     for row in rows.skip(1) {
         let (number, own, others) = named(row);
-        assert_eq!(number, before + 1, "numbers have no gaps");
+        assert!(number > before, "numbers rise");
         before = number;
         let in_code = forced.remove(&number).unwrap_or_default();
         assert_eq!(

@@ -1266,7 +1266,7 @@ fn a_model_that_is_away_is_waited_for_and_no_try_counts() {
         stage.crash(dies);
         stage.end();
         let record = stage.record("r0", 0).unwrap();
-        let waited = record.worked.as_ref().unwrap().waited.clone().unwrap();
+        let waited = record.worked.waited.clone().unwrap();
         assert!(waited.times >= 12 && waited.ms > 120_000, "{waited:?}");
         assert_eq!(waited.reason, "the model is overloaded");
         assert_eq!((record.outcome, stage.starts()), (OutcomeKind::Continue, 1));
@@ -1301,7 +1301,7 @@ fn a_model_that_stays_away_ends_the_run_at_its_end_and_says_so() {
             "{}",
             error.message
         );
-        assert!(record.worked.as_ref().unwrap().waited.is_some());
+        assert!(record.worked.waited.is_some());
         assert_eq!(stage.ends("r0"), 1);
     }
 }

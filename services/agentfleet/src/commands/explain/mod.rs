@@ -206,8 +206,7 @@ async fn of_session(found: SessionSteps, sets: &mut Sets<'_>) -> Result<OfSessio
 /// Waits for a model, replies that were cut, and calls that were not made.
 fn remarks(record: &StepRecord) -> Vec<Remark> {
     let mut texts = Vec::new();
-    let worked = record.worked.as_ref();
-    if let Some(waited) = worked.and_then(|worked| worked.waited.as_ref()) {
+    if let Some(waited) = &record.worked.waited {
         texts.push(format!(
             "waited {} for the model, which could not answer: {}",
             text::duration(waited.ms),
@@ -383,7 +382,7 @@ fn spent(choice: &mut Choice, record: &StepRecord, counts: impl Fn(&str) -> bool
     choice.tokens_in = usage.input_tokens;
     choice.tokens_out = usage.output_tokens;
     // What is beyond millionths is made by adding.
-    let cost = usage.known_cost(record.telling());
+    let cost = usage.known_cost();
     choice.cost = cost.map(|amount| Money::of(amount).as_f64());
 }
 

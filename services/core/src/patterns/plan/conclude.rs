@@ -59,10 +59,7 @@ impl PatternTurn for Conclude {
             }
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             // It orders nothing else.
-            Input::Begin
-            | Input::ToolReturned(_)
-            | Input::FactsFound(_)
-            | Input::DocumentsRead(_) => self.begin(),
+            Input::Begin | Input::ToolReturned(_) | Input::DocumentsRead(_) => self.begin(),
         }
     }
 

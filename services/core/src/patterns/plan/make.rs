@@ -37,10 +37,7 @@ impl PatternTurn for Make {
             Input::ModelReplied(reply) => self.proposed(&reply),
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             // Planning orders nothing else.
-            Input::Begin
-            | Input::ToolReturned(_)
-            | Input::FactsFound(_)
-            | Input::DocumentsRead(_) => self.ask(),
+            Input::Begin | Input::ToolReturned(_) | Input::DocumentsRead(_) => self.ask(),
         }
     }
 

@@ -167,13 +167,7 @@ impl Execute {
         if let Some(state) = called.and_then(|called| called.state.clone()) {
             next.state = state;
         }
-        let replan = go_on(
-            &mut next,
-            self.situation.telling,
-            &self.limits,
-            &plan,
-            came.trouble,
-        );
+        let replan = go_on(&mut next, &self.limits, &plan, came.trouble);
         remember(
             &mut next,
             plan,

@@ -3,7 +3,7 @@
 use super::{DECOMPOSE, LEFT_OUT, decomposed, merged, no_room, read_goals};
 use crate::json;
 use crate::limits::Limits;
-use crate::order::{FactsQuery, Input, ModelAsk, Order, Reply, Used};
+use crate::order::{Input, ModelAsk, Order, Reply, Used};
 use crate::patterns::answer::{answered, name_cut, name_missing};
 use crate::patterns::assign::Offer;
 use crate::patterns::fan_out::{CLOSED, Round, bounded, in_part, lacked, missing, summary};
@@ -12,7 +12,7 @@ use crate::routing::read_choice;
 use crate::say;
 use crate::turn::Situation;
 use agentfleet_schema::records::{
-    CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Source, Termination,
+    CompletionStatus, Concluded, DecidedBy, Decision, FanInRecord, Termination,
 };
 use agentfleet_schema::{AgentRequest, Operation, Spent};
 use serde_json::{Value, json};
@@ -32,7 +32,6 @@ pub(super) struct Synthesise {
     verdict: FanInRecord,
     /// Text of each member, in the order of the verdict.
     texts: Vec<Option<String>>,
-    sources: BTreeMap<String, Vec<Source>>,
     asking: Asking,
     /// What was wrong with the goals of the review before.
     fault: String,
@@ -50,32 +49,7 @@ enum Asking {
 impl PatternTurn for Synthesise {
     fn resume(&mut self, input: Input) -> Order {
         match input {
-            Input::Begin => {
-                let mut is_told = self.situation.telling >= 2;
-                let members = self.verdict.members.iter();
-                for member in members.filter(|_| self.situation.telling >= 2) {
-                    // Who did not answer gave nothing to rest on.
-                    is_told &=
-                        member.sources.is_some() || member.status != CompletionStatus::Answered;
-                    let sources = member.sources.clone().unwrap_or_default();
-                    self.sources.insert(member.session.to_string(), sources);
-                }
-                if is_told {
-                    self.documents()
-                } else {
-                    // An older version kept no account.
-                    Order::FindFacts(FactsQuery::SourcesOf(self.verdict.correlation.clone()))
-                }
-            }
-            Input::FactsFound(found) => {
-                for (session, source) in found {
-                    let known = self.sources.entry(session).or_default();
-                    if !known.contains(&source) {
-                        known.push(source);
-                    }
-                }
-                self.documents()
-            }
+            Input::Begin => self.documents(),
             Input::DocumentsRead(texts) => {
                 self.texts = texts;
                 self.read()
@@ -125,7 +99,6 @@ impl Synthesise {
             limits,
             verdict,
             texts: Vec::new(),
-            sources: BTreeMap::new(),
             asking: Asking::Review,
             fault: String::new(),
             decisions: Vec::new(),
@@ -344,11 +317,8 @@ impl Synthesise {
             .filter(|(member, _)| member.status == CompletionStatus::Answered)
             .filter_map(|(member, text)| text.as_ref().map(|text| (member, text)))
             .map(|(member, text)| {
-                let sources: Vec<_> = self
-                    .sources
-                    .get(member.session.as_str())
-                    .into_iter()
-                    .flatten()
+                let sources = member.sources.iter();
+                let sources: Vec<_> = sources
                     .map(|s| json!({"uri": s.uri, "title": s.title}))
                     .collect();
                 let status = if member.partial {

@@ -105,10 +105,13 @@ pub struct ModelReply {
 }
 
 /// A native tool call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ToolCall {
+    #[serde(default)]
     pub id: String,
     pub name: String,
+    #[serde(default)]
     pub arguments: Value,
 }
 

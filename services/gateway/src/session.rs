@@ -82,7 +82,7 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
         wanted.push(keys::outcome(session, 0));
         wanted.push(keys::outcome(session, *newest));
     }
-    let found = app.parts.documents.get_many(&wanted).await?;
+    let found = app.parts.intake.documents.get_many(&wanted).await?;
     let body = |at: usize| found.get(at).and_then(Option::as_ref);
     if let Some(tombstone) = body(0) {
         return Err(Problem::erased(session.as_str(), tombstone));
@@ -341,8 +341,8 @@ pub(crate) async fn show(
 /// Waits until a root session's dialog ends, the time is over, or the gateway stops.
 async fn until_ended(app: &App, session: &SessionId, wait: Duration) -> Result<(), Problem> {
     let (broker, documents) = (
-        Arc::clone(&app.parts.broker),
-        Arc::clone(&app.parts.documents),
+        Arc::clone(&app.parts.intake.broker),
+        Arc::clone(&app.parts.intake.documents),
     );
     let mut follow = Follow::new(broker, documents, session.clone(), 0);
     let ended = async {

@@ -324,7 +324,11 @@ impl Library {
             return Ok(None);
         };
         let removed = match &self.shared {
-            Some(shared) => shared.remove(collection.as_str(), &[uri.to_owned()]).await?,
+            Some(shared) => {
+                shared
+                    .remove(collection.as_str(), &[uri.to_owned()])
+                    .await?
+            }
             None => {
                 let hidden = self.hide(&collection, Some(uri.to_owned())).await?;
                 self.clear().await?;

@@ -31,10 +31,16 @@ async fn every_source_a_tool_names_can_be_opened() {
         assert!(text.to_lowercase().contains("mill"), "{uri}: {text}");
     }
     let notes = "urn:agentfleet:document:c:notes.md";
-    assert_eq!(place.text(notes).await, "The mill burned.\nrow: a = 1; b = 2");
+    assert_eq!(
+        place.text(notes).await,
+        "The mill burned.\nrow: a = 1; b = 2"
+    );
     let mill = vec!["urn:e:mill".to_owned()];
     let described = place.library.descriptions(&"c".into(), mill.clone()).await;
-    assert_eq!(described.unwrap()[0].document, "urn:agentfleet:document:c:k.ttl");
+    assert_eq!(
+        described.unwrap()[0].document,
+        "urn:agentfleet:document:c:k.ttl"
+    );
     let other = "other".into();
     assert_eq!(place.library.descriptions(&other, mill).await.unwrap(), []);
     let fetched = place.library.fetch(&other, notes, 0, usize::MAX).await;

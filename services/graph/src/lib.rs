@@ -36,7 +36,7 @@ pub use embedded::export;
 pub use embedded::{EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, QUERIES_APART};
 pub use error::{BindingFault, Error, TermFault};
 pub use remote::{Credentials, RemoteFault, RemoteGraph, RemoteOptions};
-pub use terms::{term as term_to_rdf, triple as to_rdf, validate};
+pub use terms::{renamed, term as term_to_rdf, triple as to_rdf, validate, wire_triple};
 
 /// Quads that belong together: one explainability message, or one piece of loaded knowledge.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]

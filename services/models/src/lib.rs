@@ -21,7 +21,7 @@ mod select;
 pub use error::{Error, Kind};
 pub use offline::Offline;
 pub use providers::{
-    ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, http_client,
+    ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, http_client, root_cause,
 };
 pub use scripted::{Gate, Rule, Script, Scripted};
 pub use select::{Choice, ModelOptions, select};

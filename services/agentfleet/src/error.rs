@@ -53,6 +53,17 @@ impl Failure {
         Self::new(Exit::NotFound, message)
     }
 
+    /// A name that is none of those known.
+    pub(crate) fn unknown<'a>(
+        what: &str,
+        name: &str,
+        known: impl IntoIterator<Item = &'a String>,
+    ) -> Self {
+        let known: Vec<String> = known.into_iter().map(|one| format!("`{one}`")).collect();
+        let known = known.join(", ");
+        Self::usage(format!("unknown {what} `{name}` (available: {known})"))
+    }
+
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -6,6 +6,7 @@ use agentfleet_console::lanes::{self, AnswerAs, Screen};
 use agentfleet_console::style::{Line, paint_all};
 use agentfleet_console::{Look, table, text};
 use agentfleet_schema::redacted;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use terminal_size::terminal_size;
@@ -112,6 +113,12 @@ impl Color {
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
+}
+
+/// A bar of progress on standard error, where that is a terminal.
+pub(crate) fn bar(template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// How output is shown.

@@ -406,8 +406,8 @@ pub(crate) async fn an_older_release_leaves_what_a_newer_one_wrote(fixture: &dyn
         pattern("same", "x"),
         pattern("added", "new"),
     ];
-    // What was written before releases signed it belongs to every release.
-    store.put(of_old.clone(), "seed").await.unwrap();
+    let first = release("1.8.0").author();
+    store.put(of_old.clone(), &first).await.unwrap();
     let report = store.seed(of_old.clone(), &old).await.unwrap();
     assert_eq!((report.version, report.unchanged), (1, 4));
     store

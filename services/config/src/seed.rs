@@ -85,8 +85,7 @@ impl Seeder {
 /// Who wrote a version of an item.
 #[derive(Debug, PartialEq, Eq)]
 enum Writer {
-    /// `None`: one of before releases signed what they wrote.
-    Product(Option<Release>),
+    Product(Release),
     /// A person, who seeded a directory.
     Directory,
     Person,
@@ -94,16 +93,13 @@ enum Writer {
 
 impl Writer {
     fn of(author: &str) -> Self {
-        if author == AUTHOR {
-            return Self::Product(None);
-        }
         if author.starts_with(FROM_DIRECTORY) {
             return Self::Directory;
         }
         let signed = author.strip_prefix(AUTHOR);
         let signed = signed.and_then(|rest| rest.strip_prefix(' '));
         match signed.and_then(Release::parse) {
-            Some(release) => Self::Product(Some(release)),
+            Some(release) => Self::Product(release),
             None => Self::Person,
         }
     }
@@ -249,7 +245,7 @@ impl SeedReport {
             Some(newest) if newest.deleted => (&mut self.deleted, None),
             Some(newest) if newest.item.value == item.value => (&mut self.unchanged, None),
             Some(newest) => match (Writer::of(&newest.author), by) {
-                (Writer::Product(Some(writer)), Seeder::Product(by)) if writer > *by => {
+                (Writer::Product(writer), Seeder::Product(by)) if writer > *by => {
                     self.saw(&writer);
                     (&mut self.newer, None)
                 }
@@ -383,11 +379,10 @@ mod tests {
         for (older, newer) in table {
             let [older, newer] = [older, newer].map(|text| Release::parse(text).unwrap());
             assert!(older < newer, "{older} {newer}");
-            assert_eq!(Writer::of(&older.author()), Writer::Product(Some(older)));
+            assert_eq!(Writer::of(&older.author()), Writer::Product(older));
         }
         assert_eq!(Release::this().to_string(), env!("CARGO_PKG_VERSION"));
-        assert_eq!(Writer::of("seed"), Writer::Product(None));
-        for person in ["", "ann", "seed of doubt", "seeder", "seed 1"] {
+        for person in ["", "ann", "seed", "seed of doubt", "seeder", "seed 1"] {
             assert_eq!(Writer::of(person), Writer::Person, "{person}");
         }
     }

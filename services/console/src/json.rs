@@ -21,45 +21,30 @@ use agentfleet_schema::records::RunState;
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId};
 use serde::Serialize;
 
+#[serde_with::skip_serializing_none]
 #[derive(Default, Serialize)]
 struct Row<'a> {
     event: &'static str,
     at: Instant,
     session: Option<&'a SessionId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<&'a SessionId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<&'a MessageId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<MessageType>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     goal: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     graph: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[expect(clippy::option_option, reason = "absent and null differ in JSON")]
     error: Option<Option<Fault<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     in_token: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     out_token: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     sources: Option<Vec<Listed<'a>>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unsourced: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<RunState>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     termination: Option<&'a str>,
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn ask(
     let mut request = request;
     let id = identify(&mut request, key)?;
     let one = app.taking_in(&request.session_id).await;
-    let taken = app.parts.intake().admit(request, id, trace).await?;
+    let taken = app.parts.intake.admit(request, id, trace).await?;
     drop(one);
     let Taken { session, repeated } = taken;
     let location = session::link(&session, "");
@@ -151,7 +151,8 @@ pub struct Intake {
     pub host: Arc<dyn Host>,
     /// Where the door does not look itself.
     pub collections: Option<Arc<dyn Collections>>,
-    /// The limits of the fleet, where this door knows that its model costs something.
+    /// The limits of the fleet, where this door knows that its model costs something: a run that is bounded in
+    /// money then needs prices.
     pub metered: Option<Arc<FleetLimits>>,
 }
 

@@ -187,7 +187,7 @@ pub(crate) async fn answer(
             .hint("`GET /approvals` lists what waits for a person"));
         }
     };
-    let tool = tool_of(&*app.parts.config, &pause).await?;
+    let tool = tool_of(&*app.parts.intake.config, &pause).await?;
     let answering = app.parts.approvals.answer(&pause, verdict, tool.as_ref());
     match Box::pin(answering).await? {
         Answered::Now(decided) => Ok(Json(DecisionView::of(&pause.session, decided))),

@@ -25,7 +25,7 @@ pub(crate) async fn show(
         Problem::parameter("uri", "missing")
             .hint("`document` of an event and `tg:document` of a node hold URIs of documents")
     })?;
-    let Some(body) = app.parts.documents.get(&keys::document(uri)).await? else {
+    let Some(body) = app.parts.intake.documents.get(&keys::document(uri)).await? else {
         return Err(Problem::new(
             Code::UnknownDocument,
             format!("there is no document `{uri}`"),

@@ -10,116 +10,77 @@ use crate::{
 };
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::Method;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use std::time::Duration;
 
-/// One method at one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
-    Index,
-    OpenApi,
-    Live,
-    Ready,
-    Metrics,
-    Ask,
-    Sessions,
-    Session,
-    CancelSession,
-    Events,
-    Trace,
-    Approvals,
-    Answer,
-    Document,
-    SparqlGet,
-    SparqlPost,
-    GraphUpdate,
+macro_rules! endpoints {
+    ($($name:ident = $verb:ident $path:expr, $handler:path, $summary:literal;)+) => {
+        /// One method at one path.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Endpoint {
+            $($name,)+
+        }
+
+        impl Endpoint {
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
+
+            pub(crate) fn path(self) -> &'static str {
+                match self {
+                    $(Self::$name => $path,)+
+                }
+            }
+
+            /// In small letters, as OpenAPI has it.
+            pub(crate) fn method(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($verb),)+
+                }
+            }
+
+            pub(crate) fn summary(self) -> &'static str {
+                match self {
+                    $(Self::$name => $summary,)+
+                }
+            }
+
+            fn handler(self) -> MethodRouter<App> {
+                match self {
+                    $(Self::$name => $verb($handler),)+
+                }
+            }
+        }
+    };
+}
+
+endpoints! {
+    Index = get "/", index::index, "What there is";
+    OpenApi = get "/openapi.json", index::openapi, "This API, as OpenAPI 3.1";
+    Live = get "/health/live", health::live, "Whether the gateway runs";
+    Ready = get "/health/ready", health::ready, "Whether a request would be answered";
+    Metrics = get "/metrics", health::metrics, "Numbers for Prometheus";
+    Ask = post "/requests", accept::ask,
+        "Ask: at once with the session id, or as a stream of events";
+    Sessions = get "/sessions", sessions::list, "Root sessions, newest first";
+    Session = get "/sessions/{id}", session::show, "What became of a session";
+    CancelSession = delete "/sessions/{id}", session::cancel, "End a run";
+    Events = get "/sessions/{id}/events", events::follow,
+        "The events of a run, from the start or from where a reader left";
+    Trace = get "/sessions/{id}/trace", trace::show,
+        "Why: the provenance of a session and all below it";
+    Approvals = get "/approvals", approvals::list,
+        "Calls that wait for a person, the oldest first";
+    Answer = post "/approvals/{id}", approvals::answer, "Approve, deny or edit a call that waits";
+    Document = get "/documents", document::show,
+        "A text of the librarian: an answer, an observation, a rationale";
+    SparqlGet = get "/sparql", sparql::get, "Query the graph (SPARQL 1.1 protocol, read-only)";
+    SparqlPost = post "/sparql", sparql::post, "Query the graph, with the query in the body";
+    GraphUpdate = post update::PATH, update::update,
+        "Add to the graph, with the token of the data directory";
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Self; 17] = [
-        Self::Index,
-        Self::OpenApi,
-        Self::Live,
-        Self::Ready,
-        Self::Metrics,
-        Self::Ask,
-        Self::Sessions,
-        Self::Session,
-        Self::CancelSession,
-        Self::Events,
-        Self::Trace,
-        Self::Approvals,
-        Self::Answer,
-        Self::Document,
-        Self::SparqlGet,
-        Self::SparqlPost,
-        Self::GraphUpdate,
-    ];
-
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Index => "/",
-            Self::OpenApi => "/openapi.json",
-            Self::Live => "/health/live",
-            Self::Ready => "/health/ready",
-            Self::Metrics => "/metrics",
-            Self::Ask => "/requests",
-            Self::Sessions => "/sessions",
-            Self::Session | Self::CancelSession => "/sessions/{id}",
-            Self::Events => "/sessions/{id}/events",
-            Self::Trace => "/sessions/{id}/trace",
-            Self::Approvals => "/approvals",
-            Self::Answer => "/approvals/{id}",
-            Self::Document => "/documents",
-            Self::SparqlGet | Self::SparqlPost => "/sparql",
-            Self::GraphUpdate => update::PATH,
-        }
-    }
-
-    pub(crate) fn method(self) -> Method {
-        match self {
-            Self::Ask | Self::Answer | Self::SparqlPost | Self::GraphUpdate => Method::POST,
-            Self::CancelSession => Method::DELETE,
-            Self::Index
-            | Self::OpenApi
-            | Self::Live
-            | Self::Ready
-            | Self::Metrics
-            | Self::Sessions
-            | Self::Session
-            | Self::Events
-            | Self::Trace
-            | Self::Approvals
-            | Self::Document
-            | Self::SparqlGet => Method::GET,
-        }
-    }
-
-    pub(crate) fn summary(self) -> &'static str {
-        match self {
-            Self::Index => "What there is",
-            Self::OpenApi => "This API, as OpenAPI 3.1",
-            Self::Live => "Whether the gateway runs",
-            Self::Ready => "Whether a request would be answered",
-            Self::Metrics => "Numbers for Prometheus",
-            Self::Ask => "Ask: at once with the session id, or as a stream of events",
-            Self::Sessions => "Root sessions, newest first",
-            Self::Session => "What became of a session",
-            Self::CancelSession => "End a run",
-            Self::Events => "The events of a run, from the start or from where a reader left",
-            Self::Trace => "Why: the provenance of a session and all below it",
-            Self::Approvals => "Calls that wait for a person, the oldest first",
-            Self::Answer => "Approve, deny or edit a call that waits",
-            Self::Document => "A text of the librarian: an answer, an observation, a rationale",
-            Self::SparqlGet => "Query the graph (SPARQL 1.1 protocol, read-only)",
-            Self::SparqlPost => "Query the graph, with the query in the body",
-            Self::GraphUpdate => "Add to the graph, with the token of the data directory",
-        }
-    }
-
     /// Whether a gateway with these options has it.
     pub(crate) fn is_served(self, options: &Options) -> bool {
         match options.doors {
@@ -134,31 +95,6 @@ impl Endpoint {
             self,
             Self::Index | Self::OpenApi | Self::Live | Self::Ready | Self::Metrics
         )
-    }
-
-    fn handler(self) -> MethodRouter<App> {
-        match self {
-            Self::Index => get(index::index),
-            Self::OpenApi => get(index::openapi),
-            Self::Live => get(health::live),
-            Self::Ready => get(health::ready),
-            Self::Metrics => get(health::metrics),
-            Self::Ask => post(accept::ask),
-            Self::Sessions => get(sessions::list),
-            Self::Session => get(session::show),
-            Self::CancelSession => delete(session::cancel),
-            Self::Events => get(events::follow),
-            Self::Trace => get(trace::show),
-            Self::Approvals => get(approvals::list),
-            Self::Answer => post(approvals::answer),
-            Self::Document => get(document::show),
-            Self::SparqlGet => get(sparql::get),
-            Self::SparqlPost => post(sparql::post),
-            // Its own limit stands before the one of all others.
-            Self::GraphUpdate => {
-                post(update::update).layer(DefaultBodyLimit::max(update::MAX_BODY))
-            }
-        }
     }
 
     /// Whether it gives the fleet something to do, which the queue and the documents take in.
@@ -193,10 +129,14 @@ impl Endpoint {
 /// All routes, guarded.
 pub(crate) fn routes(app: App, hosts: Hosts) -> Router {
     let mut router = Router::new();
-    let served = Endpoint::ALL.into_iter();
+    let served = Endpoint::ALL.iter().copied();
     for endpoint in served.filter(|endpoint| endpoint.is_served(&app.options)) {
         let patience = endpoint.patience(&app.options);
         let mut handler = endpoint.handler();
+        if endpoint == Endpoint::GraphUpdate {
+            // Its own limit stands before the one of all others.
+            handler = handler.layer(DefaultBodyLimit::max(update::MAX_BODY));
+        }
         if endpoint.takes_in() {
             handler = handler.layer(from_fn_with_state(app.clone(), guard::soon));
         }

@@ -73,7 +73,7 @@ async fn read_to_the_end(app: &App, seen: &Seen, after: i64) -> Result<bool, Pro
     }
     let key = seen.session.as_str();
     let topic = topics::AGENT_RESPONSE;
-    let last = app.parts.broker.read(&topic, key, after - 1, 1);
+    let last = app.parts.intake.broker.read(&topic, key, after - 1, 1);
     let Ok(found) = tokio::time::timeout(QUIET, last).await else {
         return Ok(false);
     };
@@ -93,8 +93,8 @@ pub(crate) fn stream(
     open: OpenStream,
 ) -> Response {
     let (broker, documents) = (
-        Arc::clone(&app.parts.broker),
-        Arc::clone(&app.parts.documents),
+        Arc::clone(&app.parts.intake.broker),
+        Arc::clone(&app.parts.intake.documents),
     );
     let events = link(session, "/events");
     let greeting = format!("session {session}; resume with GET {events} and Last-Event-ID");
@@ -192,7 +192,7 @@ impl Telling {
         let Some(record) = self.ended.take() else {
             return;
         };
-        let told = client::recalled(&*self.app.parts.documents, &record).await;
+        let told = client::recalled(&*self.app.parts.intake.documents, &record).await;
         let why = match &told {
             Ok(_) => "the events of this run are no longer kept; this is how it ended",
             Err(error) => {

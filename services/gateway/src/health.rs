@@ -46,7 +46,7 @@ pub(crate) struct Readiness {
 pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness>) {
     let parts = &app.parts;
     let (queue, (documents, writes, config), graph, others) = futures::join!(
-        check("queue", parts.broker.ready()),
+        check("queue", parts.intake.broker.ready()),
         stored(&app),
         check("graph", parts.graph.ready()),
         tokio::time::timeout(PATIENCE, parts.status.checks()),
@@ -80,7 +80,7 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Readiness
 /// What needs the documents. Where they do not answer, the reason is known at once, and true of all of it.
 async fn stored(app: &App) -> (Check, Check, Check) {
     let parts = &app.parts;
-    let records = check("records", parts.documents.ready()).await;
+    let records = check("records", parts.intake.documents.ready()).await;
     if !records.ok {
         let same = |name: &str| Check {
             name: name.to_owned(),
@@ -91,7 +91,7 @@ async fn stored(app: &App) -> (Check, Check, Check) {
     }
     let (writes, config) = futures::join!(
         check("writes", writes(app)),
-        check("config", parts.config.snapshot()),
+        check("config", parts.intake.config.snapshot()),
     );
     (records, writes, config)
 }
@@ -105,7 +105,7 @@ async fn writes(app: &App) -> Result<(), String> {
     {
         return result.clone();
     }
-    let documents = &app.parts.documents;
+    let documents = &app.parts.intake.documents;
     let written = match documents.create(PROBE, Vec::new()).await {
         Ok(Created::New) => Ok(()),
         // To take it away is to write, too.

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 /// `GET /`.
 pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Response {
-    let served = Endpoint::ALL.into_iter();
+    let served = Endpoint::ALL.iter().copied();
     let served = served.filter(|endpoint| endpoint.is_served(&app.options));
     // A person's browser.
     if negotiate::wants(&headers, "text/html") {
         let mut text = format!("Agentfleet {}\n\n", env!("CARGO_PKG_VERSION"));
         for endpoint in served {
-            let (method, path) = (endpoint.method(), endpoint.path());
-            let (method, summary) = (method.as_str(), endpoint.summary());
+            let method = endpoint.method().to_ascii_uppercase();
+            let (path, summary) = (endpoint.path(), endpoint.summary());
             text.push_str(&format!("{method:<7}{path:<24}{summary}\n"));
         }
         return text.into_response();
@@ -26,7 +26,7 @@ pub(crate) async fn index(State(app): State<App>, headers: HeaderMap) -> Respons
     let endpoints: Vec<Value> = served
         .map(|endpoint| {
             json!({
-                "method": endpoint.method().as_str(),
+                "method": endpoint.method().to_ascii_uppercase(),
                 "path": endpoint.path(),
                 "summary": endpoint.summary(),
             })

@@ -38,7 +38,6 @@ mod sparql;
 mod state;
 mod trace;
 mod update;
-mod write_timeout;
 
 pub use accept::{Intake, Taken};
 pub use error::Error;

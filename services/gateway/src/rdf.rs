@@ -13,9 +13,10 @@ use std::error::Error;
 const INLINE: usize = 512;
 
 /// Prefixes of what is written in a syntax that has them.
-const PREFIXES: [(&str, &str); 4] = [
+const PREFIXES: [(&str, &str); 5] = [
     ("prov", prov::NS),
     ("tg", tg::NS),
+    ("agent", "urn:trustgraph:agent:"),
     ("rdfs", "http://www.w3.org/2000/01/rdf-schema#"),
     ("xsd", "http://www.w3.org/2001/XMLSchema#"),
 ];

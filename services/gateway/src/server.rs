@@ -9,7 +9,6 @@ use crate::guard::Hosts;
 use crate::options::{Doors, Options};
 use crate::rooms::{Room, Rooms};
 use crate::state::{App, Parts};
-use crate::write_timeout::WriteTimeout;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
@@ -24,6 +23,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes read ahead and written behind, per connection; a request's head must fit.
@@ -113,7 +113,10 @@ impl Gateway {
                 }
             };
             while tasks.try_join_next().is_some() {}
-            let io = TokioIo::new(WriteTimeout::new(stream, options.stall_timeout));
+            // A client that stops reading would fill all buffers, and then hold its connection.
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(options.stall_timeout));
+            let io = TokioIo::new(Box::pin(stream));
             let inner = TowerToHyperService::new(routes.clone());
             let occupied = room.clone();
             let service = service_fn(move |request| {

@@ -82,7 +82,7 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
         wanted.push(keys::outcome(session, 0));
         wanted.push(keys::outcome(session, *newest));
     }
-    let found = app.parts.documents.get_many(&wanted).await?;
+    let found = app.parts.intake.documents.get_many(&wanted).await?;
     let body = |at: usize| found.get(at).and_then(Option::as_ref);
     if let Some(tombstone) = body(0) {
         return Err(Problem::erased(session.as_str(), tombstone));
@@ -103,6 +103,7 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
 }
 
 /// How a session is, and what became of it. What is not known, or does not apply, is left out.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Session")]
 pub(crate) struct View {
@@ -111,11 +112,8 @@ pub(crate) struct View {
     finished: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     question: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     termination: Option<&'static str>,
     /// Something is missing from the answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -128,7 +126,6 @@ pub(crate) struct View {
     task_type: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pattern: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     steps: usize,
     /// Tokens of this session and all below it, so far.
@@ -139,17 +136,11 @@ pub(crate) struct View {
     #[serde(skip_serializing_if = "String::is_empty")]
     conversation_id: String,
     root_session_id: SessionId,
-    #[serde(skip_serializing_if = "Option::is_none")]
     parent_session_id: Option<SessionId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     closing: Option<ClosingView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     accepted_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     updated_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     finished_at: Option<String>,
     links: Links,
 }
@@ -341,8 +332,8 @@ pub(crate) async fn show(
 /// Waits until a root session's dialog ends, the time is over, or the gateway stops.
 async fn until_ended(app: &App, session: &SessionId, wait: Duration) -> Result<(), Problem> {
     let (broker, documents) = (
-        Arc::clone(&app.parts.broker),
-        Arc::clone(&app.parts.documents),
+        Arc::clone(&app.parts.intake.broker),
+        Arc::clone(&app.parts.intake.documents),
     );
     let mut follow = Follow::new(broker, documents, session.clone(), 0);
     let ended = async {

@@ -3,15 +3,11 @@
 use crate::accept::Intake;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
-use crate::seams::{Collections, Status};
-use agentfleet_broker::Broker;
-use agentfleet_config::ConfigStore;
-use agentfleet_documents::Documents;
+use crate::seams::Status;
 use agentfleet_graph::{Graph, QueryOptions};
 use agentfleet_runs::{Approvals, Endings};
-use agentfleet_runtime::{Committer, Host, Records};
+use agentfleet_runtime::Records;
 use agentfleet_schema::SessionId;
-use agentfleet_schema::records::FleetLimits;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,42 +20,23 @@ const STRIPES: usize = 64;
 /// Everything a gateway works with.
 #[derive(Clone)]
 pub struct Parts {
-    pub broker: Arc<dyn Broker>,
-    pub documents: Arc<dyn Documents>,
-    pub committer: Arc<dyn Committer>,
+    /// The stores, as requests are taken into them.
+    pub intake: Intake,
     pub graph: Arc<dyn Graph>,
-    pub config: Arc<dyn ConfigStore>,
-    pub host: Arc<dyn Host>,
     pub endings: Endings,
     pub approvals: Approvals,
     pub status: Arc<dyn Status>,
-    pub collections: Option<Arc<dyn Collections>>,
-    /// The limits of the fleet, where its model costs something: a run that is bounded in money then
-    /// needs prices.
-    pub metered: Option<Arc<FleetLimits>>,
 }
 
 impl Parts {
     pub(crate) fn records(&self) -> Records<'_> {
-        Records::new(&*self.documents)
-    }
-
-    pub(crate) fn intake(&self) -> Intake {
-        Intake {
-            documents: Arc::clone(&self.documents),
-            committer: Arc::clone(&self.committer),
-            broker: Arc::clone(&self.broker),
-            config: Arc::clone(&self.config),
-            host: Arc::clone(&self.host),
-            collections: self.collections.clone(),
-            metered: self.metered.clone(),
-        }
+        Records::new(&*self.intake.documents)
     }
 
     /// Why a request cannot be taken in, where the queue or the documents do not answer.
     pub(crate) async fn trouble(&self) -> Option<Problem> {
-        let queue = async { self.broker.ready().await.map_err(Problem::from) };
-        let documents = async { self.documents.ready().await.map_err(Problem::from) };
+        let queue = async { self.intake.broker.ready().await.map_err(Problem::from) };
+        let documents = async { self.intake.documents.ready().await.map_err(Problem::from) };
         futures::try_join!(queue, documents).err()
     }
 }

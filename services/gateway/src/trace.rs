@@ -80,7 +80,7 @@ pub(crate) async fn show(
         }
         Form::Drawn(..) if trace.is_empty() => Err(Problem::unknown_session(session.as_str())),
         Form::Drawn(format, content_type) => {
-            let texts = texts_of(&*app.parts.documents, &trace).await?;
+            let texts = texts_of(&*app.parts.intake.documents, &trace).await?;
             let drawn = trace.render(format, PAGE, &|uri| texts.get(uri).cloned());
             Ok(typed(drawn.into_bytes(), content_type))
         }

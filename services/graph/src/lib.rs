@@ -33,12 +33,10 @@ mod sparql;
 mod terms;
 
 pub use embedded::export;
-pub use embedded::{
-    EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, QUERIES_APART, Statistics,
-};
+pub use embedded::{EmbeddedGraph, EraseBy, Erased, GraphOptions, Health, Level, QUERIES_APART};
 pub use error::{BindingFault, Error, TermFault};
 pub use remote::{Credentials, RemoteFault, RemoteGraph, RemoteOptions};
-pub use terms::{term as term_to_rdf, triple as to_rdf, validate};
+pub use terms::{renamed, term as term_to_rdf, triple as to_rdf, validate, wire_triple};
 
 /// Quads that belong together: one explainability message, or one piece of loaded knowledge.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -169,8 +167,8 @@ pub trait Graph: Send + Sync + 'static {
         self.erase_all(vec![by]).await
     }
 
-    /// Counts what is stored. Reads all of it: for `doctor`, not for every request.
-    async fn statistics(&self) -> Result<Statistics, Error> {
+    /// How many batches are stored. Reads all of them: for `doctor`, not for every request.
+    async fn batches(&self) -> Result<u64, Error> {
         Err(Error::Unsupported("count what it holds"))
     }
 

@@ -6,7 +6,7 @@
 //! A request is stored whole or not at all.
 
 use crate::error::Error;
-use crate::{Batch, EraseBy, Erased, Graph, Statistics, sparql, terms};
+use crate::{Batch, EraseBy, Erased, Graph, sparql, terms};
 use agentfleet_schema::Digest;
 use oxigraph::io::{RdfFormat, RdfParser};
 use oxigraph::model::{BlankNode, GraphName, NamedOrBlankNode, Quad};
@@ -29,7 +29,7 @@ const MAX_DEPTH: usize = 50;
 pub enum Request {
     Insert(Vec<Batch>),
     Erase(Vec<EraseBy>),
-    Statistics,
+    Count,
 }
 
 /// What came of it.
@@ -38,7 +38,7 @@ pub enum Request {
 pub enum Reply {
     Inserted { batches: u64, triples: u64 },
     Erased(Erased),
-    Statistics(Statistics),
+    Counted { batches: u64 },
 }
 
 /// Carries out a request. `collection` owns what comes without an owner; it may be empty.
@@ -53,7 +53,10 @@ pub async fn update(
         OWN => match serde_json::from_slice(body).map_err(|error| unreadable("JSON", &error))? {
             Request::Insert(batches) => batches,
             Request::Erase(by) => return Ok(Reply::Erased(graph.erase_all(by).await?)),
-            Request::Statistics => return Ok(Reply::Statistics(graph.statistics().await?)),
+            Request::Count => {
+                let batches = graph.batches().await?;
+                return Ok(Reply::Counted { batches });
+            }
         },
         UPDATE => vec![batch(insert_data(text(body, "SPARQL")?)?, body, collection)],
         N_QUADS => vec![batch(n_quads(text(body, "N-Quads")?)?, body, collection)],

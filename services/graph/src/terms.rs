@@ -168,8 +168,8 @@ pub(crate) fn wire(term: RdfTerm) -> Term {
     }
 }
 
-/// A triple of an answer; it lies in no graph.
-pub(crate) fn wire_triple(triple: RdfTriple) -> Triple {
+/// A triple as it stands on the wire; it lies in no graph.
+pub fn wire_triple(triple: RdfTriple) -> Triple {
     Triple {
         s: wire(triple.subject.into()),
         p: wire(triple.predicate.into()),
@@ -192,7 +192,7 @@ pub(crate) fn wire_quad(quad: Quad) -> Triple {
 }
 
 /// A term with other names for its nodes, also for those of a triple in it.
-pub(crate) fn renamed(
+pub fn renamed(
     term: RdfTerm,
     rename: &mut dyn FnMut(NamedOrBlankNode) -> NamedOrBlankNode,
 ) -> RdfTerm {

@@ -6,11 +6,12 @@
 use super::format::{Halt, Parsed};
 use super::guard::{Nesting, Patience};
 use super::outline::{Outline, one_line, table_row};
-use flate2::read::DeflateDecoder;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{Cursor, Read as _};
+use zip::ZipArchive;
+use zip::result::ZipError;
 
 const TEXT: &str = "word/document.xml";
 const STYLES: &str = "word/styles.xml";
@@ -38,54 +39,22 @@ pub(crate) fn parse(bytes: &[u8], patience: &Patience) -> Result<Parsed, Halt> {
 /// What an archive has under a name.
 fn part(bytes: &[u8], name: &str) -> Result<Option<Vec<u8>>, Halt> {
     let broken = || Halt::unreadable("broken DOCX: it is no ZIP archive that can be read");
-    let number = |at: usize, size: usize| -> Result<usize, Halt> {
-        let end = at.checked_add(size).ok_or_else(broken)?;
-        let field = bytes.get(at..end).ok_or_else(broken)?;
-        Ok(field
-            .iter()
-            .rev()
-            .fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|_| broken())?;
+    let packed = match archive.by_name(name) {
+        Ok(packed) => packed,
+        Err(ZipError::FileNotFound) => return Ok(None),
+        Err(_) => return Err(broken()),
     };
-    // The end of the directory stands in the last 64 KiB, before a comment.
-    let from = bytes.len().saturating_sub(66_000);
-    let end = bytes[from..]
-        .windows(4)
-        .rposition(|four| four == b"PK\x05\x06");
-    let end = from + end.ok_or_else(broken)?;
-    let (count, mut at) = (number(end + 10, 2)?, number(end + 16, 4)?);
-    for _ in 0..count {
-        let (method, packed) = (number(at + 10, 2)?, number(at + 20, 4)?);
-        let (named, extra, note) = (
-            number(at + 28, 2)?,
-            number(at + 30, 2)?,
-            number(at + 32, 2)?,
-        );
-        let offset = number(at + 42, 4)?;
-        let own = bytes.get(at + 46..at + 46 + named).ok_or_else(broken)?;
-        at += 46 + named + extra + note;
-        if own != name.as_bytes() {
-            continue;
-        }
-        let start = offset + 30 + number(offset + 26, 2)? + number(offset + 28, 2)?;
-        let packed = bytes.get(start..start + packed).ok_or_else(broken)?;
-        let mut out = Vec::new();
-        match method {
-            0 => out = packed.to_vec(),
-            8 => {
-                let mut unpacked = DeflateDecoder::new(packed).take(MAX_PART + 1);
-                unpacked.read_to_end(&mut out).map_err(|_| broken())?;
-            }
-            _ => return Err(broken()),
-        }
-        if out.len() as u64 > MAX_PART {
-            let most = MAX_PART >> 20;
-            return Err(Halt::unreadable(format!(
-                "has `{name}`, which unpacks to more than {most} MiB"
-            )));
-        }
-        return Ok(Some(out));
+    let mut out = Vec::new();
+    let mut packed = packed.take(MAX_PART + 1);
+    packed.read_to_end(&mut out).map_err(|_| broken())?;
+    if out.len() as u64 > MAX_PART {
+        let most = MAX_PART >> 20;
+        return Err(Halt::unreadable(format!(
+            "has `{name}`, which unpacks to more than {most} MiB"
+        )));
     }
-    Ok(None)
+    Ok(Some(out))
 }
 
 /// Reads XML. Entities other than those of XML itself are left out: Word declares none.

@@ -39,7 +39,6 @@ pub use format::EXTENSIONS;
 pub use held::{Collection, Document, Fetched};
 pub use html::plain as html_text;
 pub use load::{LoadOptions, LoadReport, OnProgress, Progress, Skipped};
-pub use opened::Opened;
 pub use outline::shortened;
 pub use rdf::{label_quality, local_name, one_value};
 pub use search::{Description, Entity, Hit};
@@ -216,8 +215,7 @@ impl Library {
         collection: &CollectionName,
         entities: Vec<String>,
     ) -> Result<Vec<Description>, Error> {
-        let found =
-            move |tables: &_, name: &str| search::descriptions(tables, Some(name), entities);
+        let found = move |tables: &_, name: &str| search::descriptions(tables, name, entities);
         self.read(collection, found).await
     }
 
@@ -319,28 +317,25 @@ impl Library {
         Ok(held.map(CollectionName::from))
     }
 
-    /// Removes a document with its passages and statements; `false` if there was none.
-    pub async fn remove_document(
-        &self,
-        collection: &CollectionName,
-        uri: &str,
-    ) -> Result<bool, Error> {
-        if let Some(shared) = &self.shared {
-            let uris = [uri.to_owned()];
-            return Ok(shared.remove(collection.as_str(), &uris).await? > 0);
-        }
-        let removed = self.hide(collection, Some(uri.to_owned())).await?;
-        self.clear().await?;
-        Ok(removed > 0)
-    }
-
-    /// Removes the document with this URI, in whichever collection it is; says in which it was.
+    /// Removes the document with this URI, with its passages and statements, in whichever collection it
+    /// is; says in which it was.
     pub async fn forget_document(&self, uri: &str) -> Result<Option<CollectionName>, Error> {
         let Some(collection) = self.holder(uri).await? else {
             return Ok(None);
         };
-        let removed = self.remove_document(&collection, uri).await?;
-        Ok(removed.then_some(collection))
+        let removed = match &self.shared {
+            Some(shared) => {
+                shared
+                    .remove(collection.as_str(), &[uri.to_owned()])
+                    .await?
+            }
+            None => {
+                let hidden = self.hide(&collection, Some(uri.to_owned())).await?;
+                self.clear().await?;
+                hidden
+            }
+        };
+        Ok((removed > 0).then_some(collection))
     }
 
     /// Removes everything that was loaded into a collection; says how many documents that was.

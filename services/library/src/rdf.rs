@@ -11,9 +11,10 @@ use super::outline::shortened;
 use super::passage::Passage;
 use super::reader::Event;
 use super::uri;
+use agentfleet_graph::{renamed, wire_triple};
 use agentfleet_schema::vocabulary::RDF_TYPE;
-use agentfleet_schema::{Term, TermType, Triple};
-use oxrdf::{GraphName, NamedOrBlankNode, Quad};
+use agentfleet_schema::{TermType, Triple};
+use oxrdf::{GraphName, NamedNode, NamedOrBlankNode, Quad};
 use oxrdfio::{JsonLdProfile, LoadedDocument, RdfFormat, RdfParseError, RdfParser};
 use std::collections::HashMap;
 use std::io::Read;
@@ -208,52 +209,17 @@ impl Blanks<'_> {
 }
 
 fn statement(quad: Quad, blanks: &mut Blanks<'_>, graph: &str) -> Triple {
+    let mut named = |node| match node {
+        NamedOrBlankNode::BlankNode(node) => {
+            NamedNode::new_unchecked(blanks.iri(node.as_str())).into()
+        }
+        NamedOrBlankNode::NamedNode(_) => node,
+    };
+    let (subject, object) = (named(quad.subject), renamed(quad.object, &mut named));
     Triple {
-        s: subject(quad.subject, blanks),
-        p: Term::iri(quad.predicate.into_string()),
-        o: object(quad.object, blanks),
         g: Some(graph.to_owned()),
+        ..wire_triple(oxrdf::Triple::new(subject, quad.predicate, object))
     }
-}
-
-fn subject(node: NamedOrBlankNode, blanks: &mut Blanks<'_>) -> Term {
-    match node {
-        NamedOrBlankNode::NamedNode(node) => Term::iri(node.into_string()),
-        NamedOrBlankNode::BlankNode(node) => Term::iri(blanks.iri(node.as_str())),
-    }
-}
-
-fn object(term: oxrdf::Term, blanks: &mut Blanks<'_>) -> Term {
-    match term {
-        oxrdf::Term::NamedNode(node) => Term::iri(node.into_string()),
-        oxrdf::Term::BlankNode(node) => Term::iri(blanks.iri(node.as_str())),
-        oxrdf::Term::Literal(found) => literal(&found),
-        oxrdf::Term::Triple(inner) => Term {
-            kind: TermType::Triple,
-            triple: Some(Box::new(Triple {
-                s: subject(inner.subject, blanks),
-                p: Term::iri(inner.predicate.into_string()),
-                o: object(inner.object, blanks),
-                g: None,
-            })),
-            ..Term::default()
-        },
-    }
-}
-
-/// A base direction follows the language as in `ar--rtl`, which is how the graph writes it too.
-fn literal(literal: &oxrdf::Literal) -> Term {
-    let mut term = Term::text(literal.value());
-    if let Some(language) = literal.language() {
-        term.language = match literal.direction() {
-            Some(oxrdf::BaseDirection::Ltr) => format!("{language}--ltr"),
-            Some(oxrdf::BaseDirection::Rtl) => format!("{language}--rtl"),
-            None => language.to_owned(),
-        };
-    } else if literal.datatype() != oxrdf::vocab::xsd::STRING {
-        literal.datatype().as_str().clone_into(&mut term.datatype);
-    }
-    term
 }
 
 /// What is known of the subjects so far, in the order they were met.

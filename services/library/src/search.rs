@@ -160,8 +160,6 @@ pub(crate) fn labels(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     pub entity: String,
-    /// What the document calls the entity.
-    pub label: String,
     pub document: String,
     pub title: String,
     /// Statements as `predicate: value; predicate: value`, cut where they are many.
@@ -175,35 +173,29 @@ impl Description {
     }
 }
 
-/// The documents that describe these entities, in the order they were loaded. Without a collection
-/// those of all collections.
+/// The documents of a collection that describe these entities, in the order they were loaded.
 pub(crate) fn descriptions(
     connection: &Connection,
-    collection: Option<&str>,
+    collection: &str,
     entities: Vec<String>,
 ) -> Result<Vec<Description>, StorageError> {
-    let collection = match collection {
-        Some(name) => match store::collection(connection, name)? {
-            Some(id) => Some(id),
-            None => return Ok(Vec::new()),
-        },
-        None => None,
+    let Some(collection) = store::collection(connection, collection)? else {
+        return Ok(Vec::new());
     };
     let mut statement = connection.prepare_cached(
-        "SELECT p.entity, p.heading, s.uri, s.title, p.text
+        "SELECT p.entity, s.uri, s.title, p.text
          FROM library_passages p JOIN library_sources s ON s.id = p.source
          WHERE p.entity IN (SELECT value FROM json_each(?1)) AND s.state = 1
-           AND (?2 IS NULL OR s.collection = ?2)
+           AND s.collection = ?2
          ORDER BY p.source, p.ordinal",
     )?;
     let entities = serde_json::Value::from(entities).to_string();
     let rows = statement.query_map((entities, collection), |row| {
         Ok(Description {
             entity: row.get(0)?,
-            label: row.get(1)?,
-            document: row.get(2)?,
-            title: row.get(3)?,
-            text: row.get(4)?,
+            document: row.get(1)?,
+            title: row.get(2)?,
+            text: row.get(3)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

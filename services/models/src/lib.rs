@@ -21,7 +21,7 @@ mod select;
 pub use error::{Error, Kind};
 pub use offline::Offline;
 pub use providers::{
-    ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, http_client,
+    ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, http_client, root_cause,
 };
 pub use scripted::{Gate, Rule, Script, Scripted};
 pub use select::{Choice, ModelOptions, select};
@@ -105,10 +105,13 @@ pub struct ModelReply {
 }
 
 /// A native tool call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ToolCall {
+    #[serde(default)]
     pub id: String,
     pub name: String,
+    #[serde(default)]
     pub arguments: Value,
 }
 

@@ -37,7 +37,8 @@ mod reply;
 mod schema;
 
 pub use bounds::Bound;
-pub(crate) use failure::{Fault as ReadFault, root_cause};
+pub(crate) use failure::Fault as ReadFault;
+pub use failure::root_cause;
 pub use key::ApiKey;
 pub use kind::ProviderKind;
 pub use options::{ProviderOptions, Timeouts, http_client};

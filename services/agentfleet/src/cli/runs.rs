@@ -12,9 +12,18 @@ fn run_state() -> impl TypedValueParser<Value = RunState> {
         .map(|name| RunState::named(&name).unwrap_or_default())
 }
 
-fn trace_format() -> impl TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(Format::ALL.map(Format::as_str))
-        .map(|name| Format::named(&name).unwrap_or_default())
+/// How a trace is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TraceFormat {
+    Drawn(Format),
+    /// Its statements, as Turtle.
+    Turtle,
+}
+
+fn trace_format() -> impl TypedValueParser<Value = TraceFormat> {
+    let names = Format::ALL.map(Format::as_str).into_iter();
+    PossibleValuesParser::new(names.chain(["turtle"]))
+        .map(|name| Format::named(&name).map_or(TraceFormat::Turtle, TraceFormat::Drawn))
 }
 
 #[derive(Debug, Args)]
@@ -121,7 +130,7 @@ pub(crate) struct Trace {
     /// A session id, the first 6 or more characters of one, or a correlation id: each leads to the whole tree.
     pub id: String,
     #[arg(long, value_parser = trace_format(), default_value = "tree")]
-    pub format: Format,
+    pub format: TraceFormat,
     /// With `--raw`: of this step of the session; `sessions show` lists them.
     #[arg(long, value_name = "N", requires = "raw")]
     pub step: Option<u32>,

@@ -12,7 +12,6 @@ use agentfleet_core::discovery::{self, Found, Run};
 use agentfleet_schema::config::{AgentTaskType, Snapshot, Status, item_type};
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{Term, uris};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 /// Runs that are looked at, newest first: the work grows with their square.
@@ -67,11 +66,7 @@ async fn discover(
     }
     let set = store.config.snapshot().await?;
     let min_runs = args.min_runs as usize;
-    // Draws on standard error, and only where that is a terminal.
-    let bar = ProgressBar::new(all as u64).with_style(
-        ProgressStyle::with_template("grouping runs {wide_bar} {pos}/{len}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    let bar = ui::bar("grouping runs {wide_bar} {pos}/{len}");
     let shown = bar.clone();
     let known = std::sync::Arc::clone(&set);
     let grouping = tokio::task::spawn_blocking(move || {

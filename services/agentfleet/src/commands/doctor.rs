@@ -339,7 +339,7 @@ async fn coordination(url: &str, settings: &Settings) -> Result<String, Failure>
     let Some(graph) = open_coordination(settings).await? else {
         return Ok(format!("{url} is not used"));
     };
-    let counted = graph.statistics().await?.batches;
+    let counted = graph.batches().await?;
     let counted = text::counted(counted, "completion");
     Ok(format!("{url} holds {counted} of open fan-outs"))
 }

@@ -175,11 +175,11 @@ async fn framed(
         None => store.config.snapshot().await?,
     };
     let Some(task_type) = config.task_types.get(&name) else {
-        let known: Vec<String> = config.task_types.keys().map(|n| format!("`{n}`")).collect();
-        return Err(Failure::usage(format!(
-            "unknown task type `{name}` (available: {})",
-            known.join(", ")
-        )));
+        return Err(Failure::unknown(
+            "task type",
+            &name,
+            config.task_types.keys(),
+        ));
     };
     let framing = task_type.framing_prompt.clone();
     Ok((name, framing))

@@ -11,7 +11,6 @@ use agentfleet_graph::{Answer, Batch, Graph, QueryOptions};
 use agentfleet_library::{Library, LoadOptions, LoadReport, Progress};
 use agentfleet_schema::{CollectionName, Term, keys};
 use async_trait::async_trait;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ pub(crate) async fn load(load: Load, settings: &Settings) -> Result<(), Failure>
     let store = Store::open(settings).await?;
     store.seed().await?;
     let library = open(&store, settings).await?;
-    let bar = bar();
+    let bar = ui::bar("{spinner} {msg} [{wide_bar}] {bytes}/{total_bytes} {eta}");
     if let Some(standing) = library.standing().await?
         && standing.missing > 0
     {
@@ -76,16 +75,6 @@ pub(crate) async fn collections(
 ) -> Result<Vec<String>, Failure> {
     let known = unlinked(store, settings).await?.holdings().await?;
     Ok(known.into_iter().map(|(name, _)| name).collect())
-}
-
-fn bar() -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{spinner} {msg} [{wide_bar}] {bytes}/{total_bytes} {eta}");
-    let bar = ProgressBar::new(0);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 fn print(report: &LoadReport) {

@@ -11,6 +11,7 @@ use crate::lock::FleetLock;
 use crate::relocation::{self, Relocation};
 use crate::settings::{Place, Settings};
 use crate::store::Store;
+use crate::ui;
 use agentfleet_broker::{Broker, EmbeddedBroker, Options as BrokerOptions};
 use agentfleet_documents::{Created, Documents, EmbeddedDocuments};
 use agentfleet_graph::Graph;
@@ -19,7 +20,7 @@ use agentfleet_schema::redacted;
 use agentfleet_schema::topics::CONFIG_CHANGES;
 use agentfleet_storage::{Database, FILE};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::sync::Arc;
 
 /// Objects that are on their way at the same time.
@@ -210,10 +211,5 @@ async fn copy_messages(from: &EmbeddedBroker, to: &dyn Broker) -> Result<u64, Fa
 }
 
 fn bar(what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} {elapsed}");
-    let bar = ProgressBar::new_spinner().with_message(what);
-    match style {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+    ui::bar("{spinner} {msg} {human_pos} {elapsed}").with_message(what)
 }

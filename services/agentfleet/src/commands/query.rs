@@ -72,21 +72,23 @@ pub(crate) async fn run(query: Query, settings: &Settings, ui: Ui) -> Result<(),
     match answer {
         Answer::Boolean(yes) if format == QueryFormat::Table => outln!("{yes}"),
         Answer::Solutions(found) if format == QueryFormat::Table => table(&found, ui),
-        answer => {
-            let name = format.name();
-            let written = agentfleet_gateway::written(answer, &name);
-            let written = written.ok_or_else(|| does_not_fit(&name, is_graph))?;
-            let written = written.map_err(|error| {
-                Failure::new(
-                    Exit::Failed,
-                    format!("the answer cannot be written: {error}"),
-                )
-            })?;
-            let text = String::from_utf8_lossy(&written);
-            let end = if text.ends_with('\n') { "" } else { "\n" };
-            ui::exact(&format!("{text}{end}"));
-        }
+        answer => return write_answer(answer, &format.name()),
     }
+    Ok(())
+}
+
+/// Writes an answer in the format of this name.
+pub(super) fn write_answer(answer: Answer, format: &str) -> Result<(), Failure> {
+    let is_graph = matches!(answer, Answer::Triples(_));
+    let written = agentfleet_gateway::written(answer, format);
+    let written = written.ok_or_else(|| does_not_fit(format, is_graph))?;
+    let written = written.map_err(|error| {
+        let says = format!("the answer cannot be written: {error}");
+        Failure::new(Exit::Failed, says)
+    })?;
+    let text = String::from_utf8_lossy(&written);
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    ui::exact(&format!("{text}{end}"));
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use crate::error::{Exit, Failure};
 use crate::settings::{Place, Settings};
 use agentfleet_console::text;
 use agentfleet_documents::PostgresDocuments;
+use agentfleet_models::root_cause;
 use agentfleet_runtime::clock::Offset;
 use reqwest::header::DATE;
 use reqwest::redirect::Policy;
@@ -93,14 +94,8 @@ impl Server {
     }
 
     async fn over_http(&self) -> Result<Option<String>, String> {
-        let failed = |error: reqwest::Error| {
-            // The innermost reason tells most, and quotes no address.
-            let mut reason: &dyn std::error::Error = &error;
-            while let Some(inner) = reason.source() {
-                reason = inner;
-            }
-            reason.to_string()
-        };
+        // The innermost reason quotes no address.
+        let failed = |error: reqwest::Error| root_cause(&error);
         let mut url = Url::parse(&self.address).map_err(|error| error.to_string())?;
         // Nothing secret is sent, so whoever answers may: it is only asked whether somebody is there.
         url.set_query(None);

@@ -1,7 +1,8 @@
 //! `trace`: who decided what, from which options, at what cost.
 
+use super::query::write_answer;
 use super::records;
-use crate::cli::Trace as Args;
+use crate::cli::{Trace as Args, TraceFormat};
 use crate::engine::graph_to_read;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -10,7 +11,7 @@ use crate::ui::{self, Ui};
 use agentfleet_console::text;
 use agentfleet_console::trace::Format;
 use agentfleet_gateway::{texts_of, trace_of};
-use agentfleet_graph::QueryOptions;
+use agentfleet_graph::{Answer, QueryOptions};
 use agentfleet_runtime::Records;
 use agentfleet_schema::records::Call;
 
@@ -30,11 +31,13 @@ pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), F
     if trace.is_empty() {
         return Err(records::untold(&store, &args.id).await?);
     }
+    let TraceFormat::Drawn(format) = args.format else {
+        return write_answer(Answer::Triples(trace.triples), "turtle");
+    };
     let texts = texts_of(&*store.documents, &trace).await?;
-    let drawn = trace.render(args.format, ui.look(), &|uri| texts.get(uri).cloned());
-    match args.format {
+    let drawn = trace.render(format, ui.look(), &|uri| texts.get(uri).cloned());
+    match format {
         Format::Tree => ui::painted(&drawn),
-        Format::Turtle => ui::exact(&drawn),
         Format::Mermaid | Format::Svg | Format::Json | Format::ProvJson => ui::write(&drawn),
     }
     Ok(())
@@ -56,9 +59,10 @@ async fn raw(store: &Store, args: &Args, step: u32) -> Result<(), Failure> {
         )));
     };
     match args.format {
-        Format::Json => return ui::json(&record.calls),
-        Format::Tree => {}
-        Format::Mermaid | Format::Svg | Format::Turtle | Format::ProvJson => {
+        TraceFormat::Drawn(Format::Json) => return ui::json(&record.calls),
+        TraceFormat::Drawn(Format::Tree) => {}
+        TraceFormat::Drawn(Format::Mermaid | Format::Svg | Format::ProvJson)
+        | TraceFormat::Turtle => {
             return Err(Failure::usage(
                 "`--raw` is written as `--format tree` or `json`",
             ));

@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::token;
 use agentfleet_broker::Waiting;
 use agentfleet_gateway::{
-    Check, Collections, Doors, Failure as Lent, Gateway, Options, Parts, Status,
+    Check, Collections, Doors, Failure as Lent, Gateway, Intake, Options, Parts, Status,
 };
 use agentfleet_library::Library;
 use agentfleet_runs::Approvals;
@@ -269,14 +269,13 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
 }
 
 fn parts(engine: &Engine, numbers: Numbers) -> Parts {
-    let fleet = engine.aggregator_parts();
     Parts {
-        broker: fleet.broker,
-        documents: fleet.documents,
-        committer: fleet.committer,
-        graph: fleet.graph,
-        config: Arc::clone(&engine.store.config),
-        host: fleet.host,
+        intake: Intake {
+            collections: Some(Arc::new(Loaded(engine.library.clone()))),
+            metered: engine.metered().map(Arc::new),
+            ..engine.store.intake()
+        },
+        graph: Arc::clone(&engine.graph),
         endings: engine.endings(),
         approvals: Approvals::new(engine.aggregator_parts()),
         status: Arc::new(FleetStatus {
@@ -287,8 +286,6 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
                 asked: None,
             }),
         }),
-        collections: Some(Arc::new(Loaded(engine.library.clone()))),
-        metered: engine.metered().map(Arc::new),
     }
 }
 

@@ -17,7 +17,6 @@ mod prov_json;
 pub mod queries;
 mod svg;
 mod tree;
-mod turtle;
 
 pub use json::FORMAT as JSON_FORMAT;
 pub(crate) use json::{Listed, divided};
@@ -54,17 +53,15 @@ pub enum Format {
     Tree,
     Mermaid,
     Svg,
-    Turtle,
     Json,
     ProvJson,
 }
 
 impl Format {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 5] = [
         Self::Tree,
         Self::Mermaid,
         Self::Svg,
-        Self::Turtle,
         Self::Json,
         Self::ProvJson,
     ];
@@ -74,7 +71,6 @@ impl Format {
             Self::Tree => "tree",
             Self::Mermaid => "mermaid",
             Self::Svg => "svg",
-            Self::Turtle => "turtle",
             Self::Json => "json",
             Self::ProvJson => "prov-json",
         }
@@ -92,7 +88,6 @@ impl Trace {
             Format::Tree => tree::render(self, look, texts),
             Format::Mermaid => mermaid::render(self),
             Format::Svg => svg::render(self, texts),
-            Format::Turtle => turtle::render(self),
             Format::Json => json::render(self, texts),
             Format::ProvJson => prov_json::render(self),
         }

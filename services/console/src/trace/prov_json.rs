@@ -61,60 +61,31 @@ impl Role {
     }
 }
 
-/// A PROV-O property as a PROV-JSON relation: its section, and the names and roles of its ends.
-type Relation = (&'static str, &'static str, End, End);
-type End = (&'static str, Role);
+/// A PROV-O property, and what the ends of the PROV-JSON relation are called that it is.
+type Relation = (&'static str, &'static str, &'static str);
 
 const RELATIONS: [Relation; 8] = [
-    (
-        prov::USED,
-        "used",
-        ("prov:activity", Role::Activity),
-        ("prov:entity", Role::Entity),
-    ),
-    (
-        prov::WAS_GENERATED_BY,
-        "wasGeneratedBy",
-        ("prov:entity", Role::Entity),
-        ("prov:activity", Role::Activity),
-    ),
-    (
-        prov::WAS_DERIVED_FROM,
-        "wasDerivedFrom",
-        ("prov:generatedEntity", Role::Entity),
-        ("prov:usedEntity", Role::Entity),
-    ),
-    (
-        prov::HAD_PRIMARY_SOURCE,
-        "wasDerivedFrom",
-        ("prov:generatedEntity", Role::Entity),
-        ("prov:usedEntity", Role::Entity),
-    ),
-    (
-        prov::WAS_ASSOCIATED_WITH,
-        "wasAssociatedWith",
-        ("prov:activity", Role::Activity),
-        ("prov:agent", Role::Agent),
-    ),
-    (
-        prov::WAS_ATTRIBUTED_TO,
-        "wasAttributedTo",
-        ("prov:entity", Role::Entity),
-        ("prov:agent", Role::Agent),
-    ),
-    (
-        prov::ACTED_ON_BEHALF_OF,
-        "actedOnBehalfOf",
-        ("prov:delegate", Role::Agent),
-        ("prov:responsible", Role::Agent),
-    ),
-    (
-        prov::WAS_INFORMED_BY,
-        "wasInformedBy",
-        ("prov:informed", Role::Activity),
-        ("prov:informant", Role::Activity),
-    ),
+    (prov::USED, "activity", "entity"),
+    (prov::WAS_GENERATED_BY, "entity", "activity"),
+    (prov::WAS_DERIVED_FROM, GENERATED, USED),
+    (prov::HAD_PRIMARY_SOURCE, GENERATED, USED),
+    (prov::WAS_ASSOCIATED_WITH, "activity", "agent"),
+    (prov::WAS_ATTRIBUTED_TO, "entity", "agent"),
+    (prov::ACTED_ON_BEHALF_OF, "delegate", "responsible"),
+    (prov::WAS_INFORMED_BY, "informed", "informant"),
 ];
+
+const GENERATED: &str = "generatedEntity";
+const USED: &str = "usedEntity";
+
+/// What stands at an end of a relation.
+fn role_of(end: &str) -> Role {
+    match end {
+        "activity" | "informed" | "informant" => Role::Activity,
+        "agent" | "delegate" | "responsible" => Role::Agent,
+        _ => Role::Entity,
+    }
+}
 
 struct Document<'a> {
     facts: &'a Facts<'a>,
@@ -126,7 +97,7 @@ impl Document<'_> {
     fn relations(&mut self, trace: &Trace) {
         for triple in &trace.triples {
             let relation = RELATIONS.iter().find(|(of, ..)| *of == triple.p.iri);
-            let Some((predicate, section, subject_end, object_end)) = relation else {
+            let Some((predicate, subject_end, object_end)) = relation else {
                 continue;
             };
             if triple.s.kind != TermType::Iri || triple.o.kind != TermType::Iri {
@@ -138,9 +109,14 @@ impl Document<'_> {
             ) else {
                 continue;
             };
+            // A primary source is a derivation of that type.
+            let section = match *predicate {
+                prov::HAD_PRIMARY_SOURCE => "wasDerivedFrom",
+                other => other.strip_prefix(prov::NS).unwrap_or(other),
+            };
             let mut entry = Map::new();
-            entry.insert(subject_end.0.into(), subject.into());
-            entry.insert(object_end.0.into(), object.into());
+            entry.insert(format!("prov:{subject_end}"), subject.into());
+            entry.insert(format!("prov:{object_end}"), object.into());
             if *predicate == prov::HAD_PRIMARY_SOURCE {
                 entry.insert("prov:type".into(), qualified_value("prov:PrimarySource"));
             }
@@ -172,8 +148,11 @@ impl Document<'_> {
                 continue;
             }
             let relation = RELATIONS.iter().find(|(of, ..)| *of == triple.p.iri);
-            if let Some((_, _, (_, subject), (_, object))) = relation {
-                for (end, role) in [(&triple.s.iri, *subject), (&triple.o.iri, *object)] {
+            if let Some((_, subject, object)) = relation {
+                for (end, role) in [
+                    (&triple.s.iri, role_of(subject)),
+                    (&triple.o.iri, role_of(object)),
+                ] {
                     if !roles.contains_key(end.as_str()) {
                         implied.entry(end).or_default().insert(role);
                     }

@@ -42,7 +42,6 @@ fn a_supervisor_run_looks_right_in_every_format() {
         (Format::Tree, "risk.tree.txt"),
         (Format::Mermaid, "risk.mmd"),
         (Format::Svg, "risk.svg"),
-        (Format::Turtle, "risk.ttl"),
         (Format::Json, "risk.json"),
         (Format::ProvJson, "risk.prov.json"),
     ] {

@@ -4,7 +4,6 @@ use crate::sample::{self, Run};
 use agentfleet_console::style::Look;
 use agentfleet_console::trace::{Format, JSON_FORMAT, Trace};
 use agentfleet_schema::{TermType, Triple};
-use oxrdfio::{RdfFormat, RdfParser};
 use quick_xml::events::Event;
 use std::collections::BTreeSet;
 
@@ -52,40 +51,6 @@ pub(crate) fn elements(xml: &str) -> BTreeSet<String> {
     }
     assert_eq!(open, 0);
     names
-}
-
-#[test]
-fn turtle_gives_back_the_statements_it_was_made_of() {
-    for run in runs() {
-        let text = shown(&run.triples, Format::Turtle);
-        let parsed: BTreeSet<String> = RdfParser::from_format(RdfFormat::Turtle)
-            .for_slice(text.as_bytes())
-            .map(|quad| {
-                let quad = quad.unwrap();
-                let object = match quad.object {
-                    oxrdf::Term::NamedNode(node) => node.into_string(),
-                    oxrdf::Term::Literal(literal) => {
-                        format!("{} {}", literal.value(), literal.datatype().as_str())
-                    }
-                    other => panic!("{other}"),
-                };
-                format!("{} {} {object}", quad.subject, quad.predicate)
-            })
-            .collect();
-        let meant: BTreeSet<String> = run
-            .triples
-            .iter()
-            .map(|t| {
-                let object = match (t.o.kind, t.o.datatype.as_str()) {
-                    (TermType::Iri, _) => t.o.iri.clone(),
-                    (_, "") => format!("{} http://www.w3.org/2001/XMLSchema#string", t.o.value),
-                    (_, datatype) => format!("{} {datatype}", t.o.value),
-                };
-                format!("<{}> <{}> {object}", t.s.iri, t.p.iri)
-            })
-            .collect();
-        assert_eq!(parsed, meant);
-    }
 }
 
 #[test]

@@ -58,6 +58,7 @@ async fn waiting(fleet: &Fleet, id: &str) -> PauseRecord {
     for (key, body) in objects {
         fleet
             .parts
+            .intake
             .documents
             .create(&key, body.unwrap())
             .await

@@ -3,7 +3,7 @@
 use crate::client::Client;
 use crate::fleet::{Fleet, options};
 use agentfleet_documents::{Created, Documents, Entry};
-use agentfleet_gateway::{Gateway, Options, Parts};
+use agentfleet_gateway::{Gateway, Intake, Options, Parts};
 use agentfleet_schema::Digest;
 use async_trait::async_trait;
 use serde_json::json;
@@ -206,8 +206,12 @@ async fn health_tells_live_from_ready() {
 #[tokio::test]
 async fn a_disk_that_cannot_be_written_is_not_ready() {
     let fleet = Fleet::start().await;
+    let intake = Intake {
+        documents: Arc::new(ReadOnly(Arc::clone(&fleet.parts.intake.documents))),
+        ..fleet.parts.intake.clone()
+    };
     let parts = Parts {
-        documents: Arc::new(ReadOnly(Arc::clone(&fleet.parts.documents))),
+        intake,
         ..fleet.parts.clone()
     };
     let second = Gateway::serve(parts, options(), CancellationToken::new()).await;
@@ -237,8 +241,12 @@ async fn a_disk_that_cannot_be_written_is_not_ready() {
 #[tokio::test]
 async fn a_store_that_is_away_is_named_soon_and_nobody_else_is_blamed() {
     let fleet = Fleet::start().await;
-    let parts = Parts {
+    let intake = Intake {
         documents: Arc::new(Away),
+        ..fleet.parts.intake.clone()
+    };
+    let parts = Parts {
+        intake,
         ..fleet.parts.clone()
     };
     let second = Gateway::serve(parts, options(), CancellationToken::new()).await;
@@ -264,8 +272,12 @@ async fn a_store_that_is_away_is_named_soon_and_nobody_else_is_blamed() {
 #[tokio::test]
 async fn an_answer_that_does_not_come_is_not_the_callers_fault() {
     let fleet = Fleet::start().await;
-    let parts = Parts {
+    let intake = Intake {
         documents: Arc::new(Away),
+        ..fleet.parts.intake.clone()
+    };
+    let parts = Parts {
+        intake,
         ..fleet.parts.clone()
     };
     let limits = Options {

@@ -320,6 +320,7 @@ async fn an_erased_or_unknown_session_has_no_stream() {
     let tombstone = keys::tombstone(&SessionId::new("gone"));
     fleet
         .parts
+        .intake
         .documents
         .create(&tombstone, Vec::new())
         .await

@@ -18,7 +18,7 @@ use agentfleet_core::{
     Finish, FleetLimits, Input, ModelAsk, ModelFailure, Order, Reply, Situation, Turn, say,
 };
 use agentfleet_documents::EmbeddedDocuments;
-use agentfleet_gateway::{Check, Collections, Failure, Gateway, Options, Parts, Status};
+use agentfleet_gateway::{Check, Collections, Failure, Gateway, Intake, Options, Parts, Status};
 use agentfleet_graph::{Batch, EmbeddedGraph, GraphOptions};
 use agentfleet_runtime::{
     Committed, Disposition, Drain, EmbeddedCommitter, Handler, Host, StepCommit, SystemHost, serve,
@@ -111,18 +111,21 @@ impl Fleet {
             reply_topics: agentfleet_core::ReplyTopics::default(),
         };
         let healthy = Arc::new(AtomicBool::new(true));
-        let parts = Parts {
+        let intake = Intake {
             broker: Arc::new(broker.clone()),
             documents: Arc::new(documents),
             committer: Arc::new(committer),
-            graph: Arc::new(graph.clone()),
             config: Arc::new(config),
             host: Arc::new(SystemHost),
+            collections: Some(Arc::new(Loaded)),
+            metered: Some(Arc::default()),
+        };
+        let parts = Parts {
+            intake,
+            graph: Arc::new(graph.clone()),
             approvals: Approvals::new(aggregator.clone()),
             endings: Endings::new(aggregator),
             status: Arc::new(Health(Arc::clone(&healthy))),
-            collections: Some(Arc::new(Loaded)),
-            metered: Some(Arc::default()),
         };
         // Before the first request: a topic without a subscription keeps nothing.
         drop(broker.subscribe(requests()).await.unwrap());
@@ -164,20 +167,20 @@ impl Fleet {
             worked: Arc::clone(&self.worked),
         });
         let fan_in = Arc::new(FanIn::new(agentfleet_aggregator::Parts {
-            broker: Arc::clone(&self.parts.broker),
-            documents: Arc::clone(&self.parts.documents),
-            committer: Arc::clone(&self.parts.committer),
+            broker: Arc::clone(&self.parts.intake.broker),
+            documents: Arc::clone(&self.parts.intake.documents),
+            committer: Arc::clone(&self.parts.intake.committer),
             graph: Arc::clone(&self.parts.graph),
             host: Arc::new(SystemHost),
             coordination: None,
             reply_topics: agentfleet_core::ReplyTopics::default(),
         }));
         drop(self.broker.subscribe(completions()).await.unwrap());
-        let (broker, steps) = (Arc::clone(&self.parts.broker), drain.clone());
+        let (broker, steps) = (Arc::clone(&self.parts.intake.broker), drain.clone());
         self.working.push(tokio::spawn(async move {
             serve(broker, requests(), worker, 8, steps).await.unwrap();
         }));
-        let broker = Arc::clone(&self.parts.broker);
+        let broker = Arc::clone(&self.parts.intake.broker);
         self.working.push(tokio::spawn(async move {
             serve_batches(broker, completions(), fan_in, 64, Duration::ZERO, drain)
                 .await
@@ -198,7 +201,7 @@ impl Fleet {
 
     /// Publishes a response of a session, as a worker that streams does.
     pub(crate) async fn say(&self, response: AgentResponse) {
-        publish(&*self.parts.broker, vec![response]).await;
+        publish(&*self.parts.intake.broker, vec![response]).await;
     }
 }
 
@@ -332,7 +335,15 @@ impl Handler for Worker {
         let closed = keys::closed(&request.control.root);
         let nonce = SystemHost.nonce();
         let mut streamed = Streamed::default();
-        let (finish, calls) = if self.parts.documents.get(&closed).await.unwrap().is_some() {
+        let (finish, calls) = if self
+            .parts
+            .intake
+            .documents
+            .get(&closed)
+            .await
+            .unwrap()
+            .is_some()
+        {
             (
                 say::cancelled("the run was ended", Termination::Cancelled),
                 Vec::new(),
@@ -347,7 +358,7 @@ impl Handler for Worker {
 
 impl Worker {
     async fn read<T: serde::de::DeserializeOwned>(&self, key: &str) -> Option<T> {
-        let body = self.parts.documents.get(key).await.unwrap()?;
+        let body = self.parts.intake.documents.get(key).await.unwrap()?;
         Some(serde_json::from_slice(&body).unwrap())
     }
 
@@ -367,7 +378,7 @@ impl Worker {
         };
         let situation = Situation {
             now,
-            snapshot: self.parts.config.snapshot().await.unwrap(),
+            snapshot: self.parts.intake.config.snapshot().await.unwrap(),
             fleet: Arc::new(FleetLimits::default()),
             native_tools: false,
             nonce: "nonce".into(),
@@ -384,7 +395,7 @@ impl Worker {
                 Order::CallTool(tool) => panic!("no tools here: {tool:?}"),
                 Order::ReadDocuments(uris) => {
                     let keys: Vec<String> = uris.iter().map(|uri| keys::document(uri)).collect();
-                    let found = self.parts.documents.get_many(&keys).await.unwrap();
+                    let found = self.parts.intake.documents.get_many(&keys).await.unwrap();
                     let text = |body: Arc<[u8]>| String::from_utf8(body.to_vec()).unwrap();
                     Input::DocumentsRead(found.into_iter().map(|body| body.map(text)).collect())
                 }
@@ -490,7 +501,7 @@ impl Worker {
             seq: Some(seq),
             ..AgentResponse::default()
         };
-        let broker = &*self.parts.broker;
+        let broker = &*self.parts.intake.broker;
         let question = request.question.as_str();
         if let Some(count) = question.strip_prefix("flood ") {
             let count: u32 = count.split(' ').next().unwrap().parse().unwrap();
@@ -523,7 +534,7 @@ impl Worker {
         calls: Vec<Call>,
         streamed: Streamed,
     ) -> Disposition {
-        let snapshot = self.parts.config.snapshot().await.unwrap();
+        let snapshot = self.parts.intake.config.snapshot().await.unwrap();
         let Assembled {
             record,
             documents,
@@ -576,6 +587,7 @@ impl Worker {
         };
         match self
             .parts
+            .intake
             .committer
             .commit(commit, Some(delivery))
             .await

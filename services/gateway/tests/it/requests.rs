@@ -102,8 +102,8 @@ async fn a_request_published_through_another_door_is_not_asked_again() {
         .await
         .unwrap();
     let mut events = agentfleet_runtime::client::Follow::new(
-        fleet.parts.broker.clone(),
-        fleet.parts.documents.clone(),
+        fleet.parts.intake.broker.clone(),
+        fleet.parts.intake.documents.clone(),
         SessionId::new("elsewhere-1"),
         0,
     );
@@ -297,7 +297,13 @@ async fn what_was_taken_in_and_not_published_is_published_by_the_next_who_asks()
     // transaction.
     let session = SessionId::new("lost-1");
     let marker = agentfleet_schema::keys::accepted_published(&session);
-    fleet.parts.documents.delete(&[marker]).await.unwrap();
+    fleet
+        .parts
+        .intake
+        .documents
+        .delete(&[marker])
+        .await
+        .unwrap();
     let reply = fleet.client.ask(&body, &[]).await;
     assert_eq!(reply.json()["repeated"], true);
     let waiting: u64 = fleet

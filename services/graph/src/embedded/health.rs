@@ -2,7 +2,6 @@
 
 use super::{GraphOptions, Inner, QUERIES_APART, lock, memory};
 use crate::error::Error;
-use serde::Serialize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -78,8 +77,7 @@ impl Limits {
 }
 
 /// How full the graph is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Fine,
     /// It takes much of the memory, or starting takes long.
@@ -88,22 +86,14 @@ pub enum Level {
     Full,
 }
 
-/// The state of the graph, for `doctor` and metrics.
-#[derive(Clone, Debug, Serialize)]
+/// The state of the graph, for `doctor` and probes.
+#[derive(Clone, Debug)]
 pub struct Health {
     pub level: Level,
     /// What to do about it; empty while all is fine.
     pub advice: String,
     pub quads: u64,
     pub max_quads: u64,
-    /// Estimated.
-    pub memory_bytes: u64,
-    /// Memory this process may use.
-    pub total_memory_bytes: u64,
-    /// How long the next start would take to read the log, estimated.
-    pub rebuild_seconds: f64,
-    /// Queries running now.
-    pub running_queries: usize,
 }
 
 impl Inner {
@@ -111,12 +101,11 @@ impl Inner {
         let quads = self.current().quads();
         let rebuild = lock(&self.rate).estimate(quads);
         let level = self.limits.level(quads, rebuild);
-        let memory_bytes = quads * memory::BYTES_A_QUAD;
         let advice = match level {
             Level::Fine => String::new(),
             Level::Large => format!(
                 "the graph holds {quads} quads ({} MB of memory, {:.0} s to read at start): {WAY_OUT}",
-                memory_bytes >> 20,
+                (quads * memory::BYTES_A_QUAD) >> 20,
                 rebuild.as_secs_f64()
             ),
             Level::Full => format!(
@@ -129,10 +118,6 @@ impl Inner {
             advice,
             quads,
             max_quads: self.limits.max_quads,
-            memory_bytes,
-            total_memory_bytes: self.limits.ram,
-            rebuild_seconds: rebuild.as_secs_f64(),
-            running_queries: *self.running.borrow(),
         }
     }
 

@@ -7,7 +7,6 @@
 use super::body;
 use crate::error::Error;
 use crate::{Batch, terms};
-use agentfleet_schema::Millis;
 use agentfleet_storage::{Error as StorageError, Unit};
 use oxigraph::model::Quad;
 use rusqlite::Connection;
@@ -20,7 +19,6 @@ pub(crate) const TABLES: &[&str] = &["
         root TEXT NOT NULL,
         collection TEXT NOT NULL,
         conversation TEXT NOT NULL,
-        at INTEGER NOT NULL,
         n INTEGER NOT NULL,
         body BLOB NOT NULL
     ) STRICT;
@@ -87,15 +85,14 @@ impl Prepared {
         let added = unit
             .tx()
             .prepare_cached(
-                "INSERT INTO graph_log(digest, root, collection, conversation, at, n, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(digest) DO NOTHING",
+                "INSERT INTO graph_log(digest, root, collection, conversation, n, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(digest) DO NOTHING",
             )?
             .execute((
                 &self.digest,
                 &self.root,
                 &self.collection,
                 &self.conversation,
-                unit.now(),
                 self.quads as i64,
                 &self.body,
             ))?;
@@ -213,8 +210,6 @@ pub enum EraseBy {
     Conversation(String),
     /// Everything of a collection: what was loaded into it, and the sessions that ran in it.
     Collection(String),
-    /// Everything stored before an instant, loaded knowledge excepted.
-    Before(Millis),
 }
 
 /// What an erasure removed.
@@ -232,12 +227,11 @@ pub(crate) fn raise_epoch(connection: &Connection) -> Result<(), StorageError> {
 
 /// Deletes rows; the caller raises the epoch if there were any.
 pub(crate) fn erase(connection: &Connection, by: &EraseBy) -> Result<Erased, StorageError> {
-    let (condition, value): (&str, &dyn rusqlite::ToSql) = match by {
+    let (condition, value) = match by {
         // An empty name means `none`, and never `all without one`.
         EraseBy::Root(root) => ("root = ?1 AND root <> ''", root),
         EraseBy::Conversation(name) => ("conversation = ?1 AND conversation <> ''", name),
         EraseBy::Collection(name) => ("collection = ?1 AND collection <> ''", name),
-        EraseBy::Before(instant) => ("at < ?1 AND root <> ''", instant),
     };
     let (batches, quads) = connection.query_row(
         &format!("SELECT count(*), coalesce(sum(n), 0) FROM graph_log WHERE {condition}"),
@@ -250,45 +244,7 @@ pub(crate) fn erase(connection: &Connection, by: &EraseBy) -> Result<Erased, Sto
     Ok(Erased { batches, quads })
 }
 
-/// What the log holds, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Statistics {
-    pub batches: u64,
-    pub quads: u64,
-    /// Bytes of the bodies; indexes and free pages come on top.
-    pub bytes: u64,
-    /// Root sessions with provenance.
-    pub roots: u64,
-    pub oldest: Option<Millis>,
-    pub newest: Option<Millis>,
-    /// Quads by collection.
-    pub collections: Vec<(String, u64)>,
-    /// How often something was erased.
-    pub erasures: i64,
-}
-
-pub(crate) fn statistics(connection: &Connection) -> Result<Statistics, StorageError> {
-    let mut statistics = connection.query_row(
-        "SELECT count(*), coalesce(sum(n), 0), coalesce(sum(length(body)), 0),
-                count(DISTINCT nullif(root, '')), min(at), max(at) FROM graph_log",
-        [],
-        |row| {
-            Ok(Statistics {
-                batches: count(row, 0)?,
-                quads: count(row, 1)?,
-                bytes: count(row, 2)?,
-                roots: count(row, 3)?,
-                oldest: row.get(4)?,
-                newest: row.get(5)?,
-                ..Statistics::default()
-            })
-        },
-    )?;
-    let mut by_collection = connection
-        .prepare("SELECT collection, sum(n) FROM graph_log GROUP BY collection ORDER BY 1")?;
-    statistics.collections = by_collection
-        .query_map([], |row| Ok((row.get(0)?, count(row, 1)?)))?
-        .collect::<Result<_, _>>()?;
-    statistics.erasures = epoch(connection)?;
-    Ok(statistics)
+/// How many batches the log holds.
+pub(crate) fn batches(connection: &Connection) -> Result<u64, StorageError> {
+    Ok(connection.query_row("SELECT count(*) FROM graph_log", [], |row| count(row, 0))?)
 }

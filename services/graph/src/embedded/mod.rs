@@ -25,7 +25,7 @@ mod tests;
 
 pub use health::{Health, Level};
 pub(crate) use log::Prepared;
-pub use log::{EraseBy, Erased, Statistics};
+pub use log::{EraseBy, Erased};
 
 use crate::error::Error;
 use crate::{Answer, Batch, Graph, QueryOptions};
@@ -223,8 +223,8 @@ impl Graph for EmbeddedGraph {
         Ok(erased)
     }
 
-    async fn statistics(&self) -> Result<Statistics, Error> {
-        Ok(self.inner.database.read(log::statistics).await?)
+    async fn batches(&self) -> Result<u64, Error> {
+        Ok(self.inner.database.read(log::batches).await?)
     }
 
     async fn ready(&self) -> Result<(), Error> {

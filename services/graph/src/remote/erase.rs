@@ -9,7 +9,6 @@ use super::rewrite::{Form, Plan};
 use super::{Dialect, Remote};
 use crate::error::Error;
 use crate::{Answer, EraseBy, Erased, QueryOptions, Solutions};
-use agentfleet_schema::Millis;
 use oxigraph::model::{Literal, NamedOrBlankNode, Quad, Variable};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,14 +16,12 @@ use std::time::Duration;
 
 /// Batches erased by one update, and read at once.
 const PAGE: usize = 32;
-const HOUR: Millis = 3_600_000;
 /// Of the questions that an erasure asks.
 const OPTIONS: QueryOptions = QueryOptions {
     timeout: Duration::from_secs(120),
     max_rows: usize::MAX,
     apart: false,
 };
-const XSD_INTEGER: &str = "<http://www.w3.org/2001/XMLSchema#integer>";
 
 impl Remote {
     pub(super) async fn erase(self: &Arc<Self>, by: &EraseBy) -> Result<Erased, Error> {
@@ -155,6 +152,15 @@ impl Remote {
         read(&self.rows(sparql, &["batch", "record"]).await?)
     }
 
+    /// How many batches have a record. Reads all of them.
+    pub(super) async fn batches(&self) -> Result<u64, Error> {
+        let records = self.own(&format!("?batch {} ?record .", node("record")));
+        let sparql = format!("SELECT (COUNT(DISTINCT ?batch) AS ?n) WHERE {{ {records} }}");
+        let found = self.rows(sparql, &["n"]).await?;
+        let count = found.text(0, "n").and_then(|n| n.parse().ok());
+        Ok(count.unwrap_or_default())
+    }
+
     /// Owners without batches say nothing more.
     async fn forget_owners(&self) -> Result<(), Error> {
         let owner = node("owner");
@@ -199,20 +205,12 @@ impl Remote {
     }
 }
 
-/// What a record must satisfy to be erased, about `?owner` and `?record`; nothing if nothing can.
+/// What the `?owner` of a record must be for it to be erased; nothing if nothing can be.
 fn chosen(by: &EraseBy) -> Option<String> {
     let (name, value) = match by {
         EraseBy::Root(value) => ("root", value),
         EraseBy::Conversation(value) => ("conversation", value),
         EraseBy::Collection(value) => ("collection", value),
-        EraseBy::Before(instant) => {
-            let root = node("root");
-            // A record of an hour was written before the hour ended.
-            let hour = instant - HOUR;
-            return Some(format!(
-                "?owner {root} ?root . FILTER({XSD_INTEGER}(STRBEFORE(?record, \" \")) <= {hour})"
-            ));
-        }
     };
     // An empty name means `none`, and never `all without one`.
     let literal = Literal::new_simple_literal(value);

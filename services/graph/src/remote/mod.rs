@@ -19,8 +19,7 @@
 //!
 //! # What differs from the embedded graph
 //! `DESCRIBE` gives the statements of a node, and does not follow blank nodes. `STR` of a blank node
-//! gives the name that it has in the store. The time of a batch, for [`EraseBy::Before`], is known to
-//! the hour. Several erasures of one call are done one after the other.
+//! gives the name that it has in the store. Several erasures of one call are done one after the other.
 
 mod answer;
 mod connect;
@@ -32,20 +31,17 @@ mod peer;
 mod records;
 mod rewrite;
 mod skolem;
-mod statistics;
 
 pub use fault::RemoteFault;
 pub use options::{Credentials, RemoteOptions};
 
 use crate::error::Error;
 use crate::sparql;
-use crate::{Answer, Batch, EraseBy, Erased, Graph, QueryOptions, Statistics};
+use crate::{Answer, Batch, EraseBy, Erased, Graph, QueryOptions};
 use agentfleet_schema::Term;
-use agentfleet_storage::{Clock as _, SystemClock};
 use async_trait::async_trait;
 use http::Http;
 use oxigraph::model::{NamedNode, Variable};
-use records::Written;
 use reqwest::Url;
 use rewrite::{Form, Plan, Union};
 use std::sync::Arc;
@@ -121,9 +117,8 @@ impl Graph for RemoteGraph {
         }
         let triples: usize = batches.iter().map(|batch| batch.triples.len()).sum();
         let write = move || {
-            let now = SystemClock.now();
-            let write = |batch: &Batch| Written::new(batch, now);
-            batches.iter().map(write).collect::<Result<Vec<_>, _>>()
+            let texts = batches.iter().map(records::written);
+            texts.collect::<Result<Vec<String>, _>>()
         };
         let written = if triples <= INLINE {
             write()?
@@ -134,10 +129,10 @@ impl Graph for RemoteGraph {
         };
         let mut update = String::new();
         for batch in written {
-            if !update.is_empty() && update.len() + batch.text.len() > MAX_UPDATE {
+            if !update.is_empty() && update.len() + batch.len() > MAX_UPDATE {
                 self.remote.insert_data(std::mem::take(&mut update)).await?;
             }
-            update.push_str(&batch.text);
+            update.push_str(&batch);
         }
         if update.is_empty() {
             return Ok(());
@@ -183,11 +178,11 @@ impl Graph for RemoteGraph {
         Ok(erased)
     }
 
-    async fn statistics(&self) -> Result<Statistics, Error> {
+    async fn batches(&self) -> Result<u64, Error> {
         if self.remote.dialect == Dialect::Peer {
-            return self.remote.statistics_of_peer().await;
+            return self.remote.batches_of_peer().await;
         }
-        self.remote.statistics().await
+        self.remote.batches().await
     }
 
     async fn ready(&self) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use super::http::Body;
 use super::options::shown;
 use crate::error::Error;
 use crate::serve::{OWN, Reply, Request};
-use crate::{Batch, EraseBy, Erased, Statistics};
+use crate::{Batch, EraseBy, Erased};
 
 impl Remote {
     pub(super) async fn insert_at_peer(&self, batches: Vec<Batch>) -> Result<(), Error> {
@@ -27,9 +27,9 @@ impl Remote {
         }
     }
 
-    pub(super) async fn statistics_of_peer(&self) -> Result<Statistics, Error> {
-        match self.order(&Request::Statistics).await? {
-            Reply::Statistics(statistics) => Ok(statistics),
+    pub(super) async fn batches_of_peer(&self) -> Result<u64, Error> {
+        match self.order(&Request::Count).await? {
+            Reply::Counted { batches } => Ok(batches),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -6,47 +6,33 @@
 //! ```text
 //! <urn:agentfleet:store:batch:D>  :owner  <urn:agentfleet:store:owner:H> ;
 //!                                 :about  <each subject of the batch> ;
-//!                                 :record "MILLIS QUADS BODY" .
+//!                                 :record "BODY" .
 //! <urn:agentfleet:store:owner:H>  :root "..." ; :collection "..." ; :conversation "..." .
 //! ```
 //!
 //! `D` is a digest of key and quads, `H` one of root, collection and conversation. The body is the
 //! batch as the embedded log writes it, compressed, in Base64. A record is written by the same update
 //! as its quads, so there is never one without the other. The same batch inserted again gives the
-//! same statements; only the time may differ by then, and the earliest counts. Times are whole hours,
-//! so that repeats seldom leave a second record.
+//! same statements.
 
 use super::fault::RemoteFault;
 use super::skolem;
 use crate::embedded::{Prepared, body};
 use crate::error::Error;
 use crate::{Batch, terms};
-use agentfleet_schema::{Digest, Millis};
+use agentfleet_schema::Digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use oxigraph::model::{GraphName, Literal, NamedNode, NamedOrBlankNode, Quad};
 use std::collections::BTreeSet;
 
 pub(super) const NAMESPACE: &str = "urn:agentfleet:store:";
-const HOUR: Millis = 3_600_000;
 
-/// A batch that can be written into an update.
-pub(super) struct Written {
-    pub(super) text: String,
-}
-
-impl Written {
-    /// Checks a batch and writes its quads and its record down.
-    pub(super) fn new(batch: &Batch, now: Millis) -> Result<Self, Error> {
-        let quads: Vec<Quad> = terms::quads(batch)?
-            .into_iter()
-            .map(skolem::stored)
-            .collect();
-        let prepared = Prepared::of_quads(batch, &quads);
-        let mut text = data(&quads);
-        text.push_str(&record(batch, &quads, &prepared, now));
-        Ok(Self { text })
-    }
+/// Checks a batch, and writes its quads and its record down for an update.
+pub(super) fn written(batch: &Batch) -> Result<String, Error> {
+    let quads = terms::quads(batch)?.into_iter().map(skolem::stored);
+    let quads: Vec<Quad> = quads.collect();
+    Ok(data(&quads) + &record(batch, &quads))
 }
 
 /// Quads as they stand in `INSERT DATA` and `DELETE DATA`.
@@ -76,7 +62,8 @@ pub(super) fn node(local: &str) -> NamedNode {
     NamedNode::new_unchecked(format!("{NAMESPACE}{local}"))
 }
 
-fn record(batch: &Batch, quads: &[Quad], prepared: &Prepared, now: Millis) -> String {
+fn record(batch: &Batch, quads: &[Quad]) -> String {
+    let prepared = Prepared::of_quads(batch, quads);
     let digest: String = prepared
         .digest()
         .iter()
@@ -84,8 +71,7 @@ fn record(batch: &Batch, quads: &[Quad], prepared: &Prepared, now: Millis) -> St
         .collect();
     let (named, owner) = (node(&format!("batch:{digest}")), owner(batch));
     let body = BASE64.encode(lz4_flex::compress_prepend_size(prepared.body()));
-    let hour = now - now.rem_euclid(HOUR);
-    let record = Literal::new_simple_literal(format!("{hour} {} {body}", quads.len()));
+    let record = Literal::new_simple_literal(body);
     let subjects: BTreeSet<String> = quads.iter().map(|quad| quad.subject.to_string()).collect();
     let subjects: Vec<String> = subjects.into_iter().collect();
     let mut text = format!(
@@ -134,12 +120,8 @@ impl Record {
             batch: batch.to_owned(),
             reason: reason.to_owned(),
         };
-        let encoded = text
-            .splitn(3, ' ')
-            .nth(2)
-            .ok_or_else(|| fault("it has not three parts"))?;
         let packed = BASE64
-            .decode(encoded)
+            .decode(text)
             .map_err(|error| fault(&error.to_string()))?;
         let bytes = lz4_flex::decompress_size_prepended(&packed)
             .map_err(|error| fault(&error.to_string()))?;
@@ -181,15 +163,14 @@ mod tests {
             .into_iter()
             .map(skolem::stored)
             .collect();
-        let text = Written::new(&batch, 7 * HOUR + 5).unwrap().text;
+        let text = written(&batch).unwrap();
         let line = text
             .lines()
             .find(|line| line.contains("store:record"))
             .unwrap();
         let literal = line.split('"').nth(1).unwrap();
-        assert!(literal.starts_with(&format!("{} {} ", 7 * HOUR, stored.len())));
         assert_eq!(Record::read("b", literal).unwrap().quads, stored);
-        assert!(Record::read("b", "0 0 ~").is_err());
+        assert!(Record::read("b", "~").is_err());
     }
 
     #[test]
@@ -201,7 +182,7 @@ mod tests {
             g: None,
         };
         let one = contract::batch("k", vec![triple]);
-        let text = |batch: &Batch| Written::new(batch, HOUR).unwrap().text;
+        let text = |batch: &Batch| written(batch).unwrap();
         assert_eq!(text(&one), text(&one.clone()));
         assert!(text(&one).contains("\"\\\" } ; DROP ALL #\""));
         let other = Batch {

@@ -11,9 +11,7 @@ use crate::terms;
 use agentfleet_schema::Term;
 use oxigraph::model::{Literal, Term as RdfTerm, Variable};
 use spargebra::Query;
-use spargebra::algebra::{
-    AggregateExpression, Expression, Function, GraphPattern, OrderExpression,
-};
+use spargebra::algebra::{Expression, Function, GraphPattern};
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
 
 /// Puts all bindings into a query.
@@ -75,23 +73,6 @@ impl Binding {
                 self.term(subject)?;
                 self.term(object)?;
             }
-            GraphPattern::Join { left, right }
-            | GraphPattern::Lateral { left, right }
-            | GraphPattern::Union { left, right } => {
-                self.pattern(left, false)?;
-                self.pattern(right, false)?;
-            }
-            GraphPattern::LeftJoin {
-                left,
-                right,
-                expression,
-            } => {
-                self.pattern(left, false)?;
-                self.pattern(right, false)?;
-                if let Some(expression) = expression {
-                    self.expression(expression)?;
-                }
-            }
             GraphPattern::Minus { left, right } => {
                 // MINUS removes only where the sides share a variable: keep the shared one.
                 let shared = self.in_scope(left) && self.in_scope(right);
@@ -102,37 +83,17 @@ impl Binding {
                     self.extend(right);
                 }
             }
-            GraphPattern::Filter { expr, inner } => {
-                self.expression(expr)?;
-                self.pattern(inner, outermost)?;
-            }
             GraphPattern::Graph { name, inner } => {
                 self.name(name)?;
                 self.pattern(inner, false)?;
             }
-            GraphPattern::Service { inner, .. } => self.pattern(inner, false)?,
-            GraphPattern::Extend {
-                inner,
-                variable,
-                expression,
-            } => {
-                if *variable == self.variable {
-                    return Err(BindingFault::Assigned);
-                }
-                self.expression(expression)?;
-                self.pattern(inner, outermost)?;
+            GraphPattern::Extend { variable, .. } if *variable == self.variable => {
+                return Err(BindingFault::Assigned);
             }
             GraphPattern::Values {
                 variables,
                 bindings,
             } => self.values(variables, bindings),
-            GraphPattern::OrderBy { inner, expression } => {
-                for order in expression {
-                    let (OrderExpression::Asc(by) | OrderExpression::Desc(by)) = order;
-                    self.expression(by)?;
-                }
-                self.pattern(inner, outermost)?;
-            }
             GraphPattern::Project { inner, variables } => {
                 let selected = variables.contains(&self.variable);
                 if selected || outermost {
@@ -143,35 +104,39 @@ impl Binding {
                     self.extend(inner);
                 }
             }
-            GraphPattern::Distinct { inner }
-            | GraphPattern::Reduced { inner }
-            | GraphPattern::Slice { inner, .. } => self.pattern(inner, outermost)?,
-            GraphPattern::Group {
-                inner,
-                variables,
-                aggregates,
-            } => {
-                self.pattern(inner, false)?;
-                self.group(inner, variables, aggregates)?;
+            GraphPattern::Group { variables, .. } => {
+                let is_key = variables.contains(&self.variable);
+                self.parts(pattern, false)?;
+                if let GraphPattern::Group { inner, .. } = pattern
+                    && is_key
+                {
+                    self.used = true;
+                    self.extend(inner);
+                }
             }
+            // Modifiers of a select, and what may stand between it and its projection.
+            GraphPattern::Filter { .. }
+            | GraphPattern::Extend { .. }
+            | GraphPattern::OrderBy { .. }
+            | GraphPattern::Distinct { .. }
+            | GraphPattern::Reduced { .. }
+            | GraphPattern::Slice { .. } => self.parts(pattern, outermost)?,
+            GraphPattern::Join { .. }
+            | GraphPattern::LeftJoin { .. }
+            | GraphPattern::Lateral { .. }
+            | GraphPattern::Union { .. }
+            | GraphPattern::Service { .. } => self.parts(pattern, false)?,
         }
         Ok(())
     }
 
-    fn group(
-        &mut self,
-        inner: &mut Box<GraphPattern>,
-        variables: &[Variable],
-        aggregates: &mut [(Variable, AggregateExpression)],
-    ) -> Result<(), BindingFault> {
-        if variables.contains(&self.variable) {
-            self.used = true;
-            self.extend(inner);
+    fn parts(&mut self, pattern: &mut GraphPattern, outermost: bool) -> Result<(), BindingFault> {
+        let (patterns, expressions) = walk::parts(pattern);
+        for expression in expressions {
+            self.expression(expression)?;
         }
-        for (_, aggregate) in aggregates {
-            if let AggregateExpression::FunctionCall { expr, .. } = aggregate {
-                self.expression(expr)?;
-            }
+        for inner in patterns {
+            self.pattern(inner, outermost)?;
         }
         Ok(())
     }

@@ -257,8 +257,7 @@ mod on_a_plain_server {
         nested_parts_of_a_query_keep_their_meaning
         select_gives_rows_and_nothing_else
         erasure_takes_what_no_other_batch_states
-        erasure_by_age_spares_loaded_knowledge
         an_empty_name_erases_nothing
-        statistics_count_what_is_stored
+        batches_are_counted
     );
 }

@@ -270,7 +270,7 @@ async fn a_large_call_is_stored_in_parts_and_completed_by_a_repeat() {
     let stored = shaky.store.len().unwrap();
     graph.insert(call).await.unwrap();
     assert_eq!(shaky.store.len().unwrap(), stored);
-    assert_eq!(graph.statistics().await.unwrap().batches, 12);
+    assert_eq!(graph.batches().await.unwrap(), 12);
 }
 
 #[tokio::test]

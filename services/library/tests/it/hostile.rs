@@ -29,9 +29,12 @@ fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
         packed.write_all(text).unwrap();
         let packed = packed.finish().unwrap();
         let offset = out.len();
-        // Version, flags, method, time, checksum (not looked at), sizes, lengths.
+        let mut checksum = flate2::Crc::new();
+        checksum.update(text);
+        // Version, flags, method, time, checksum, sizes, lengths.
         let shared = [
-            &[20, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
+            &[20, 0, 0, 0, 8, 0, 0, 0, 0, 0][..],
+            &checksum.sum().to_le_bytes(),
             &four(packed.len()),
             &four(text.len()),
             &two(name.len()),

@@ -15,11 +15,10 @@ async fn one_document_can_be_forgotten() {
     let forgotten = place.library.forget_document(uri).await.unwrap();
     assert_eq!(forgotten.unwrap().as_str(), "c");
     assert_eq!(place.library.forget_document(uri).await.unwrap(), None);
-    assert_eq!(place.library.open_source(None, uri).await.unwrap(), None);
-    assert_eq!(
-        place.library.open_source(None, "urn:e:mill").await.unwrap(),
-        None
-    );
+    assert_eq!(place.library.holder(uri).await.unwrap(), None);
+    let mill = vec!["urn:e:mill".to_owned()];
+    let described = place.library.descriptions(&"c".into(), mill).await;
+    assert_eq!(described.unwrap(), []);
     assert_eq!(place.titles("c", "word").await, ["A"]);
 }
 

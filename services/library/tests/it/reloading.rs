@@ -140,8 +140,9 @@ async fn what_is_removed_leaves_nothing_behind() {
     place.load("other").await;
     let library = &place.library;
     let uri = "urn:agentfleet:document:c:a.ttl";
-    assert!(library.remove_document(&"c".into(), uri).await.unwrap());
-    assert!(!library.remove_document(&"c".into(), uri).await.unwrap());
+    let forgotten = library.forget_document(uri).await.unwrap();
+    assert_eq!(forgotten.unwrap().as_str(), "c");
+    assert_eq!(library.forget_document(uri).await.unwrap(), None);
     assert_eq!(
         values(&place).await,
         ["gone"],

@@ -236,8 +236,9 @@ async fn what_one_machine_loads_every_other_finds_and_cites() {
     assert_eq!(two.titles("c", "word").await.len(), 2);
     let entities = two.library.entities(&"c".into(), "pump", 5).await.unwrap();
     assert_eq!(entities[0].document, "urn:agentfleet:document:c:c.ttl");
-    let opened = two.library.open_source(None, "urn:pump").await.unwrap();
-    assert!(opened.unwrap().text.contains("word"));
+    let pump = vec!["urn:pump".to_owned()];
+    let described = two.library.descriptions(&"c".into(), pump).await.unwrap();
+    assert!(described[0].text.contains("word"));
     // Another collection sees nothing of it.
     assert_eq!(two.titles("other", "word").await, Vec::<String>::new());
     assert_eq!(

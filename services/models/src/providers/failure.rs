@@ -112,7 +112,7 @@ pub(super) fn of_transport(error: &reqwest::Error, target: &Target<'_>) -> Error
 }
 
 /// The innermost cause: "connection refused" rather than "error sending request".
-pub(crate) fn root_cause(error: &dyn StdError) -> String {
+pub fn root_cause(error: &dyn StdError) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

@@ -28,151 +28,30 @@
 //! `retry-after-ms` is away and waited for; one that sends what is no reply (`garbled`) is tried again.
 
 use super::{Rule, Script};
-use agentfleet_schema::Operation;
-use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
-use std::time::Duration;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ScriptFile {
     #[serde(default)]
     native_tools: bool,
-    rules: Vec<RuleFile>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct RuleFile {
-    operation: Option<String>,
-    contains: OneOrMany,
-    matches: Option<String>,
-    steps: Option<usize>,
-    times: Option<u64>,
-    text: String,
-    pieces: Option<Vec<String>>,
-    words: bool,
-    pause_ms: u64,
-    tool_calls: Vec<CallFile>,
-    usage: UsageFile,
-    cut: bool,
-    fail: Option<String>,
-    retry_after_ms: Option<u64>,
-    garbled: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    #[default]
-    None,
-    One(String),
-    Many(Vec<String>),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CallFile {
-    #[serde(default)]
-    id: String,
-    name: String,
-    #[serde(default)]
-    arguments: Value,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct UsageFile {
-    input_tokens: u64,
-    output_tokens: u64,
+    rules: Vec<Value>,
 }
 
 /// Reads a script; the error says which rule is wrong and why.
 pub(super) fn parse(text: &str) -> Result<Script, String> {
     let file: ScriptFile = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let mut script = Script::new();
-    if file.native_tools {
-        script = script.with_native_tools();
-    }
-    for (at, given) in file.rules.into_iter().enumerate() {
-        script = script.rule(rule(given).map_err(|reason| format!("rule {}: {reason}", at + 1))?);
+    let mut script = Script {
+        native_tools: file.native_tools,
+        ..Script::default()
+    };
+    for (given, number) in file.rules.into_iter().zip(1..) {
+        let rule = serde_json::from_value::<Rule>(given).map_err(|error| error.to_string());
+        let rule = rule.and_then(Rule::checked);
+        script
+            .rules
+            .push(rule.map_err(|reason| format!("rule {number}: {reason}"))?);
     }
     Ok(script)
-}
-
-fn rule(given: RuleFile) -> Result<Rule, String> {
-    let mut rule = match given.operation.as_deref() {
-        None => Rule::any(),
-        Some(name) => Rule::on(operation(name)?),
-    };
-    match given.contains {
-        OneOrMany::None => {}
-        OneOrMany::One(text) => rule = rule.containing(text),
-        OneOrMany::Many(texts) => {
-            for text in texts {
-                rule = rule.containing(text);
-            }
-        }
-    }
-    if let Some(pattern) = given.matches {
-        let pattern = Regex::new(&pattern).map_err(|error| format!("`matches`: {error}"))?;
-        rule = rule.matching(pattern);
-    }
-    if let Some(steps) = given.steps {
-        rule = rule.after_steps(steps);
-    }
-    if let Some(times) = given.times {
-        rule = rule.times(times);
-    }
-    rule = rule
-        .costing(given.usage.input_tokens, given.usage.output_tokens)
-        .pausing(Duration::from_millis(given.pause_ms));
-    if let Some(sent) = given.garbled {
-        return Ok(rule.garbled(&sent));
-    }
-    if let Some(message) = given.fail {
-        if !given.text.is_empty()
-            || given.pieces.is_some()
-            || !given.tool_calls.is_empty()
-            || given.cut
-        {
-            return Err("it both fails and replies".to_owned());
-        }
-        return Ok(rule.fail(message, given.retry_after_ms.map(Duration::from_millis)));
-    }
-    if given.retry_after_ms.is_some() {
-        return Err("`retry-after-ms` belongs to `fail`".to_owned());
-    }
-    rule = match given.pieces {
-        Some(pieces) if given.text.is_empty() => rule.in_pieces(pieces),
-        Some(_) => return Err("give either `text` or `pieces`".to_owned()),
-        None => rule.text(given.text),
-    };
-    if given.words {
-        rule = rule.word_by_word();
-    }
-    if given.cut {
-        rule = rule.cut();
-    }
-    for call in given.tool_calls {
-        rule = rule.tool_call(&call.id, &call.name, call.arguments);
-    }
-    Ok(rule)
-}
-
-fn operation(name: &str) -> Result<Operation, String> {
-    Operation::ALL
-        .into_iter()
-        .find(|o| o.as_str() == name)
-        .ok_or_else(|| {
-            let known: Vec<String> = Operation::ALL
-                .iter()
-                .map(|o| format!("`{}`", o.as_str()))
-                .collect();
-            format!(
-                "unknown operation `{name}` (available: {})",
-                known.join(", ")
-            )
-        })
 }

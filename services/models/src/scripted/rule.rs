@@ -6,37 +6,69 @@ use crate::{ModelReply, TextSink, ToolCall};
 use agentfleet_schema::Operation;
 use agentfleet_schema::records::Usage;
 use regex::Regex;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A rule of a script, built step by step: conditions first, then what it says.
-#[derive(Clone, Debug, Default)]
+/// A rule of a script, read from a file or built step by step: conditions first, then what it says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rule {
+    #[serde(deserialize_with = "operation")]
     operation: Option<Operation>,
+    #[serde(deserialize_with = "one_or_many")]
     contains: Vec<String>,
+    #[serde(deserialize_with = "pattern")]
     matches: Option<Regex>,
     steps: Option<usize>,
     times: Option<u64>,
     text: String,
+    /// In place of the text.
+    pieces: Option<Vec<String>>,
+    /// Sends the text word by word.
+    words: bool,
+    /// Between two pieces.
+    pause_ms: u64,
     tool_calls: Vec<ToolCall>,
-    /// In place of a reply.
-    fails: Option<Error>,
-    pieces: Pieces,
-    pause: Duration,
-    gate: Option<(Gate, usize)>,
-    usage: Usage,
+    usage: Tokens,
     cut: bool,
+    fail: Option<String>,
+    retry_after_ms: Option<u64>,
+    garbled: Option<String>,
+    /// Where it waits, and after how many pieces.
+    #[serde(skip)]
+    gate: Option<(Gate, usize)>,
 }
 
-/// How a text reaches the sink.
-#[derive(Clone, Debug, Default)]
-enum Pieces {
-    /// In one piece: nothing is split or copied.
-    #[default]
-    Whole,
-    Words,
-    Given(Vec<String>),
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+fn operation<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Operation>, D::Error> {
+    let name = String::deserialize(from)?;
+    let found = Operation::ALL.into_iter().find(|one| one.as_str() == name);
+    found.map(Some).ok_or_else(|| {
+        let known = Operation::ALL.map(Operation::as_str).join("`, `");
+        D::Error::custom(format!("unknown operation `{name}` (available: `{known}`)"))
+    })
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::String(one) => Ok(vec![one]),
+        many => serde_json::from_value(many).map_err(D::Error::custom),
+    }
+}
+
+fn pattern<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Regex>, D::Error> {
+    let pattern = Regex::new(&String::deserialize(from)?);
+    let pattern = pattern.map_err(|error| D::Error::custom(format!("`matches`: {error}")));
+    pattern.map(Some)
 }
 
 impl Rule {
@@ -102,34 +134,22 @@ impl Rule {
     /// Fails; `retry_after` says that another try may help.
     #[must_use]
     pub fn fail(mut self, message: impl Into<String>, retry_after: Option<Duration>) -> Self {
-        // It plays a provider: one that may be asked again cannot answer now.
-        self.fails = Some(match retry_after {
-            Some(after) => Error::new(Kind::Unavailable, message).after(after),
-            None => Error::new(Kind::Refused, message),
-        });
+        self.fail = Some(message.into());
+        self.retry_after_ms = retry_after.map(|after| after.as_millis() as u64);
         self
     }
 
     /// Sends the text word by word.
     #[must_use]
     pub fn word_by_word(mut self) -> Self {
-        self.pieces = Pieces::Words;
+        self.words = true;
         self
     }
 
     /// Says these pieces, one after the other.
     #[must_use]
-    pub fn in_pieces<S: Into<String>>(self, pieces: impl IntoIterator<Item = S>) -> Self {
-        let pieces: Vec<String> = pieces.into_iter().map(Into::into).collect();
-        let mut rule = self.text(pieces.concat());
-        rule.pieces = Pieces::Given(pieces);
-        rule
-    }
-
-    /// Waits this long between pieces, for demonstrations.
-    #[must_use]
-    pub fn pausing(mut self, pause: Duration) -> Self {
-        self.pause = pause;
+    pub fn in_pieces<S: Into<String>>(mut self, pieces: impl IntoIterator<Item = S>) -> Self {
+        self.pieces = Some(pieces.into_iter().map(Into::into).collect());
         self
     }
 
@@ -143,11 +163,9 @@ impl Rule {
     /// Reports these tokens.
     #[must_use]
     pub fn costing(mut self, input_tokens: u64, output_tokens: u64) -> Self {
-        self.usage = Usage {
+        self.usage = Tokens {
             input_tokens,
             output_tokens,
-            cost: 0.0,
-            unpriced_calls: 0,
         };
         self
     }
@@ -155,7 +173,7 @@ impl Rule {
     /// Sends something that is no reply.
     #[must_use]
     pub fn garbled(mut self, sent: &str) -> Self {
-        self.fails = Some(Error::malformed("the script", sent));
+        self.garbled = Some(sent.to_owned());
         self
     }
 
@@ -164,6 +182,25 @@ impl Rule {
     pub fn cut(mut self) -> Self {
         self.cut = true;
         self
+    }
+
+    /// Refuses a rule of a file that says two things at once.
+    pub(super) fn checked(self) -> Result<Self, String> {
+        let has_text = !self.text.is_empty();
+        let replies = has_text || self.pieces.is_some() || !self.tool_calls.is_empty() || self.cut;
+        if self.garbled.is_some() {
+            return Ok(self);
+        }
+        if self.fail.is_some() && replies {
+            return Err("it both fails and replies".to_owned());
+        }
+        if self.fail.is_none() && self.retry_after_ms.is_some() {
+            return Err("`retry-after-ms` belongs to `fail`".to_owned());
+        }
+        if has_text && self.pieces.is_some() {
+            return Err("give either `text` or `pieces`".to_owned());
+        }
+        Ok(self)
     }
 
     pub(super) fn is_for(&self, operation: Operation) -> bool {
@@ -212,57 +249,61 @@ impl Rule {
         .is_ok()
     }
 
+    /// What it plays instead of a reply. As providers are read: a reply without a word is none.
+    fn fault(&self, text: &str, usage: Usage) -> Option<Error> {
+        if let Some(sent) = &self.garbled {
+            return Some(Error::malformed("the script", sent));
+        }
+        match (&self.fail, self.retry_after_ms) {
+            // A provider that may be asked again cannot answer now.
+            (Some(message), Some(ms)) => {
+                let error = Error::new(Kind::Unavailable, message);
+                Some(error.after(Duration::from_millis(ms)))
+            }
+            (Some(message), None) => Some(Error::new(Kind::Refused, message)),
+            (None, _) if text.trim().is_empty() && self.tool_calls.is_empty() => {
+                Some(Error::empty("the script", "scripted", self.cut, usage))
+            }
+            (None, _) => None,
+        }
+    }
+
     /// Says it.
     pub(super) async fn answer(&self, sink: &dyn TextSink) -> Result<ModelReply, Error> {
-        // As providers are read: a reply without a word is none.
-        let is_empty = self.text.trim().is_empty() && self.tool_calls.is_empty();
-        let empty = || Error::empty("the script", "scripted", self.cut, self.usage);
-        if let Some(error) = self.fails.clone().or_else(|| is_empty.then(empty)) {
+        let text = match &self.pieces {
+            Some(pieces) => pieces.concat(),
+            None => self.text.clone(),
+        };
+        let usage = Usage {
+            input_tokens: self.usage.input_tokens,
+            output_tokens: self.usage.output_tokens,
+            ..Usage::default()
+        };
+        if let Some(error) = self.fault(&text, usage) {
             self.hold(0).await;
             return Err(error);
         }
-        self.say(&self.text, sink).await;
+        let pieces: Vec<&str> = match &self.pieces {
+            Some(pieces) => pieces.iter().map(String::as_str).collect(),
+            None if self.words => text.split_inclusive(char::is_whitespace).collect(),
+            None if text.is_empty() => Vec::new(),
+            None => vec![&text],
+        };
+        for (said, piece) in pieces.iter().enumerate() {
+            self.hold(said).await;
+            if said > 0 && self.pause_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(self.pause_ms)).await;
+            }
+            sink.text(piece);
+        }
+        self.hold(pieces.len()).await;
         Ok(ModelReply {
-            text: self.text.clone(),
+            text,
             tool_calls: self.tool_calls.clone(),
-            usage: self.usage,
+            usage,
             model: "scripted".to_owned(),
             cut: self.cut,
         })
-    }
-
-    async fn say(&self, text: &str, sink: &dyn TextSink) {
-        match &self.pieces {
-            Pieces::Whole => {
-                self.hold(0).await;
-                if !text.is_empty() {
-                    sink.text(text);
-                }
-                self.hold(1).await;
-            }
-            Pieces::Words => {
-                self.say_each(text.split_inclusive(char::is_whitespace), sink)
-                    .await;
-            }
-            Pieces::Given(pieces) => self.say_each(pieces.iter().map(String::as_str), sink).await,
-        }
-    }
-
-    async fn say_each<'a>(
-        &self,
-        pieces: impl Iterator<Item = &'a str> + Send,
-        sink: &dyn TextSink,
-    ) {
-        let mut said = 0;
-        for piece in pieces {
-            self.hold(said).await;
-            if said > 0 && !self.pause.is_zero() {
-                tokio::time::sleep(self.pause).await;
-            }
-            sink.text(piece);
-            said += 1;
-        }
-        self.hold(said).await;
     }
 
     /// Waits at the gate if it stands here.

@@ -8,6 +8,7 @@
 use super::http_address::Guarded;
 use super::{Call, ToolKind};
 use crate::{Error, ToolResult};
+use agentfleet_models::root_cause;
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
@@ -15,7 +16,6 @@ use async_trait::async_trait;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, ClientBuilder, Method, Response, Url};
 use serde_json::Value;
-use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -272,13 +272,7 @@ fn cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "it took too long".to_owned();
     }
-    let mut reason = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        reason = inner.to_string();
-        source = inner.source();
-    }
-    reason
+    root_cause(error)
 }
 
 #[cfg(test)]

@@ -121,12 +121,7 @@ async fn every_quotation_stands_in_the_text_that_was_loaded() {
     ] {
         let asked = ask(&place, "dossier", question).await;
         for (lines, source) in asked.quotations() {
-            let opened = place
-                .library
-                .open_source(None, address(&source))
-                .await
-                .unwrap();
-            let stored = joined(&opened.unwrap().text);
+            let stored = joined(&place.text(address(&source)).await);
             for line in lines {
                 let row = line.strip_prefix("- Row: ");
                 if let Some(fact) = line.strip_prefix("- ").filter(|line| line.contains(" | ")) {

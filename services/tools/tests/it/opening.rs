@@ -27,48 +27,22 @@ async fn every_source_a_tool_names_can_be_opened() {
     let uris: Vec<&str> = sources.iter().map(|source| source.uri.as_str()).collect();
     assert!(uris.contains(&"urn:e:mill") && uris.len() >= 3, "{uris:?}");
     for uri in uris {
-        let opened = place.library.open_source(None, uri).await.unwrap().unwrap();
-        assert!(
-            opened.text.to_lowercase().contains("mill"),
-            "{uri}: {}",
-            opened.text
-        );
+        let text = place.text(uri).await;
+        assert!(text.to_lowercase().contains("mill"), "{uri}: {text}");
     }
     let notes = "urn:agentfleet:document:c:notes.md";
-    let opened = place
-        .library
-        .open_source(None, notes)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(opened.title, "Notes");
-    assert_eq!(opened.text, "The mill burned.\nrow: a = 1; b = 2");
     assert_eq!(
-        (opened.documents.len(), opened.documents[0].0.as_str()),
-        (1, "c")
+        place.text(notes).await,
+        "The mill burned.\nrow: a = 1; b = 2"
     );
-    let part = place
-        .library
-        .open_source(None, &format!("{notes}#part"))
-        .await
-        .unwrap();
-    assert_eq!(part.unwrap().text, opened.text);
-    let mill = place
-        .library
-        .open_source(None, "urn:e:mill")
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(mill.title, "Mill");
-    assert_eq!(mill.documents[0].1.uri, "urn:agentfleet:document:c:k.ttl");
-    for (collection, uri) in [
-        (Some("other"), notes),
-        (Some("other"), "urn:e:mill"),
-        (None, "urn:agentfleet:document:c:nothing.md"),
-        (None, ""),
-    ] {
-        let collection = collection.map(Into::into);
-        let opened = place.library.open_source(collection.as_ref(), uri).await;
-        assert_eq!(opened.unwrap(), None, "{uri}");
-    }
+    let mill = vec!["urn:e:mill".to_owned()];
+    let described = place.library.descriptions(&"c".into(), mill.clone()).await;
+    assert_eq!(
+        described.unwrap()[0].document,
+        "urn:agentfleet:document:c:k.ttl"
+    );
+    let other = "other".into();
+    assert_eq!(place.library.descriptions(&other, mill).await.unwrap(), []);
+    let fetched = place.library.fetch(&other, notes, 0, usize::MAX).await;
+    assert_eq!(fetched.unwrap(), None);
 }

@@ -32,6 +32,18 @@ impl Deref for Place {
 }
 
 impl Place {
+    /// The text of a source that a tool names: a loaded document, or what one says of an entity.
+    pub(crate) async fn text(&self, uri: &str) -> String {
+        let Some(collection) = self.library.holder(uri).await.unwrap() else {
+            let of = vec![uri.to_owned()];
+            let described = self.library.descriptions(&"c".into(), of).await.unwrap();
+            let texts = described.into_iter().map(|found| found.text);
+            return texts.collect::<Vec<_>>().join("\n");
+        };
+        let fetched = self.library.fetch(&collection, uri, 0, usize::MAX).await;
+        fetched.unwrap().unwrap().text
+    }
+
     pub(crate) async fn new() -> Self {
         Self::with_model(Arc::new(Scripted::new(Script::new()))).await
     }

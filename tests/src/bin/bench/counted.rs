@@ -6,8 +6,8 @@ use agentfleet_broker::{
     Broker, Consumer, Delivery, Error as BrokerError, Outgoing, Retained, Subscription, Waiting,
 };
 use agentfleet_documents::{Created, Documents, Entry, Error as DocumentsError};
+use agentfleet_graph::QueryOptions;
 use agentfleet_graph::{Answer, Batch, EraseBy, Erased, Error as GraphError, Graph};
-use agentfleet_graph::{QueryOptions, Statistics};
 use agentfleet_runtime::SequentialCommitter;
 use agentfleet_schema::Term;
 use agentfleet_schema::topics::Topic;
@@ -232,8 +232,8 @@ impl Graph for Counted<dyn Graph> {
         self.inner.erase_all(by).await
     }
 
-    async fn statistics(&self) -> Result<Statistics, GraphError> {
-        self.inner.statistics().await
+    async fn batches(&self) -> Result<u64, GraphError> {
+        self.inner.batches().await
     }
 
     async fn ready(&self) -> Result<(), GraphError> {

@@ -166,28 +166,18 @@ impl Wanted {
 /// Refuses a name that no run can have: neither configured, nor found at any run.
 pub(super) async fn check_names(store: &Store, wanted: &Wanted) -> Result<(), Failure> {
     let config = store.config.snapshot().await?;
-    let lists: [(&str, &Option<String>, Vec<&String>); 2] = [
-        (
-            "pattern",
-            &wanted.which.pattern,
-            config.patterns.keys().collect(),
-        ),
-        (
-            "task type",
-            &wanted.which.task_type,
-            config.task_types.keys().collect(),
-        ),
-    ];
-    for (what, name, known) in lists {
-        if let Some(name) = name
-            && !known.contains(&name)
-        {
-            let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-            return Err(Failure::usage(format!(
-                "unknown {what} `{name}` (available: {})",
-                known.join(", ")
-            )));
+    let Which {
+        pattern, task_type, ..
+    } = &wanted.which;
+    match (pattern, task_type) {
+        (Some(name), _) if !config.patterns.contains_key(name) => {
+            Err(Failure::unknown("pattern", name, config.patterns.keys()))
         }
+        (_, Some(name)) if !config.task_types.contains_key(name) => Err(Failure::unknown(
+            "task type",
+            name,
+            config.task_types.keys(),
+        )),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -73,11 +73,11 @@ impl Store {
                 Self::on_servers(database, broker, documents, settings).await
             }
             // The settings know no mixture.
-            _ => Self::embedded(database, settings).await,
+            _ => Self::embedded(database, settings),
         }
     }
 
-    async fn embedded(database: Database, settings: &Settings) -> Result<Self, Failure> {
+    fn embedded(database: Database, settings: &Settings) -> Result<Self, Failure> {
         let broker = embedded_broker(&database, settings)?;
         let own = EmbeddedDocuments::open(&database)?;
         let documents: Arc<dyn Documents> = Arc::new(own.clone());

@@ -102,7 +102,7 @@ impl Attempts<'_> {
             ..self.first((session, step), nonce, delivery)
         };
         let key = keys::attempt(session, step, number);
-        match self.documents.create_or_get(&key, self.note(&begun)).await {
+        match self.documents.create_or_get(&key, Self::note(&begun)).await {
             Ok(None) => Ok(begun),
             // It began after the keys were listed.
             Ok(Some(_)) => Err(Stop::Behind {
@@ -210,7 +210,7 @@ impl Attempts<'_> {
         begun.kept_at.store(now, Ordering::Relaxed);
         let times = begun.kept.fetch_add(1, Ordering::Relaxed) + 1;
         let key = keys::attempt_kept(&begun.session, begun.step, begun.number, times);
-        if let Err(error) = self.documents.create(&key, self.note(begun)).await {
+        if let Err(error) = self.documents.create(&key, Self::note(begun)).await {
             tracing::debug!(%error, "a duplicate may be worked beside this attempt");
         }
     }
@@ -238,7 +238,7 @@ impl Attempts<'_> {
         }
     }
 
-    pub(crate) fn note(&self, begun: &Begun) -> Vec<u8> {
+    pub(crate) fn note(begun: &Begun) -> Vec<u8> {
         let record = AttemptRecord {
             nonce: begun.nonce.clone(),
             message: begun.message.clone(),

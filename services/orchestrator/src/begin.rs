@@ -2,7 +2,7 @@
 //! round trip notes the first attempt and debits its first model call; a step that was begun before, or
 //! that nobody may begin, is looked up by a list of what there is of it.
 
-use crate::attempts::Begun;
+use crate::attempts::{Attempts, Begun};
 use crate::error::Stop;
 use crate::found::{Found, asked, bars};
 use crate::handle::Orchestrator;
@@ -54,7 +54,7 @@ impl Orchestrator {
         let attempts = self.attempts();
         let begun = attempts.first(step, &nonce, delivery);
         let key = keys::attempt(step.0, step.1, 1);
-        let note = (key.as_str(), attempts.note(&begun));
+        let note = (key.as_str(), Attempts::note(&begun));
         let bars = bars(&asked, request);
         let answered = documents.begin(note, debit.as_slice(), &asked, bars).await;
         let (created, bodies) = match answered {

@@ -12,10 +12,10 @@ use agentfleet_runtime::client::{Assembler, Event};
 use agentfleet_schema::config::{AgentPattern, AgentTaskType, Snapshot, ToolItem};
 use agentfleet_schema::records::{Call, FanInRecord, FanOutRecord, OutcomeKind, Source, Usage};
 use agentfleet_schema::topics::property;
-use agentfleet_schema::vocabulary::{prov, tg, xsd};
+use agentfleet_schema::vocabulary::{tg, xsd};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, CorrelationId, Digest, MessageId, MessageType, Millis, Operation,
-    SessionId, Spent, Term, Triple, Triples, uris,
+    AgentRequest, AgentResponse, Digest, MessageId, MessageType, Millis, Operation, SessionId,
+    Spent, Term, Triple, Triples, uris,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use agentfleet_schema::records::{
     Termination, Worked,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, prov, tg, xsd};
+use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, CorrelationId, Digest, Millis, Money, SessionId, Spent, Term, Triple, Triples,
     uris,

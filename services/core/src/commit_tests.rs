@@ -770,10 +770,10 @@ fn a_record_is_stored_without_what_it_tells_and_read_with_it() {
         rationale: trap.into(),
         ..Decision::default()
     }];
-    commit.worked = Box::new(Worked {
+    *commit.worked = Worked {
         request: Some(trap.into()),
         ..Worked::default()
-    });
+    };
     for decisions in [1, 300] {
         let first = commit.finish.decisions[0].clone();
         commit.finish.decisions = (0..decisions)

@@ -251,16 +251,12 @@ pub struct RunControl {
     pub spent: Spent,
     /// Rounds of fan-out done by this session.
     pub rounds: u32,
-    /// Replies of the model in a row that could not be used.
-    pub retries: u32,
-    /// How often this session revised its plan.
-    pub replans: u32,
-    /// Why the rest of the plan is to be revised next; empty if it is not.
-    pub replan: String,
-    /// How often this session was told that it repeats a call.
-    pub repeats: u32,
-    /// How often a critique sent this session back.
-    pub reflections: u32,
+    /// What the session's pattern hands to its own next step, by `of`: `react` has `retries`, `repeats` and
+    /// `reflections`, `plan` has `replans` and `replan`. What is anything else counts as nothing.
+    #[serde(default, deserialize_with = "state")]
+    #[serde(skip_serializing_if = "PatternState::is_nothing")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    pub state: PatternState,
     /// The specialist that works this session; empty if none.
     pub specialist: String,
     /// The reasoner of a debate that this session is; empty if it is none.
@@ -279,6 +275,73 @@ pub struct RunControl {
     pub previous: Option<Digest>,
     /// URI of the provenance node the next one derives from.
     pub derives_from: String,
+}
+
+/// What a pattern hands to its own next step.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "of", rename_all = "kebab-case")]
+pub enum PatternState {
+    #[default]
+    None,
+    React(ReactState),
+    Plan(PlanState),
+}
+
+/// Of a loop of thoughts and calls, with critiques or without.
+#[apply(u32 => #[serde(default, deserialize_with = "count")])]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactState {
+    /// Replies of the model in a row that could not be used.
+    pub retries: u32,
+    /// How often the session was told that it repeats a call.
+    pub repeats: u32,
+    /// How often a critique sent it back.
+    pub reflections: u32,
+}
+
+/// Of a plan.
+#[apply(u32 => #[serde(default, deserialize_with = "count")])]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanState {
+    /// How often it was revised.
+    pub replans: u32,
+    /// Why the rest of it is to be revised next; empty if it is not.
+    pub replan: String,
+}
+
+impl PatternState {
+    /// What another pattern left, counts as nothing.
+    pub fn react(&self) -> ReactState {
+        match self {
+            Self::React(state) => *state,
+            Self::None | Self::Plan(_) => ReactState::default(),
+        }
+    }
+
+    /// Changes that of ReACT.
+    pub fn set_react(&mut self, change: impl FnOnce(&mut ReactState)) {
+        let mut state = self.react();
+        change(&mut state);
+        *self = Self::React(state);
+    }
+
+    /// As [`react`](Self::react).
+    pub fn plan(&self) -> PlanState {
+        match self {
+            Self::Plan(state) => state.clone(),
+            Self::None | Self::React(_) => PlanState::default(),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.react() == ReactState::default() && self.plan() == PlanState::default()
+    }
+}
+
+/// A state that this program does not know is none: the message may be of a pattern that it does not run.
+fn state<'de, D: serde::Deserializer<'de>>(d: D) -> Result<PatternState, D::Error> {
+    let state = Option::<serde_json::Map<_, _>>::deserialize(d)?.unwrap_or_default();
+    Ok(serde_json::from_value(state.into()).unwrap_or_default())
 }
 
 /// Something a tool's result was taken from.

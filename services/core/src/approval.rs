@@ -14,7 +14,8 @@ use agentfleet_schema::records::{
     StepRecord,
 };
 use agentfleet_schema::{
-    AgentRequest, AgentStep, ApprovalId, HeldCall, MessageType, Millis, StepKind, later, uris,
+    AgentRequest, AgentStep, ApprovalId, HeldCall, MessageType, Millis, PatternState, StepKind,
+    later, uris,
 };
 use std::collections::BTreeMap;
 
@@ -273,7 +274,9 @@ pub fn answered(request: &AgentRequest, decided: &Decided) -> Finish {
         }
         ApprovalAnswer::Deny => {
             let observation = format!("{NOT_MADE}{who}");
-            next.control.retries = 0;
+            if let PatternState::React(state) = &mut next.control.state {
+                state.retries = 0;
+            }
             next.history.push(AgentStep {
                 thought: held.thought,
                 action: decided.tool.clone(),

@@ -9,7 +9,7 @@ use crate::turn::{Situation, Turn};
 use agentfleet_schema::config::{AgentPattern, Snapshot};
 use agentfleet_schema::records::{Concluded, Decision, Termination};
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg};
-use agentfleet_schema::{AgentResponse, MessageId, RunLimits, Triples};
+use agentfleet_schema::{AgentResponse, MessageId, PatternState, ReactState, RunLimits, Triples};
 use std::sync::Arc;
 
 fn snapshot() -> Arc<Snapshot> {
@@ -564,8 +564,12 @@ fn numbered(pattern: &str) -> serde_json::Value {
         ..root()
     };
     let control = &mut request.control;
-    (control.index, control.rounds, control.retries) = (1, 1, 1);
-    (control.replans, control.repeats, control.reflections) = (1, 1, 1);
+    (control.index, control.rounds) = (1, 1);
+    control.state = PatternState::React(ReactState {
+        retries: 1,
+        repeats: 1,
+        reflections: 1,
+    });
     (control.started_at, control.after, control.fan_in_step) = (1, 1, None);
     control.config_version = Some(4);
     control.spent = Spent {

@@ -443,7 +443,7 @@ fn half_a_call_is_not_made_and_the_model_is_told() {
     }
     // Who is cut again and again ends with what there is, and says why.
     let mut tired = request("react");
-    tired.control.retries = 2;
+    (tired.control.state).set_react(|state| state.retries = 2);
     let played = play(turn(tired, true), vec![calling(&["search"], true)]);
     let (text, termination, partial) = played.answer();
     assert!(partial && text.contains(CUT), "{text}");

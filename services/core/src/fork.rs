@@ -11,7 +11,8 @@ use crate::limits::Both;
 use crate::patterns;
 use agentfleet_schema::records::{ForkedFrom, StepRecord};
 use agentfleet_schema::{
-    AgentRequest, AgentStep, HeldCall, Lineage, RunControl, RunLimits, SessionId, StepKind, uris,
+    AgentRequest, AgentStep, HeldCall, Lineage, PatternState, RunControl, RunLimits, SessionId,
+    StepKind, uris,
 };
 
 /// What is to be otherwise.
@@ -106,12 +107,10 @@ pub fn fork(
             fan_in_session,
             rounds: before.rounds,
             // What was wrong with the plan is to be put right here as well.
-            replan: if goes_by_plan {
-                before.replan.clone()
-            } else {
-                String::new()
+            state: match &before.state {
+                PatternState::Plan(_) if goes_by_plan => before.state.clone(),
+                _ => PatternState::None,
             },
-            replans: if goes_by_plan { before.replans } else { 0 },
             // What a person approved was approved for the other session: this one asks again.
             held: before.held.clone().map(|held| HeldCall {
                 approved: false,
@@ -166,6 +165,7 @@ fn taken_along(message: &AgentRequest, otherwise: &Otherwise) -> (Vec<AgentStep>
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use agentfleet_schema::PlanState;
 
     fn record(step: u32, derives_from: &str) -> StepRecord {
         StepRecord {
@@ -232,8 +232,10 @@ mod tests {
     fn a_plan_comes_along_unless_something_else_is_to_be_done() {
         let mut message = message();
         message.pattern = "plan-then-execute".into();
-        message.control.replan = "step 1 failed".into();
-        message.control.replans = 1;
+        message.control.state = PatternState::Plan(PlanState {
+            replans: 1,
+            replan: "step 1 failed".into(),
+        });
         let plan = vec![agentfleet_schema::PlanStep {
             goal: "pay".into(),
             status: "complete".into(),
@@ -255,8 +257,7 @@ mod tests {
             2,
             "what made it is told of the other run"
         );
-        assert_eq!(retried.control.replan, "step 1 failed");
-        assert_eq!(retried.control.replans, 1);
+        assert_eq!(retried.control.state, message.control.state);
         let otherwise = |question: &str, pattern: &str| Otherwise {
             question: (!question.is_empty()).then(|| question.to_owned()),
             pattern: (!pattern.is_empty()).then(|| pattern.to_owned()),
@@ -265,7 +266,7 @@ mod tests {
         for other in [otherwise("another", ""), otherwise("", "react")] {
             let fork = fork(&record(3, "n"), &message, other).unwrap();
             assert!(fork.history.iter().all(|step| step.plan.is_none()));
-            assert_eq!(fork.control.replan, "");
+            assert_eq!(fork.control.state, PatternState::None);
         }
     }
 

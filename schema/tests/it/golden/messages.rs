@@ -7,8 +7,8 @@ use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, HeldCall, Lineage,
-    MessageType, Metadata, Money, PlanStep, RoutingContext, RunControl, RunLimits, SessionId,
-    Spent, Term, TermType, Triple, Triples,
+    MessageType, Metadata, Money, PatternState, PlanState, PlanStep, ReactState, RoutingContext,
+    RunControl, RunLimits, SessionId, Spent, Term, TermType, Triple, Triples,
 };
 use serde_json::json;
 
@@ -23,6 +23,19 @@ fn requests() -> Vec<Fixture> {
     let default = AgentRequest::default;
     vec![
         exact("messages/agent-request/full", request_with_budget()),
+        exact(
+            "messages/agent-request/revising",
+            AgentRequest {
+                control: RunControl {
+                    state: PatternState::Plan(PlanState {
+                        replans: 1,
+                        replan: "step 1 failed".into(),
+                    }),
+                    ..RunControl::default()
+                },
+                ..default()
+            },
+        ),
         exact("messages/agent-request/default", default()),
         reads("messages/agent-request/minimal", default()),
         reads("messages/agent-request/nulls", default()),
@@ -411,7 +424,11 @@ fn request() -> AgentRequest {
                 ..Spent::default()
             },
             rounds: 1,
-            retries: 2,
+            state: PatternState::React(ReactState {
+                retries: 2,
+                repeats: 1,
+                reflections: 2,
+            }),
             previous: Some(Digest::of(b"previous")),
             derives_from: "urn:trustgraph:agent:s-1/routing".into(),
             ..RunControl::default()
@@ -438,9 +455,6 @@ fn request_of_patterns() -> AgentRequest {
         not_run: vec!["search".into()],
         approved: true,
     });
-    request.control.replans = 1;
-    request.control.replan = "step 1 failed".into();
-    request.control.reflections = 2;
     request.control.specialist = "blog".into();
     request.control.reasoner = "sceptic".into();
     request.control.profile = "large".into();
@@ -462,7 +476,6 @@ fn request_with_budget() -> AgentRequest {
     request.limits.max_cost = Some(Money::millionths(2_500_000));
     request.limits.max_model_calls = Some(50);
     request.limits.max_tool_calls = Some(40);
-    request.control.repeats = 1;
     request.control.lineage = vec![Lineage {
         session: "s-9".into(),
         iterations: 3,
@@ -483,6 +496,8 @@ fn without_fork() -> AgentRequest {
     request.model.clear();
     request.control.fan_in_session = SessionId::default();
     request.control.forked_from = None;
+    // What it says there is of no pattern that this version knows.
+    request.control.state = PatternState::None;
     request
 }
 

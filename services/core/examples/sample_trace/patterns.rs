@@ -53,7 +53,7 @@ pub(crate) fn plan() -> Trace {
             ("Read the register", &[0]),
             ("Compare with the press", &[0, 1]),
         ])),
-        Operation::PlanRevise if request.control.replans < 2 => Some(planned(&[
+        Operation::PlanRevise if request.control.state.plan().replans < 2 => Some(planned(&[
             ("Search the register of another year", &[0]),
             ("Look at the owner's other firms", &[0, 3]),
         ])),
@@ -123,7 +123,7 @@ pub(crate) fn reflexion() -> Trace {
         }),
         Operation::Critique => {
             let back = request.history.is_empty()
-                || request.control.reflections == 1 && request.history.len() > 4;
+                || request.control.state.react().reflections == 1 && request.history.len() > 4;
             Some(
                 json!({"decision": if back { "go-back" } else { "go-on" },
                        "wrong": if back { "It names no source." } else { "" },

@@ -22,7 +22,8 @@ use agentfleet_schema::records::{
     Activity, Decision, Executed, FanInRecord, Planned, StepResult, Termination,
 };
 use agentfleet_schema::{
-    AgentRequest, AgentStep, MessageType, Operation, PlanStep, StepKind, uris,
+    AgentRequest, AgentStep, MessageType, Operation, PatternState, PlanState, PlanStep, StepKind,
+    uris,
 };
 use conclude::Conclude;
 use make::Make;
@@ -78,7 +79,7 @@ fn next(
 ) -> Box<dyn PatternTurn> {
     let ready = dag::ready(&plan);
     let is_held = request.control.held.is_some();
-    let is_revised = !request.control.replan.is_empty();
+    let state = request.control.state.plan();
     let spent = request.control.spent;
     let without_tools = limits.budget.is_without_tools(spent);
     if let Some(why) = limits.budget.refuses_tool(spent)
@@ -93,7 +94,7 @@ fn next(
         Some(Termination::BudgetExhausted)
     } else if iterations(&request) >= limits.max_iterations && !ready.is_empty() {
         Some(Termination::MaxIterations)
-    } else if is_revised && request.control.replans > limits.max_replan_depth {
+    } else if !state.replan.is_empty() && state.replans > limits.max_replan_depth {
         Some(Termination::MaxReplans)
     } else {
         None
@@ -103,7 +104,7 @@ fn next(
         Box::new(Execute::new(request, situation, limits, plan, ready))
     } else if cut.is_some() {
         Box::new(Conclude::new(request, &limits, plan, cut))
-    } else if is_revised {
+    } else if !state.replan.is_empty() {
         Box::new(Make::new(request, situation, limits, plan))
     } else if ready.is_empty() {
         Box::new(Conclude::new(request, &limits, plan, None))
@@ -202,7 +203,7 @@ impl PatternTurn for Without {
     fn resume(&mut self, _: Input) -> Order {
         let mut next = self.request.clone();
         REACT.clone_into(&mut next.pattern);
-        next.control.replan.clear();
+        next.control.state = PatternState::None;
         Finish::goes_on(
             next,
             Activity::None,
@@ -253,16 +254,31 @@ pub(super) fn go_on(
     if !open && !failed {
         return None;
     }
-    let (done, most) = (request.control.replans, limits.max_replan_depth);
+    let (done, most) = (
+        request.control.state.plan().replans,
+        limits.max_replan_depth,
+    );
     let chosen = if done < most { "revise" } else { "end" };
-    request.control.replans += 1;
-    request.control.replan.clone_from(&trouble);
+    request.control.state = PatternState::Plan(PlanState {
+        replans: done + 1,
+        replan: trouble.clone(),
+    });
     Some(say::only(
         "replan",
         chosen,
         format!("{done} of at most {most} revisions of the plan are made"),
         trouble,
     ))
+}
+
+/// Takes the reason for a revision that is over.
+fn revised(request: &mut AgentRequest) -> String {
+    let PlanState { replans, replan } = request.control.state.plan();
+    request.control.state = PatternState::Plan(PlanState {
+        replans,
+        ..PlanState::default()
+    });
+    replan
 }
 
 /// Adds a step to the history that carries the plan. Only the newest one does: the rest of the

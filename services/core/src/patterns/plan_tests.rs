@@ -116,6 +116,14 @@ fn statuses(request: &AgentRequest) -> Vec<String> {
     plan.iter().map(|step| step.status.clone()).collect()
 }
 
+/// A plan that was revised as often, and is to be revised for this reason.
+fn revising(replans: u32, reason: &str) -> PatternState {
+    PatternState::Plan(PlanState {
+        replans,
+        replan: reason.to_owned(),
+    })
+}
+
 #[test]
 fn the_last_call_of_a_budget_writes_the_answer() {
     let with = |steps: &[(&str, &[u32])], calls| {
@@ -372,7 +380,7 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
         ),
     ] {
         let mut request = with_plan(&[("pending", &[]), ("pending", &[])]);
-        request.control.replans = replans;
+        request.control.state = revising(replans, "");
         let mut turn = turn(request, false);
         turn.resume(Input::Begin);
         turn.resume(said(act));
@@ -391,7 +399,11 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
             panic!("it ended")
         };
         assert_eq!(statuses(&next)[0], status, "{reply}");
-        assert_eq!(!next.control.replan.is_empty(), replan, "{reply} {replans}");
+        assert_eq!(
+            !next.control.state.plan().replan.is_empty(),
+            replan,
+            "{reply} {replans}"
+        );
         let ends = decisions.last() == Some(&"end");
         let same = Turn::parse(*next, situation(false, None)).unwrap();
         let Order::AskModel(ask) = { same }.resume(Input::Begin) else {
@@ -407,9 +419,8 @@ fn what_a_step_comes_to_decides_about_the_rest_of_the_plan() {
 #[test]
 fn a_plan_that_was_revised_as_often_as_it_may_be_ends_and_says_so() {
     let mut request = with_plan(&[("complete", &[]), ("failed", &[]), ("pending", &[])]);
-    request.control.replan = "step 1 failed: the register is closed".into();
     for (replans, expected) in [(2, Operation::PlanRevise), (3, Operation::PlanSynthesise)] {
-        request.control.replans = replans;
+        request.control.state = revising(replans, "step 1 failed: the register is closed");
         let ask = asked(turn(request.clone(), false).resume(Input::Begin));
         assert_eq!(ask.operation, expected, "{replans}");
     }
@@ -440,7 +451,13 @@ fn what_the_model_gets_wrong_about_a_step_is_told_it_and_ends_in_a_failed_step()
     }
     let next = continued(turn.resume(said("Action: serch-all\nArgs: {}")));
     assert_eq!(statuses(&next), ["failed", "pending"]);
-    assert!(next.control.replan.contains("unknown tool `serch-all`"));
+    assert!(
+        next.control
+            .state
+            .plan()
+            .replan
+            .contains("unknown tool `serch-all`")
+    );
 }
 
 #[test]
@@ -474,9 +491,9 @@ fn a_call_of_an_earlier_step_is_told_of_once_and_not_made_a_third_time() {
     assert_eq!(statuses(&next), ["complete", "failed", "pending"]);
     let why = "step 1 goes in circles: its call of `search` was made 2 times before";
     assert!(
-        next.control.replan.starts_with(why),
+        next.control.state.plan().replan.starts_with(why),
         "{}",
-        next.control.replan
+        next.control.state.plan().replan
     );
 }
 
@@ -484,8 +501,7 @@ fn a_call_of_an_earlier_step_is_told_of_once_and_not_made_a_third_time() {
 fn a_revision_replaces_what_is_pending_and_builds_on_what_is_complete() {
     let revised = |text: &str| {
         let mut request = with_plan(&[("complete", &[]), ("failed", &[0]), ("pending", &[1])]);
-        request.control.replan = "step 1 failed".into();
-        request.control.replans = 1;
+        request.control.state = revising(1, "step 1 failed");
         let mut turn = turn(request, false);
         let ask = asked(turn.resume(Input::Begin));
         assert_eq!(ask.operation, Operation::PlanRevise);
@@ -496,7 +512,7 @@ fn a_revision_replaces_what_is_pending_and_builds_on_what_is_complete() {
             step = turn.resume(said(text));
         }
         let next = continued(step);
-        assert!(next.control.replan.is_empty());
+        assert!(next.control.state.plan().replan.is_empty());
         statuses(&next)
     };
     let new = ["complete", "failed", "revised", "pending"];
@@ -518,13 +534,11 @@ fn a_revision_replaces_what_is_pending_and_builds_on_what_is_complete() {
 #[test]
 fn a_revision_that_was_dropped_leaves_no_gap_in_their_numbers() {
     let mut request = with_plan(&[("complete", &[]), ("failed", &[]), ("pending", &[1])]);
-    request.control.replan = "step 1 failed".into();
-    request.control.replans = 1;
+    request.control.state = revising(1, "step 1 failed");
     let mut dropped = turn(request, false);
     dropped.resume(Input::Begin);
     let mut request = continued(dropped.resume(said(r#"{"steps": []}"#)));
-    request.control.replan = "step 2 failed".into();
-    request.control.replans = 2;
+    request.control.state = revising(2, "step 2 failed");
     let mut made = turn(request, false);
     made.resume(Input::Begin);
     let finish = finished(made.resume(said(r#"["another way"]"#)));
@@ -715,9 +729,13 @@ fn what_subagents_bring_becomes_the_results_of_their_steps() {
     assert!(plan[1..].iter().all(|step| !step.partial));
     assert_eq!((next.control.fan_in_step, iterations(&next)), (None, 3));
     assert!(
-        next.control.replan.contains("step 2 failed: not finished"),
+        next.control
+            .state
+            .plan()
+            .replan
+            .contains("step 2 failed: not finished"),
         "{}",
-        next.control.replan
+        next.control.state.plan().replan
     );
 }
 

@@ -289,7 +289,7 @@ impl Iteration {
 
     /// Whether no further try may follow this reply.
     fn must_end(&self) -> bool {
-        self.request.control.retries + 1 >= self.limits.max_retries || self.is_last()
+        self.request.control.state.react().retries + 1 >= self.limits.max_retries || self.is_last()
     }
 
     /// What becomes of a reply that was cut before its call or answer was there.
@@ -323,7 +323,7 @@ impl Iteration {
 
     /// Tells the agent that it repeats itself, instead of calling.
     fn hint(&mut self, name: String, arguments: BTreeMap<String, String>, n: u32) -> Order {
-        self.request.control.repeats += 1;
+        (self.request.control.state).set_react(|state| state.repeats += 1);
         let mut content = repeats::hint(n);
         say::name_not_run(&mut content, &self.not_run);
         let outcome = ToolOutcome {
@@ -369,8 +369,8 @@ impl Iteration {
         mut text: String,
     ) -> Order {
         say::name_not_run(&mut text, &self.not_run);
-        let retries = self.request.control.retries + 1;
-        if retries >= self.limits.max_retries || self.is_last() {
+        let retries = self.request.control.state.react().retries + 1;
+        if self.must_end() {
             return self.partial(if self.is_last() {
                 Termination::MaxIterations
             } else {
@@ -421,7 +421,7 @@ impl Iteration {
         if let Some(state) = state {
             request.state = state;
         }
-        request.control.retries = retries;
+        (request.control.state).set_react(|state| state.retries = retries);
         request.history.push(AgentStep {
             thought: if self.thought.is_empty() {
                 self.recalled.clone()

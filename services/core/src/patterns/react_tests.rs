@@ -144,7 +144,7 @@ fn mistakes_become_observations_and_end_after_a_bounded_number() {
             "{:?}",
             next.history[0]
         );
-        assert_eq!(next.control.retries, 1);
+        assert_eq!(next.control.state.react().retries, 1);
         // What could not be read was no action.
         let actions = finish
             .said
@@ -155,7 +155,7 @@ fn mistakes_become_observations_and_end_after_a_bounded_number() {
             usize::from(next.history[0].action != PARSE_ERROR)
         );
         let mut tired = *next;
-        tired.control.retries = 2;
+        (tired.control.state).set_react(|state| state.retries = 2);
         let mut turn = turn_with(tired, false);
         turn.resume(Input::Begin);
         let finish = finished(turn.resume(reply(text)));

@@ -47,7 +47,7 @@ pub(super) enum Subject<'a> {
 
 /// Whether a critique may still send this session back.
 pub(super) fn may_go_back(request: &AgentRequest, limits: &Limits) -> bool {
-    request.control.reflections < limits.max_reflections
+    request.control.state.react().reflections < limits.max_reflections
 }
 
 /// The critiques so far, as prompts show them.
@@ -146,7 +146,8 @@ pub(super) fn read(text: &str, request: &AgentRequest, limits: &Limits) -> (Crit
         subject: "critique".into(),
         narrowed_by: format!(
             "sent back {} times of at most {}",
-            request.control.reflections, limits.max_reflections
+            request.control.state.react().reflections,
+            limits.max_reflections
         ),
         signal: super::fan_out::bounded(signal, 400),
         chosen,
@@ -180,7 +181,10 @@ pub(super) fn told(critique: &Critique) -> String {
 /// Carries a critique forward. `draft` is the answer it was of, if it sent that back.
 pub(super) fn remember(request: &mut AgentRequest, critique: &Critique, draft: Option<&str>) {
     if critique.sent_back {
-        request.control.reflections += 1;
+        request.control.state.set_react(|state| {
+            state.retries = 0;
+            state.reflections += 1;
+        });
     }
     request.history.push(AgentStep {
         thought: draft.unwrap_or_default().to_owned(),

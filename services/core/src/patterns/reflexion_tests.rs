@@ -136,7 +136,7 @@ fn every_action_is_criticised_and_the_critique_carried_forward() {
         assert_eq!(told.sent_back, sent_back, "{critique}");
         assert_eq!(finish.decisions[0].chosen, chosen, "{critique}");
         let next = next(&finish);
-        assert_eq!(next.control.reflections, u32::from(sent_back));
+        assert_eq!(next.control.state.react().reflections, u32::from(sent_back));
         let mut turn = Turn::parse(next, situation()).unwrap();
         let ask = asked(turn.resume(Input::Begin));
         assert_eq!(ask.variables["critiques"].as_array().unwrap().len(), 1);

@@ -48,7 +48,7 @@ pub(super) fn seen(
     };
     let later: Vec<&AgentStep> = before.map(|(_, step)| step).collect();
     let hinted = later.iter().any(|step| step.observation.starts_with(HINT));
-    if hinted || request.control.repeats >= MOST_HINTS {
+    if hinted || request.control.state.react().repeats >= MOST_HINTS {
         return Seen::Again;
     }
     if later.is_empty() && is_error(&first.observation) {
@@ -262,7 +262,7 @@ mod tests {
             history: vec![call("search", "x", "found")],
             ..AgentRequest::default()
         };
-        request.control.repeats = MOST_HINTS;
+        (request.control.state).set_react(|state| state.repeats = MOST_HINTS);
         let asked = call("search", "x", "").arguments;
         let found = seen(&request, &tool("search"), &asked, &Snapshot::default());
         assert_eq!(found, Seen::Again);

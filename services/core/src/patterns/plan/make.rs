@@ -1,6 +1,6 @@
 //! The step that makes a plan, or revises what is left of it.
 
-use super::{broke, goes_on_by, listed, remember, spare};
+use super::{broke, goes_on_by, listed, remember, revised, spare};
 use crate::error::{Code, body};
 use crate::limits::Limits;
 use crate::order::{Finish, Input, ModelAsk, Order, Reply};
@@ -108,7 +108,7 @@ impl Make {
                 .collect();
             variables["steps"] = steps.into();
             variables["next_index"] = self.plan.len().into();
-            variables["reason"] = self.request.control.replan.clone().into();
+            variables["reason"] = self.request.control.state.plan().replan.into();
         }
         ModelAsk::choice(operation, variables, dag::schema()).into()
     }
@@ -177,7 +177,7 @@ impl Make {
             format!("Created plan with {} steps", plan.len())
         };
         let mut next = self.request.clone();
-        let reason = std::mem::take(&mut next.control.replan);
+        let reason = revised(&mut next);
         remember(
             &mut next,
             plan.clone(),
@@ -207,7 +207,7 @@ impl Make {
     /// Goes on with the plan as it is.
     fn kept(&self, why: &str) -> Order {
         let mut next = self.request.clone();
-        next.control.replan.clear();
+        revised(&mut next);
         Finish::goes_on(
             next,
             Activity::None,

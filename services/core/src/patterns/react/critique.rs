@@ -93,7 +93,6 @@ impl Iteration {
     /// Goes on without the answer that was to be given.
     pub(super) fn sent_back(&self, draft: String, critique: &Critique) -> Order {
         let mut next = self.request.clone();
-        next.control.retries = 0;
         reflexion::remember(&mut next, critique, Some(&draft));
         let uri = uris::document_of(&uris::observation(&self.request.session_id, self.n));
         let observation = format!("{}\n\nThe draft:\n\n{draft}", reflexion::told(critique));

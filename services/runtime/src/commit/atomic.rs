@@ -89,8 +89,11 @@ impl<S: TransactionalStore> Committer for AtomicCommitter<S> {
         let objects = self.bodies(commit.objects);
         let messages = self.messages(commit.publications.into_iter().map(outgoing).collect())?;
         let marker = (commit.marker, self.store.body(Vec::new()));
-        let fence = self.store.body(effects::fence(&commit.nonce, None));
-        let fence = commit.without_call.map(|place| (place, fence));
+        let nonce = commit.nonce;
+        let fence = commit.without_call.map(|place| {
+            let fence = self.store.body(effects::fence(&nonce, None));
+            (place, fence)
+        });
         let (store, delivery) = (self.store.clone(), delivery.cloned());
         self.store
             .transact(&about, move |transaction| {

@@ -21,7 +21,7 @@ ask: build ## Ask a question of your own: make ask Q="..."
 	@$(BIN) ask "$(Q)"
 
 build: setup ## Build the binary
-	@test -e $(BIN) || echo "Building; the first time compiles every dependency and takes about a quarter of an hour on 2 cores."
+	@test -e $(BIN) || echo "Building; the first time compiles every dependency and takes about eight minutes on 2 cores."
 	@cargo build --workspace --bin agentfleet
 
 setup: ## Install the system packages a build needs (skipped when present)

@@ -82,17 +82,19 @@ fn script(directory: &Path) -> PathBuf {
     path
 }
 
-/// Asks, and returns the answer with the session.
+/// Asks, and returns the answer with the session, which is listed once the graph knows it.
 fn asked(command: &impl Fn(&[&str]) -> Command, arguments: &[&str]) -> (String, String) {
     let mut all = vec!["ask"];
     all.extend(arguments);
     let text = String::from_utf8(output(&mut command(&all))).unwrap();
     let question = arguments.last().unwrap();
-    let runs = said(&mut command(&["sessions", "list", "--json"]));
-    let runs = runs.as_array().unwrap().iter();
-    let mut own = runs.filter(|run| run["question"] == **question);
-    let session = own.next().unwrap()["session"].as_str().unwrap().to_owned();
-    (text, session)
+    loop {
+        let runs = said(&mut command(&["sessions", "list", "--json"]));
+        let mut runs = runs.as_array().unwrap().iter();
+        if let Some(own) = runs.find(|run| run["question"] == **question) {
+            return (text, own["session"].as_str().unwrap().to_owned());
+        }
+    }
 }
 
 /// The graph may be a moment behind.

@@ -289,10 +289,27 @@ async fn messages_that_others_packed_together_are_taken_one_by_one() {
 
 #[tokio::test]
 async fn what_memory_does_not_hold_is_read_from_the_topic() {
-    let topic = Topic::named("kept");
-    let writer = connect(|_| {}).await;
+    let retain = |topic: &Topic| [(topic.clone(), Duration::from_secs(3600))].into();
+    let (kept, packed) = (Topic::named("kept"), Topic::named("packed"));
+    read_with_little_memory(&kept, connect(|_| {}).await).await;
+    // Who knows that a topic is retained packs what is published together.
+    let writer = connect(|options| options.retain = retain(&packed)).await;
+    read_with_little_memory(&packed, writer).await;
+    assert_eq!(entries("kept").await, 1_200);
+    assert_eq!(entries("packed").await, 2 * 600_i64.div_ceil(63));
+}
+
+/// How many entries lie in a topic.
+async fn entries(topic: &str) -> i64 {
+    let path = format!("persistent/public/default/{topic}/internalStats");
+    let stats = http().get(server().admin(&path)).send().await.unwrap();
+    let stats: serde_json::Value = stats.json().await.unwrap();
+    stats["numberOfEntries"].as_i64().unwrap()
+}
+
+async fn read_with_little_memory(topic: &Topic, writer: PulsarBroker) {
     let response = |key: &str, number: usize| {
-        let mut outgoing = message(&topic, &format!("{key} {number}"));
+        let mut outgoing = message(topic, &format!("{key} {number}"));
         outgoing
             .properties
             .insert(property::ROOT.to_owned(), key.to_owned());
@@ -312,7 +329,7 @@ async fn what_memory_does_not_hold_is_read_from_the_topic() {
     let mut after = 0;
     let mut texts = Vec::new();
     while texts.len() < 600 {
-        let read = reader.read(&topic, "a", after, 70).await.unwrap();
+        let read = reader.read(topic, "a", after, 70).await.unwrap();
         assert!(read.len() <= 70 && !read.is_empty());
         for one in read {
             assert!(one.position > after);
@@ -330,7 +347,7 @@ async fn what_memory_does_not_hold_is_read_from_the_topic() {
         options.retain = [(topic.clone(), Duration::from_secs(3600))].into();
     })
     .await;
-    let last = other.read(&topic, "a", after - 1, 10).await.unwrap();
+    let last = other.read(topic, "a", after - 1, 10).await.unwrap();
     assert_eq!(last[0].position, after);
     let unknown = other
         .read(&Topic::named("elsewhere"), "a", 0, 1)

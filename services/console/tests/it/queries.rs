@@ -154,7 +154,11 @@ async fn everything_of_the_run_is_fetched_and_nothing_that_was_loaded() {
         all
     };
     let mut more = about(&read);
-    for statement in about(&meant) {
+    // What the config says of patterns and task types is of no run, and texts are the librarian's.
+    let is_apart = |subject: &str| {
+        subject.starts_with("urn:trustgraph:agent-") || subject.ends_with("/document")
+    };
+    for statement in about(&meant).into_iter().filter(|s| !is_apart(&s.0)) {
         let at = more.iter().position(|s| *s == statement);
         more.remove(at.unwrap_or_else(|| panic!("{statement:?} was not fetched")));
     }

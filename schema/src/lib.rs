@@ -29,7 +29,7 @@ pub use id::{
     ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId,
 };
 pub use operation::Operation;
-pub use redact::redacted;
+pub use redact::{HIDDEN, redacted};
 pub use request::{
     AgentRequest, Ancestor, HeldCall, Lineage, PatternState, PlanState, ReactState, RoutingContext,
     RunControl, RunLimits, Source,

@@ -39,6 +39,17 @@ pub fn number(variable: &str, default: u64) -> u64 {
     given.map_or(default, |text| text.parse().expect(variable))
 }
 
+/// The session of a question, as `sessions list --json` tells it: the graph may be a moment behind the answer.
+pub fn session_of(question: &str, mut list: impl FnMut() -> Value) -> String {
+    loop {
+        let listed = list();
+        let mut runs = listed.as_array().expect("a list").iter();
+        if let Some(run) = runs.find(|run| run["question"] == question) {
+            return run["session"].as_str().expect("a session").to_owned();
+        }
+    }
+}
+
 /// Runs a command to its end, and returns what it said as JSON.
 pub fn said(command: &mut Command) -> Value {
     serde_json::from_slice(&output(command)).unwrap_or(Value::Null)

@@ -40,6 +40,7 @@ pub fn run() -> ExitCode {
         }
     };
     match runtime.block_on(command(cli)) {
+        Ok(()) if ui::answer_is_lost() => ExitCode::from(error::Exit::Unavailable as u8),
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {

@@ -441,7 +441,7 @@ fn unknown(what: &str, name: &str, all: &[String]) -> Failure {
 }
 
 fn bad_value(name: &str, text: &str, source: Source, expected: &str) -> Failure {
-    let (at, text) = (source.of(name), redacted(text));
+    let (at, text) = (source.of(name), value::masked(text));
     Failure::usage(format!("{at} is `{text}`, expected {expected}"))
 }
 

@@ -211,7 +211,7 @@ impl Store {
 pub(crate) fn open_to_others(database: &Database) -> Option<String> {
     let (mode, data) = (database.open_to_others()?, database.data_dir().display());
     Some(format!(
-        "other users of this machine may look into `{data}` (mode {mode:o}): `chmod -R go= {data}` closes it"
+        "other users of this machine may look into `{data}` or write there (mode {mode:o}): `chmod -R go= {data}` closes it"
     ))
 }
 

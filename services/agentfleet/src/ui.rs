@@ -8,7 +8,8 @@ use agentfleet_console::{Look, table, text};
 use agentfleet_schema::redacted;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _, Stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 use terminal_size::terminal_size;
 
 /// Writes to standard output; a reader that has left (`| head`) ends the program quietly.
@@ -48,13 +49,15 @@ pub(crate) fn exact(text: &str) {
 pub(crate) fn painted(text: &str) {
     use std::io::Write as _;
     let mut stdout = std::io::stdout().lock();
-    if stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .is_err()
-    {
+    let written = stdout.write_all(text.as_bytes());
+    match written.and_then(|()| stdout.flush()) {
+        Ok(()) => {}
         // Nobody reads any more; the run itself is durable.
-        std::process::exit(0);
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            tell(&format!("error: cannot write the output: {error}\n"));
+            std::process::exit(Exit::Unavailable as i32);
+        }
     }
 }
 
@@ -78,6 +81,40 @@ pub(crate) fn agreed(question: &str, undone: &str) -> Result<(), Failure> {
     errln!();
     let says = format!("{undone}, because nobody said `yes`");
     Err(Failure::usage(says).hint("type it, or give `--yes`"))
+}
+
+/// Whether an answer could not be written although somebody reads it, as on a full disk.
+static ANSWER_LOST: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn answer_is_lost() -> bool {
+    ANSWER_LOST.load(Ordering::Relaxed)
+}
+
+/// Standard output for an answer. The run goes on whatever becomes of it; what is lost is told once.
+#[derive(Debug)]
+pub(crate) struct Answer(pub Stdout);
+
+impl Answer {
+    fn heed(written: std::io::Result<()>) {
+        if let Err(error) = written
+            && error.kind() != ErrorKind::BrokenPipe
+            && !ANSWER_LOST.swap(true, Ordering::Relaxed)
+        {
+            tell(&format!("error: cannot write the answer: {error}\n"));
+        }
+    }
+}
+
+impl std::io::Write for Answer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Self::heed(self.0.write_all(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Self::heed(self.0.flush());
+        Ok(())
+    }
 }
 
 /// A writer whose reader may leave: what is said is lost then, and nothing else.

@@ -7,11 +7,9 @@ use std::time::Duration;
 pub enum Error {
     #[error("the key of a document is empty: name what it holds")]
     EmptyKey,
-    #[error(
-        "`{0}` is no address of documents: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`"
-    )]
+    #[error("`{0}` is no address of records: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`")]
     Address(String),
-    #[error("the settings of the documents store are not usable: {0}")]
+    #[error("the settings of the records server are not usable: {0}")]
     Settings(String),
     #[error("`{address}` refuses access: {reason}; check {check}")]
     Denied {

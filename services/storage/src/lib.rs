@@ -270,15 +270,17 @@ impl Database {
         connection::scrub(&self.inner.file)
     }
 
-    /// The permissions of the data directory, if they let other users of this machine look into it.
+    /// The permissions of the data directory, if they let other users of this machine look into it or put
+    /// files there: settings and a token of theirs would be taken for the owner's.
     pub fn open_to_others(&self) -> Option<u32> {
         let open = |path: &Path| {
             let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
             (mode & 0o077 != 0).then_some(mode)
         };
-        // A closed file in an open directory is nothing to warn of.
         let mode = open(&self.inner.data_dir)?;
-        open(&self.inner.file).map(|_| mode)
+        // A closed file in a directory that can only be listed is nothing to warn of.
+        let is_writable = mode & 0o022 != 0;
+        (is_writable || open(&self.inner.file).is_some()).then_some(mode)
     }
 
     pub fn data_dir(&self) -> &Path {

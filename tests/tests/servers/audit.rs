@@ -10,7 +10,7 @@ use agentfleet_graph::{Batch, EraseBy, QueryOptions};
 use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{SessionId, Term, Triple, keys, uris};
-use agentfleet_tests::load::{Process, binary, output, refused, said};
+use agentfleet_tests::load::{Process, binary, output, refused, said, session_of};
 use agentfleet_tests::place::{Place, ROLES};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -111,12 +111,9 @@ impl Fleet {
             let end = String::from_utf8(told).unwrap();
             let end: Value = serde_json::from_str(end.lines().last().unwrap()).unwrap();
             assert_eq!(end["error"], Value::Null, "{question}: {end}");
-            let listed = said(&mut fleet.command(&["sessions", "list", "--json"]));
-            let runs = listed.as_array().unwrap();
-            let run = runs.iter().find(|run| run["question"] == question).unwrap();
-            fleet
-                .asked
-                .insert(question, run["session"].as_str().unwrap().to_owned());
+            let list = || said(&mut fleet.command(&["sessions", "list", "--json"]));
+            let session = session_of(question, list);
+            fleet.asked.insert(question, session);
         }
         fleet
     }
@@ -188,10 +185,8 @@ fn has(rows: &[BTreeMap<String, String>], wanted: &[(&str, &str)]) -> bool {
 fn a_reply_without_a_word_is_on_the_account_and_the_run_began_before_it() {
     let fleet = Fleet::unasked();
     let of = |question: &str| {
-        let listed = said(&mut fleet.command(&["sessions", "list", "--json"]));
-        let mut runs = listed.as_array().unwrap().iter();
-        let run = runs.find(|run| run["question"] == question).unwrap();
-        let session = run["session"].as_str().unwrap();
+        let list = || said(&mut fleet.command(&["sessions", "list", "--json"]));
+        let session = &session_of(question, list);
         for checks in ["verify", "replay"] {
             output(&mut fleet.command(&[checks, session]));
         }
@@ -1016,10 +1011,8 @@ fn runs_on_servers_are_verified_explained_and_summed_alike() {
         let ask = ["ask", question, "--collection", "plant"];
         let more = ["--conversation", conversation, "--id", question, "--json"];
         output(&mut place.command(&[&ask[..], &more].concat()));
-        let listed = place.cli(&["sessions", "list", "--json"]);
-        let runs = listed.as_array().unwrap();
-        let run = runs.iter().find(|run| run["question"] == question).unwrap();
-        asked.insert(question, run["session"].as_str().unwrap().to_owned());
+        let list = || place.cli(&["sessions", "list", "--json"]);
+        asked.insert(question, session_of(question, list));
     }
     for session in asked.values() {
         let report = place.cli(&["verify", session, "--json"]);

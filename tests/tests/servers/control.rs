@@ -1,7 +1,7 @@
 //! Bounds and control of runs through the program itself, with a model that follows a script: budgets,
 //! joins, loops, task types, cancelling. On the embedded parts, and on servers with single roles.
 
-use agentfleet_tests::load::{Process, binary, output, refused, said};
+use agentfleet_tests::load::{Process, binary, output, refused, said, session_of};
 use agentfleet_tests::place::{Place, ROLES};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -82,19 +82,14 @@ fn script(directory: &Path) -> PathBuf {
     path
 }
 
-/// Asks, and returns the answer with the session, which is listed once the graph knows it.
+/// Asks, and returns the answer with the session.
 fn asked(command: &impl Fn(&[&str]) -> Command, arguments: &[&str]) -> (String, String) {
     let mut all = vec!["ask"];
     all.extend(arguments);
     let text = String::from_utf8(output(&mut command(&all))).unwrap();
-    let question = arguments.last().unwrap();
-    loop {
-        let runs = said(&mut command(&["sessions", "list", "--json"]));
-        let mut runs = runs.as_array().unwrap().iter();
-        if let Some(own) = runs.find(|run| run["question"] == **question) {
-            return (text, own["session"].as_str().unwrap().to_owned());
-        }
-    }
+    let list = || said(&mut command(&["sessions", "list", "--json"]));
+    let session = session_of(arguments.last().unwrap(), list);
+    (text, session)
 }
 
 /// The graph may be a moment behind.

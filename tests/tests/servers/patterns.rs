@@ -121,15 +121,19 @@ fn every_pattern_works(command: impl Fn(&[&str]) -> Command) {
         ]));
         let told = String::from_utf8(told).unwrap();
         assert!(told.starts_with(answer), "{pattern}: {told}");
-        let runs = said(&mut command(&[
-            "sessions",
-            "list",
-            "--pattern",
-            pattern,
-            "--json",
-        ]));
-        let session = runs[0]["session"].as_str().unwrap().to_owned();
         // The graph may be a moment behind.
+        let session = loop {
+            let runs = said(&mut command(&[
+                "sessions",
+                "list",
+                "--pattern",
+                pattern,
+                "--json",
+            ]));
+            if let Some(session) = runs[0]["session"].as_str() {
+                break session.to_owned();
+            }
+        };
         let trace = loop {
             let trace = said(&mut command(&["trace", &session, "--format", "json"]));
             if trace["running"] == false {

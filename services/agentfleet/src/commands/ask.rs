@@ -288,10 +288,16 @@ pub(crate) async fn can_be_had(
     }
     let provider = |model: &str| model.split(':').next().unwrap_or_default().to_owned();
     let same_provider = provider(&settings.model) == provider(&holder.model);
-    if model_travels && same_provider && settings.base_url == holder.base_url {
+    // What one script says another one does not.
+    let is_script = provider(&settings.model) == "scripted";
+    if model_travels && same_provider && !is_script && settings.base_url == holder.base_url {
         return Ok(Some(holder));
     }
-    let ours = choose_model(settings).await?.model.describe();
+    let ours = if is_script {
+        settings.model.clone()
+    } else {
+        choose_model(settings).await?.model.describe()
+    };
     if ours == holder.model && settings.base_url == holder.base_url {
         return Ok(Some(holder));
     }
@@ -320,7 +326,7 @@ async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<
         if left > 0 {
             let left = text::counted(left, "message");
             ui.note(&format!(
-                "Of other runs {left} wait here: this process works them, too."
+                "Waiting here of other runs: {left}. This process works them too, with this model."
             ));
         }
         errln!();

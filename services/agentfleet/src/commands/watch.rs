@@ -9,13 +9,13 @@ use crate::log::Held;
 use crate::signals::Signals;
 use crate::standby::{self, Standby, Worker};
 use crate::store::Store;
-use crate::ui::{Heedless, Ui};
+use crate::ui::{Answer, Heedless, Ui};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
 use agentfleet_core::approval;
 use agentfleet_runtime::Records;
 use agentfleet_runtime::client::{self, Event, Follow};
 use agentfleet_schema::{AgentResponse, ErrorBody, SessionId, keys};
-use std::io::{Stderr, Stdout, Write as _, stderr, stdout};
+use std::io::{Stderr, Write as _, stderr, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -198,7 +198,7 @@ enum Show<'a> {
     Lanes {
         store: &'a Store,
         ui: Ui,
-        painter: Box<Painter<Heedless<Stderr>, Heedless<Stdout>>>,
+        painter: Box<Painter<Heedless<Stderr>, Answer>>,
         program: String,
         log: Option<Held>,
     },
@@ -229,7 +229,7 @@ impl<'a> Show<'a> {
                 board,
                 settings,
                 Heedless(stderr()),
-                Heedless(stdout()),
+                Answer(stdout()),
             )),
             program: watch.program.clone(),
             log: settings.live.then(Held::new),

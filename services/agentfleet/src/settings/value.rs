@@ -1,6 +1,6 @@
 //! The types of settings: how each is read from text, and shown.
 
-use agentfleet_schema::{LONGEST_MS, Money, redacted};
+use agentfleet_schema::{HIDDEN, LONGEST_MS, Money, redacted};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -115,12 +115,29 @@ pub enum Place {
     At(String),
 }
 
+/// The value of a setting without credentials. No address of a server has an `@` but behind them, and in one
+/// that cannot be read they may stand anywhere before it.
+pub(super) fn masked(text: &str) -> String {
+    if text.to_lowercase().contains("password=") {
+        return HIDDEN.to_owned();
+    }
+    let shown = redacted(text);
+    match shown.rsplit_once('@') {
+        Some((before, host)) if before.contains(':') && !before.ends_with("://***") => {
+            let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+            let after = if scheme.is_empty() { "" } else { "://" };
+            format!("{scheme}{after}{HIDDEN}@{host}")
+        }
+        _ => shown.into_owned(),
+    }
+}
+
 /// For people: without credentials.
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Embedded => f.write_str("embedded"),
-            Self::At(address) => f.write_str(&redacted(address)),
+            Self::At(address) => f.write_str(&masked(address)),
         }
     }
 }
@@ -163,5 +180,26 @@ impl Value for Secret {
     }
     fn show(&self) -> String {
         "(hidden)".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn credentials_are_hidden_also_where_an_address_cannot_be_read() {
+        for (text, shown) in [
+            ("postgres://fleet:s3k@h/x", "postgres://***@h/x"),
+            ("postgres:/fleet:s3k@h/x", "***@h/x"),
+            ("http:/user:s3k@h/ds", "***@h/ds"),
+            ("http://user:s3k/ret@h/ds", "http://***@h/ds"),
+            ("host=h password=s3k", "***"),
+            ("pulsar://h:6650", "pulsar://h:6650"),
+            ("embeded", "embeded"),
+            ("s3://bucket/fleet", "s3://bucket/fleet"),
+        ] {
+            assert_eq!(masked(text), shown);
+        }
     }
 }

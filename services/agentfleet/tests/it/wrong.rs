@@ -156,3 +156,20 @@ fn doctor_says_which_model_and_why_and_what_is_wrong() {
     assert!(ill.out.contains("BAD  model"), "{}", ill.out);
     assert!(ill.err.contains("one thing needs attention"), "{}", ill.err);
 }
+
+#[test]
+fn output_that_cannot_be_written_is_told_and_no_success() {
+    let place = Place::new();
+    for args in [
+        &["config", "list"] as &[&str],
+        &["ask", "What is there?", "--pattern", "react"],
+        &["query", "SELECT * { ?s ?p ?o }", "--format", "csv"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full");
+        let mut command = place.command(args);
+        let ran = command.stdout(full.unwrap()).output().unwrap();
+        let says = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(4), "{args:?}: {says}");
+        assert_eq!(says.matches("error: cannot write the").count(), 1, "{says}");
+    }
+}

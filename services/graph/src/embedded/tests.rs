@@ -393,7 +393,8 @@ async fn a_query_that_takes_too_much_memory_is_ended() {
     let before = most_resident();
     let error = graph.query(&doubled, &[], options).await.unwrap_err();
     assert!(error.to_string().contains("more than 32 MB"), "{error}");
-    let grown = most_resident() - before;
+    // The kernel counts roughly: it may even say less than before.
+    let grown = most_resident().saturating_sub(before);
     assert!(grown < 1 << 20, "{grown} kB");
 }
 

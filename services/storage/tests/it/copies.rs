@@ -249,6 +249,13 @@ async fn a_data_directory_is_for_its_owner_or_is_told_to_be_open() {
     assert_eq!(database.open_to_others(), None);
     open(&data, 0o755).unwrap();
     assert_eq!(database.open_to_others(), None, "the file is closed");
+    open(&data, 0o777).unwrap();
+    assert_eq!(
+        database.open_to_others(),
+        Some(0o777),
+        "others may put files there"
+    );
+    open(&data, 0o755).unwrap();
     open(&file, 0o644).unwrap();
     assert_eq!(database.open_to_others(), Some(0o755));
 }

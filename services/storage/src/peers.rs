@@ -130,7 +130,8 @@ impl Peers {
                     changes.send_modify(|count| *count += 1);
                     queue.nudge(Nudge::Committed);
                 }
-                Err(error) if is_timeout(error) => {}
+                // A process that was stopped and goes on is told that its wait was interrupted.
+                Err(error) if is_timeout(error) || error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     tracing::warn!(%error, "cannot listen for other processes, looking every second");
                     std::thread::sleep(LIVENESS);

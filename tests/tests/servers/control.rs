@@ -264,7 +264,9 @@ fn runs_are_bounded_and_steered(command: impl Fn(&[&str]) -> Command) {
     ]));
     let root = run["session_id"].as_str().unwrap();
     loop {
-        let trace = said(&mut command(&["trace", root, "--format", "json"]));
+        // Refused while nothing is committed of it.
+        let traced = command(&["trace", root, "--format", "json"]).output();
+        let trace: Value = serde_json::from_slice(&traced.unwrap().stdout).unwrap_or_default();
         let sessions = trace["sessions"].as_array().cloned().unwrap_or_default();
         // The third leaves nothing: it stays in the middle of its first call.
         assert!(sessions.len() <= 3, "{trace}");

@@ -295,9 +295,10 @@ async fn what_memory_does_not_hold_is_read_from_the_topic() {
     // Who knows that a topic is retained packs what is published together.
     let writer = connect(|options| options.retain = retain(&packed)).await;
     read_with_little_memory(&packed, writer).await;
-    assert_eq!(entries("kept").await, 1_200);
-    // 600 messages at a time, 63 to an entry.
-    assert_eq!(entries("packed").await, 2 * 10);
+    assert!(entries("kept").await >= 1_200);
+    // 600 messages at a time, 63 to an entry; what is confirmed late is sent again.
+    let packed = entries("packed").await;
+    assert!((20..40).contains(&packed), "{packed}");
 }
 
 /// How many entries lie in a topic.

@@ -217,7 +217,7 @@ impl World {
     /// Those rows concern nobody any more, and `purge` erases them.
     fn nothing_is_counted_any_more(&self) -> Result<(), String> {
         match self.counted.keys().next() {
-            Some(_) if !self.killed.is_empty() => Ok(()),
+            Some(_) if self.aggregator_died => Ok(()),
             Some(fan_out) => Err(format!("the siblings of {fan_out} are counted still")),
             None => Ok(()),
         }

@@ -550,7 +550,8 @@ impl Sim {
                 .journal
                 .note(world.now, || format!("process {process} dies"));
             for id in lost {
-                world.tasks.remove(&id);
+                let tracked = world.tasks.remove(&id);
+                world.aggregator_died |= tracked.is_some_and(|task| task.role == Role::FanIn);
                 world.killed.insert(id);
                 let at = world.now + redelivered_after;
                 world.queues.release(id, at);

@@ -336,7 +336,7 @@ impl Stage {
                 None => break,
             }
         }
-        self.sim.with(World::check_end);
+        self.sim.end(self.gateway);
         self.hold();
     }
 

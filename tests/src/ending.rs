@@ -114,7 +114,6 @@ impl World {
             Self::roots_answered,
             Self::steps_have_outcomes,
             Self::nothing_is_left,
-            Self::nothing_is_counted_any_more,
             Self::documents_are_the_records,
             Self::late_results_are_marked,
             Self::provenance_is_complete,
@@ -212,14 +211,10 @@ impl World {
         }
     }
 
-    /// What is over is forgotten where siblings are counted. An aggregator whose message was given to another,
-    /// who concluded and forgot, may write its completion after that and die: no message is left to tell of it.
-    /// Those rows concern nobody any more, and `purge` erases them.
-    fn nothing_is_counted_any_more(&self) -> Result<(), String> {
-        match self.counted.keys().next() {
-            Some(_) if self.aggregator_died => Ok(()),
-            Some(fan_out) => Err(format!("the siblings of {fan_out} are counted still")),
-            None => Ok(()),
+    /// What is over is forgotten where siblings are counted, at the latest by a sweep.
+    pub fn check_swept(&mut self) {
+        if let Some(fan_out) = self.counted.keys().next() {
+            self.violate(format!("the siblings of {fan_out} are counted still"));
         }
     }
 

@@ -200,7 +200,7 @@ impl Explorer {
                 self.sim
                     .with(|world| world.violate("LV-1: the run never comes to rest"));
             } else {
-                self.sim.with(World::check_end);
+                self.sim.end(self.gateway);
             }
         }
     }

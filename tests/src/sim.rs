@@ -492,6 +492,16 @@ impl Sim {
         self.spawn(process, Vec::new(), future)
     }
 
+    /// Checks what must be true at the very end, and that a sweep leaves nothing to count.
+    pub fn end(&mut self, process: u32) {
+        self.with(World::check_end);
+        if self.with(|world| !world.counted.is_empty()) {
+            let sweep = self.sweep(process);
+            self.finish(sweep);
+            self.with(World::check_swept);
+        }
+    }
+
     /// Lets a task go on to its next stop.
     pub fn step(&mut self, id: TaskId) -> Stepped {
         let Some(task) = self.tasks.get_mut(&id) else {
@@ -550,8 +560,7 @@ impl Sim {
                 .journal
                 .note(world.now, || format!("process {process} dies"));
             for id in lost {
-                let tracked = world.tasks.remove(&id);
-                world.aggregator_died |= tracked.is_some_and(|task| task.role == Role::FanIn);
+                world.tasks.remove(&id);
                 world.killed.insert(id);
                 let at = world.now + redelivered_after;
                 world.queues.release(id, at);

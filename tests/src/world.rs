@@ -78,8 +78,6 @@ pub struct World {
     makers: BTreeMap<String, TaskId>,
     /// Tasks whose process died.
     pub killed: BTreeSet<TaskId>,
-    /// Whether an aggregator died with completions in its hands.
-    pub aggregator_died: bool,
     /// Whether processes see which others live, as those of one data directory do.
     pub sees_deaths: bool,
     /// Tasks at whose step their process dies.
@@ -139,7 +137,6 @@ impl World {
             current: None,
             makers: BTreeMap::new(),
             killed: BTreeSet::new(),
-            aggregator_died: false,
             sees_deaths: false,
             dying: Vec::new(),
             facts: Facts::default(),

@@ -68,6 +68,37 @@ impl Siblings {
         Ok(())
     }
 
+    /// The fan-outs of which siblings are counted apart from the graph, not more than `most`.
+    pub(crate) async fn counted_apart(&self, most: usize) -> Result<Vec<Place>, Error> {
+        let Some(coordination) = &self.parts.coordination else {
+            return Ok(Vec::new());
+        };
+        let sparql = format!(
+            "SELECT DISTINCT ?correlation ?parent FROM <{}> WHERE {{ \
+               ?completion <{RDF_TYPE}> <{}> ; <{}> ?correlation . \
+               OPTIONAL {{ ?completion <{}> ?parent }} }} LIMIT {most}",
+            uris::RETRIEVAL_GRAPH,
+            tg::SUBAGENT_COMPLETION,
+            tg::CORRELATION_ID,
+            tg::PARENT_SESSION_ID,
+        );
+        let options = QueryOptions::default();
+        let found = coordination.select(&sparql, &[], options).await?;
+        let mut places = Vec::new();
+        for row in 0..found.rows.len() {
+            let text = |name| found.text(row, name);
+            let correlation = CorrelationId::from(text("correlation").unwrap_or_default());
+            let parent = text("parent").map(SessionId::from);
+            let step = parent.as_ref().and_then(|it| step_of(it, &correlation));
+            match (parent, step) {
+                (Some(parent), Some(step)) => places.push((parent, step)),
+                // Of another program: the graph knows whose it is.
+                _ => places.extend(self.places_of(&[(correlation, None)]).await?),
+            }
+        }
+        Ok(places)
+    }
+
     /// The fan-outs of correlations, by what the graph knows of them, else by the session that the
     /// completion names as the one above.
     pub(crate) async fn places_of(

@@ -9,16 +9,20 @@
 
 use crate::completion::step_of;
 use crate::fan_in::FanIn;
+use crate::siblings::Siblings;
 use crate::{Error, PATIENCE, Parts};
 use agentfleet_core::provenance::date_time;
 use agentfleet_graph::QueryOptions;
 use agentfleet_runs::Approvals;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
-use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, millis, uris};
+use agentfleet_schema::{CorrelationId, Millis, SessionId, Term, keys, millis, uris};
 use std::time::Duration;
 
 /// Fan-outs looked at in one sweep, the oldest first; the next one takes the others.
 const MOST: usize = 200;
+
+/// Fan-outs whose siblings are counted apart from the graph, of which a sweep asks whether they are over.
+const MOST_COUNTED: usize = 10_000;
 
 /// What is not over: fan-outs, or calls that wait for a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +37,7 @@ pub struct Open {
 pub struct Sweep {
     parts: Parts,
     fan_in: FanIn,
+    siblings: Siblings,
     approvals: Approvals,
 }
 
@@ -40,6 +45,7 @@ impl Sweep {
     pub fn new(parts: Parts) -> Self {
         Self {
             fan_in: FanIn::new(parts.clone()),
+            siblings: Siblings::new(parts.clone()),
             approvals: Approvals::new(parts.clone()),
             parts,
         }
@@ -51,6 +57,9 @@ impl Sweep {
             Ok(0) => {}
             Ok(count) => tracing::warn!(count, "answers that nobody had published, or waited for"),
             Err(error) => tracing::warn!(%error, "waits for people are put off"),
+        }
+        if let Err(error) = self.forget_concluded().await {
+            tracing::warn!(%error, "siblings of concluded fan-outs stay counted for now");
         }
         let overdue = self.overdue().await?;
         for (session, correlation) in &overdue {
@@ -100,6 +109,26 @@ impl Sweep {
     fn since(&self, instant: Option<Millis>) -> Duration {
         let passed = instant.map_or(0, |instant| self.parts.host.now() - instant);
         Duration::from_millis(passed.max(0).unsigned_abs())
+    }
+
+    /// Forgets siblings of fan-outs that are over. An aggregator whose message was given to another, who
+    /// concluded and forgot, may write its completion after that and die: no message tells of it.
+    async fn forget_concluded(&self) -> Result<(), Error> {
+        let places = self.siblings.counted_apart(MOST_COUNTED).await?;
+        let wanted: Vec<String> = places
+            .iter()
+            .flat_map(|(session, step)| {
+                [keys::fan_out(session, *step), keys::fan_in(session, *step)]
+            })
+            .collect();
+        let there = self.parts.documents.get_many(&wanted).await?;
+        for (place, there) in places.iter().zip(there.chunks(2)) {
+            let is_open = matches!(there, [Some(_), None]);
+            if !is_open {
+                self.fan_in.evaluate(place, &[]).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn overdue(&self) -> Result<Vec<(SessionId, CorrelationId)>, Error> {

@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Longest time that a note keeps others away without being renewed. It is renewed every second, and is
-/// what a run is held up for whose worker dies in a call with side effects.
-pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// Longest time that a note keeps others away without being renewed. It is renewed every second. A run whose
+/// worker dies in a call with side effects is held up for this and `CLOCK_SKEW`: for less than five seconds.
+pub(crate) const LEASE: Duration = Duration::from_millis(2_750);
 
 /// Attempts whose signs of life a message carries: more than die at one step.
 const MOST_WAITED: usize = 100;
@@ -394,10 +394,10 @@ mod tests {
                 .await
         }
 
-        /// Whom a message waits for, and how long in seconds.
-        async fn waits(&self, seconds: i64, delivery: &Delivery) -> (String, u64) {
+        /// Whom a message waits for, and how long.
+        async fn waits(&self, seconds: i64, delivery: &Delivery) -> (String, Duration) {
             match self.begin(seconds, delivery).await {
-                Err(Stop::Behind { attempt, after }) => (attempt, after.as_secs()),
+                Err(Stop::Behind { attempt, after }) => (attempt, after),
                 other => panic!("{other:?}"),
             }
         }
@@ -409,11 +409,11 @@ mod tests {
         let (one, other) = (delivery("1", None, None), delivery("2", None, None));
         let first = stage.begin(0, &one).await.unwrap();
         assert_eq!(first.counted, 1);
-        assert_eq!(stage.waits(1, &other).await, ("1.0".into(), 3));
+        assert_eq!(stage.waits(1, &other).await, ("1.0".into(), LEASE));
         for seconds in [3, 6, 9] {
             stage.at(seconds).keep(&first).await;
         }
-        assert_eq!(stage.waits(9, &other).await, ("1.3".into(), 3));
+        assert_eq!(stage.waits(9, &other).await, ("1.3".into(), LEASE));
         // It says nothing any more.
         let waited = delivery("3", Some("1.3"), None);
         let second = stage.begin(14, &waited).await.unwrap();
@@ -477,7 +477,7 @@ mod tests {
         let stage = Stage::new();
         stage.begin(10, &delivery("1", None, None)).await.unwrap();
         let again = delivery("1", None, Some(11_000));
-        assert_eq!(stage.waits(11, &again).await, ("1.0".into(), 3));
+        assert_eq!(stage.waits(11, &again).await, ("1.0".into(), LEASE));
         let waited = delivery("1", Some("1.0"), Some(11_000));
         let second = stage.begin(16, &waited).await.unwrap();
         assert_eq!(second.counted, 2);
@@ -491,7 +491,7 @@ mod tests {
         stage.begin(120, &delivery("1", None, None)).await.unwrap();
         for seconds in [0, 119, 121, 124, 1_000] {
             let waits = stage.waits(seconds, &delivery("2", None, None)).await;
-            assert_eq!(waits, ("1.0".into(), 3));
+            assert_eq!(waits, ("1.0".into(), LEASE));
         }
         let waited = delivery("3", Some("1.0"), None);
         assert_eq!(stage.begin(7, &waited).await.unwrap().counted, 2);
@@ -564,7 +564,7 @@ mod tests {
         let again = stage.begin(1, &delivery("1", None, None)).await.unwrap();
         stage.at(1).give_up(&again, false).await;
         let put_back = delivery("2", None, None);
-        assert_eq!(stage.waits(2, &put_back).await, ("1.0".into(), 3));
+        assert_eq!(stage.waits(2, &put_back).await, ("1.0".into(), LEASE));
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ pub enum Error {
         setting: &'static str,
     },
     #[error(
-        "`{address}` takes no writes: it is a standby or in recovery; name the primary, or all hosts by comma"
+        "`{address}` takes no writes: it is a standby, in recovery or read-only; name the primary, or all hosts by comma"
     )]
     ReadOnly { address: String },
     #[error(

@@ -152,7 +152,9 @@ impl PostgresDocuments {
     /// How the server stands, unless it is one that may not be used.
     async fn standing(&self) -> Result<Standing, Error> {
         let address = &self.pool.address.shown;
-        let rows = self.ask(STANDING, &[]).await?;
+        let schema = format!("\"{}\"", self.pool.address.schema);
+        let params: &[Param<'_>] = &[(&schema, Type::TEXT)];
+        let rows = self.ask(STANDING, params).await?;
         let row = rows.first().ok_or_else(|| self.unreadable("no row"))?;
         if self.column(row, 0)? {
             return Err(Error::ReadOnly {
@@ -169,13 +171,30 @@ impl PostgresDocuments {
                 });
             }
         }
+        let may: Option<bool> = self.column(row, 7)?;
+        if may == Some(false) {
+            return Err(Error::Denied {
+                address: address.clone(),
+                reason: format!("the user may not read, write and delete in schema {schema}"),
+                check: "its rights (GRANT)",
+            });
+        }
+        let level: Option<String> = self.column(row, 3)?;
         let names: Option<String> = self.column(row, 4)?;
         let standbys: i64 = self.column(row, 5)?;
-        let is_ahead = names.is_none_or(|names| names.trim().is_empty());
+        let waits = level.is_none_or(|level| level != "local")
+            && names.is_some_and(|names| !names.trim().is_empty());
+        if waits && standbys == 0 {
+            return Err(Error::Unavailable {
+                address: address.clone(),
+                reason: "each commit waits for a standby of `synchronous_standby_names`, and none is connected"
+                    .to_owned(),
+            });
+        }
         Ok(Standing {
             address: address.clone(),
             now: self.column(row, 6)?,
-            standbys_behind: if is_ahead { standbys as u64 } else { 0 },
+            standbys_behind: if waits { 0 } else { standbys as u64 },
         })
     }
 
@@ -251,11 +270,16 @@ impl PostgresDocuments {
 
 /// Settings that lose what was confirmed when they are off, in the order of [`STANDING`].
 const SETTINGS: [&str; 3] = ["fsync", "full_page_writes", "synchronous_commit"];
-const STANDING: &str = "SELECT pg_is_in_recovery(), current_setting('fsync', true),
+const STANDING: &str = "SELECT pg_is_in_recovery() OR coalesce(current_setting('transaction_read_only', true), 'off') = 'on',
+    current_setting('fsync', true),
     current_setting('full_page_writes', true), current_setting('synchronous_commit', true),
     current_setting('synchronous_standby_names', true),
     (SELECT count(*) FROM pg_stat_replication),
-    (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+    coalesce((SELECT bool_and(has_table_privilege(to_regclass($1 || '.objects')::oid, it))
+        FROM unnest(ARRAY['SELECT', 'INSERT', 'DELETE']) AS of(it)),
+      has_schema_privilege(to_regnamespace($1)::oid, 'CREATE'),
+      has_database_privilege(current_database(), 'CREATE'))";
 
 #[async_trait]
 impl Documents for PostgresDocuments {

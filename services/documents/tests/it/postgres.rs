@@ -338,6 +338,28 @@ async fn a_server_that_may_lose_what_it_confirmed_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn a_server_that_can_do_no_commit_is_refused() {
+    let alone = Server::postgres("-c synchronous_standby_names=nobody");
+    let address = address("barred");
+    connect(&address).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(SERVER.address(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let revoke = "REVOKE DELETE ON barred.objects FROM fleet";
+    client.batch_execute(revoke).await.unwrap();
+    let read_only = format!("{address}&options=-c%20default_transaction_read_only=on");
+    for (address, says) in [
+        (alone.address(), "synchronous_standby_names"),
+        (&*address, "its rights (GRANT)"),
+        (&*read_only, "takes no writes"),
+    ] {
+        let error = PostgresDocuments::look(address).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
 /// Most of what is done at once finds no connection of its own, and goes over those that are there.
 #[tokio::test]
 async fn a_server_with_few_connections_left_is_used_over_those() {

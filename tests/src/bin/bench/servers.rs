@@ -83,7 +83,8 @@ pub(crate) async fn run() -> Result<()> {
     println!(
         "\nOn Pulsar, PostgreSQL and a SPARQL store; {ORCHESTRATORS} orchestrators of {CONCURRENCY}"
     );
-    start_and_idle(&engine).await?;
+    idle().await?;
+    starts(&engine).await?;
     let mut crew = Crew::start()?;
     iterations(&engine, &settings, &mut crew).await?;
     supervisors(&engine, &mut crew).await?;
@@ -389,9 +390,24 @@ fn memory(crew: &mut Crew) -> Result<()> {
     Ok(())
 }
 
-/// The shipped binary: how long until an orchestrator says something about a request that waits for
-/// it, and what each role needs when there is nothing to do.
-async fn start_and_idle(engine: &Engine) -> Result<()> {
+/// What each role of the shipped binary needs when there is nothing to do, and was nothing before.
+async fn idle() -> Result<()> {
+    println!(
+        "\nMemory of the shipped binary as a role, idle for 5 s after its start, MiB resident"
+    );
+    let mut idle = Vec::new();
+    for name in roles::NAMES {
+        idle.push((name, Shipped::start(name)?));
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for (name, role) in &idle {
+        println!("  {name:<14} {:>6.1}", mib(role.usage()?.resident_kib));
+    }
+    Ok(())
+}
+
+/// How long until an orchestrator of the shipped binary says something about a request that waits for it.
+async fn starts(engine: &Engine) -> Result<()> {
     println!("\nStart of the shipped binary as an orchestrator, with a request that waits for it");
     let (mut works, mut says) = (Vec::new(), Vec::new());
     for _ in 0..5 {
@@ -419,17 +435,6 @@ async fn start_and_idle(engine: &Engine) -> Result<()> {
         quantile(&works, 0.5),
         quantile(&says, 0.5)
     );
-    println!(
-        "\nMemory of the shipped binary as a role, idle for 5 s after its start, MiB resident"
-    );
-    let mut idle = Vec::new();
-    for name in roles::NAMES {
-        idle.push((name, Shipped::start(name)?));
-    }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    for (name, role) in &idle {
-        println!("  {name:<14} {:>6.1}", mib(role.usage()?.resident_kib));
-    }
     Ok(())
 }
 

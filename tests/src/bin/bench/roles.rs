@@ -94,9 +94,10 @@ pub(crate) struct Role {
 
 impl Role {
     /// Starts this program as a role, and returns once it works. It ends when its input does.
-    pub(crate) fn start(name: &'static str) -> Result<Self> {
+    pub(crate) fn start(name: &'static str, settings: &[(&str, &str)]) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([crate::AS_ROLE, name])
+            .envs(settings.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

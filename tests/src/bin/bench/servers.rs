@@ -33,11 +33,16 @@ const HOPS: Duration = Duration::from_secs(3);
 /// Orchestrators at work, each with `CONCURRENCY`.
 const ORCHESTRATORS: usize = 2;
 const CONCURRENCY: &str = "32";
+/// The variable with a dataset in memory to count siblings in.
+const SIBLINGS: &str = "BENCH_SIBLINGS";
+/// Supervisors worked before they are measured.
+const SUPERVISORS_BEFORE: usize = 100;
 
 /// Starts the servers, and this program again on them.
 pub(crate) fn start() -> Result<()> {
     let (pulsar, fuseki) = (Server::pulsar(), Server::fuseki(None));
     let postgres = Server::postgres("");
+    let siblings = Server::fuseki_in_memory();
     let pids = format!(
         "pulsar={} fuseki={} postgres={}",
         pulsar.pid(),
@@ -48,6 +53,7 @@ pub(crate) fn start() -> Result<()> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg(crate::ON_SERVERS)
         .env("BENCH_SERVERS", &pids)
+        .env(SIBLINGS, siblings.address())
         .env("AGENTFLEET_DATA", data.path())
         .env("AGENTFLEET_MODEL", "offline")
         .env("AGENTFLEET_CONCURRENCY", CONCURRENCY)
@@ -85,9 +91,17 @@ pub(crate) async fn run() -> Result<()> {
     );
     idle().await?;
     starts(&engine).await?;
-    let mut crew = Crew::start()?;
+    let mut crew = Crew::start(&[])?;
     iterations(&engine, &settings, &mut crew).await?;
+    println!("\nA supervisor with 4 subagents of 2 steps, request to answer");
     supervisors(&engine, &mut crew).await?;
+    drop(crew);
+    println!("\nThe same, siblings counted in a dataset in memory (`coordination`)");
+    let siblings = std::env::var(SIBLINGS)?;
+    let mut crew = Crew::start(&[("AGENTFLEET_COORDINATION", &siblings)])?;
+    supervisors(&engine, &mut crew).await?;
+    drop(crew);
+    let mut crew = Crew::start(&[])?;
     println!("\nFan-in: a supervisor with N subagents of 1 step");
     fan_in_of(&engine, &[2, 8, 64, 1_000]).await?;
     late(&engine, &settings).await?;
@@ -112,12 +126,15 @@ struct Ledger {
 }
 
 impl Crew {
-    fn start() -> Result<Self> {
+    fn start(settings: &[(&str, &str)]) -> Result<Self> {
         let mut names = vec!["orchestrator"; ORCHESTRATORS];
         names.extend(["aggregator", "graph-writer"]);
         let servers = std::env::var("BENCH_SERVERS")?;
         Ok(Self {
-            roles: names.into_iter().map(Role::start).collect::<Result<_>>()?,
+            roles: names
+                .into_iter()
+                .map(|name| Role::start(name, settings))
+                .collect::<Result<_>>()?,
             servers: servers
                 .split(' ')
                 .filter_map(|pair| pair.split_once('='))
@@ -316,7 +333,11 @@ async fn hops(url: &str, sessions: usize) -> Result<f64> {
 }
 
 async fn supervisors(engine: &Engine, crew: &mut Crew) -> Result<()> {
-    println!("\nA supervisor with 4 subagents of 2 steps, request to answer");
+    // Iterations warmed nothing of a fan-in, and a virtual machine is slow at first.
+    for _ in 0..SUPERVISORS_BEFORE {
+        ask(engine, "children=4 of=2".into(), "supervisor").await?;
+    }
+    until_idle(engine).await?;
     let before_work = Done::count(engine).await?;
     let before = crew.ledger()?;
     let runs = 30;
@@ -468,7 +489,7 @@ async fn triples(engine: &Engine, settings: &Settings) -> Result<()> {
     let messages = 2_000;
     let count = messages * TRIPLES;
     let broker = engine.broker();
-    let mut writer = Role::start("graph-writer")?;
+    let mut writer = Role::start("graph-writer", &[])?;
     let written = |report: &Report| {
         let inserts = report.tally.get("graph insert").copied();
         inserts.unwrap_or_default()
@@ -491,7 +512,7 @@ async fn triples(engine: &Engine, settings: &Settings) -> Result<()> {
     for some in outgoing.chunks(200) {
         broker.publish(some.to_vec()).await?;
     }
-    let mut writer = Role::start("graph-writer")?;
+    let mut writer = Role::start("graph-writer", &[])?;
     let began = Instant::now();
     let done = loop {
         let done = written(&writer.report()?);

@@ -82,6 +82,9 @@ pub struct AgentPattern {
     /// Below this confidence, from 0 to 1, a router gives a message to `general`; 0.5 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_confidence: Option<f64>,
+    /// Most exchanges of the conversation that its prompts show, the newest; 20 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanges: Option<u32>,
     #[serde(flatten)]
     pub limits: RunLimits,
 }
@@ -333,6 +336,10 @@ pub struct Specialist {
     /// Key of its model profile; empty means those of the operations.
     #[serde(default, deserialize_with = "null_default")]
     pub profile: String,
+    /// Most exchanges of the conversation that its prompts show, the newest. Comes before the pattern's and
+    /// the task type's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanges: Option<u32>,
 }
 
 /// `query`: a question to the provenance graph that analysts ask again and again.

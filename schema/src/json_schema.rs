@@ -8,8 +8,8 @@
 use crate::config::{self, item_type};
 use crate::records::ForkedFrom;
 use crate::{
-    AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, HeldCall, Lineage, Metadata,
-    PlanStep, RoutingContext, RunControl, RunLimits, Source, Term, Triple, Triples,
+    AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, Exchange, HeldCall, Lineage,
+    Metadata, PlanStep, RoutingContext, RunControl, RunLimits, Source, Term, Triple, Triples,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -85,7 +85,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 32] = [
+pub const DECODERS: [Decoder; 33] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -93,6 +93,7 @@ pub const DECODERS: [Decoder; 32] = [
     decoder::<RunControl>(),
     decoder::<Source>(),
     decoder::<Ancestor>(),
+    decoder::<Exchange>(),
     decoder::<HeldCall>(),
     decoder::<Lineage>(),
     decoder::<AgentResponse>(),

@@ -4,7 +4,8 @@
 //! No key lies below another, as `a/b` lies below `a`: stores that keep objects as files cannot have
 //! both.
 
-use crate::id::{ApprovalId, Digest, SessionId};
+use crate::Millis;
+use crate::id::{ApprovalId, ConversationId, Digest, SessionId};
 
 /// Every session lies below.
 pub const SESSIONS: &str = "sessions/";
@@ -36,6 +37,29 @@ pub fn accepted(session: &SessionId) -> String {
 /// Written after the request was published.
 pub fn accepted_published(session: &SessionId) -> String {
     format!("sessions/{session}/accepted-published")
+}
+
+/// The exchanges of a conversation lie below, the newest first.
+pub fn exchanges(conversation: &ConversationId) -> String {
+    let name = Digest::of(conversation.as_str().as_bytes());
+    format!("conversations/{:.32}/", name.as_str())
+}
+
+/// What a conversation was asked at an instant, to be worked by a session.
+pub fn exchange(conversation: &ConversationId, asked_at: Millis, session: &SessionId) -> String {
+    let before_the_end = LAST_INSTANT - asked_at.clamp(0, LAST_INSTANT);
+    format!("{}{before_the_end:015}-{session}", exchanges(conversation))
+}
+
+/// No instant of a key is after it, which is as wide as all.
+const LAST_INSTANT: Millis = 999_999_999_999_999;
+
+/// Instant and session of a key made by [`exchange`].
+pub fn exchange_of(key: &str) -> Option<(Millis, SessionId)> {
+    let (_, name) = key.strip_prefix("conversations/")?.split_once('/')?;
+    let (before_the_end, session) = name.split_once('-')?;
+    let before_the_end: Millis = before_the_end.parse().ok()?;
+    Some((LAST_INSTANT - before_the_end, SessionId::from(session)))
 }
 
 /// Every step of a session lies below.

@@ -267,6 +267,8 @@ pub struct RunControl {
     pub profile: String,
     /// A call that waits for a person, or that one approved.
     pub held: Option<HeldCall>,
+    /// What was asked and answered before in the conversation, the oldest first; on a root only.
+    pub conversation: Vec<Exchange>,
     /// Whose iterations the history begins with, where they are not this session's own.
     pub lineage: Vec<Lineage>,
     /// What this session and those below it took results from so far.
@@ -351,6 +353,17 @@ pub struct Source {
     pub uri: String,
     #[serde(default, deserialize_with = "null_default")]
     pub title: String,
+}
+
+/// A question of a conversation, and what the run that worked it answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Exchange {
+    #[serde(default)]
+    pub session: SessionId,
+    #[serde(default, deserialize_with = "null_default")]
+    pub question: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub answer: String,
 }
 
 /// A call that a session does not make without a person.

@@ -5,7 +5,7 @@
 use crate::Millis;
 use crate::id::{Digest, SessionId};
 use crate::records::Termination;
-use crate::request::RunLimits;
+use crate::request::{Exchange, RunLimits};
 use crate::response::ErrorBody;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ pub struct Worked {
     /// The message that was worked, where no record before this one holds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// What the message was found to follow in its conversation, on a root's first step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conversation: Vec<Exchange>,
     /// When the message came first, where that is not when the work began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub came_at: Option<Millis>,

@@ -3,6 +3,7 @@
 
 use crate::queues::Role;
 use crate::world::World;
+use agentfleet_core::conversation;
 use agentfleet_core::provenance::completion_status;
 use agentfleet_runtime::client::{Assembler, Event};
 use agentfleet_schema::records::{Activity, CompletionStatus, OutcomeKind, StepRecord};
@@ -115,6 +116,7 @@ impl World {
             Self::steps_have_outcomes,
             Self::nothing_is_left,
             Self::documents_are_the_records,
+            Self::conversations_hold_their_runs,
             Self::late_results_are_marked,
             Self::provenance_is_complete,
             Self::steps_come_out_again,
@@ -238,6 +240,26 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Each run of a conversation is noted in it, once, and no session below one is.
+    fn conversations_hold_their_runs(&self) -> Result<(), String> {
+        let noted = self.documents.keys();
+        let mut noted: BTreeSet<&String> = noted
+            .filter(|key| keys::exchange_of(key).is_some())
+            .collect();
+        for record in self.facts.records.values() {
+            let Some(key) = conversation::key(record) else {
+                continue;
+            };
+            if !noted.remove(&key) {
+                return Err(format!("the conversation does not know {}", record.session));
+            }
+        }
+        match noted.first() {
+            None => Ok(()),
+            Some(key) => Err(format!("`{key}` is of no run")),
+        }
     }
 
     /// FI-3: a result that came after its verdict is kept, and marked.

@@ -349,6 +349,8 @@ impl Sim {
                 streaming: root.streaming,
                 limits: root.limits.clone(),
                 user: "somebody".into(),
+                // All at once: whoever begins is shown those that have ended.
+                conversation_id: "talk".into(),
                 ..AgentRequest::default()
             };
             if scenario.policy != agentfleet_schema::config::JoinPolicy::All {

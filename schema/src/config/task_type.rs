@@ -45,6 +45,9 @@ pub struct AgentTaskType {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub prompts: BTreeMap<String, String>,
+    /// Most exchanges of the conversation that prompts of its runs show, the newest; 20 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanges: Option<u32>,
     /// The most that a caller may ask for; absent leaves it to the fleet.
     #[serde(
         default,

@@ -70,6 +70,11 @@ pub(crate) enum Command {
         after_help = "Bounds of this run: --max-iterations, --max-subagents, --max-depth, --max-sessions, --max-tokens,\n--max-cost, --max-model-calls, --max-tool-calls, --max-reflections, --replan-depth,\n--run-timeout, --subagent-timeout. --model chooses the model. All are told in `agentfleet help settings`.\n\nExamples:\n  agentfleet ask \"How do refunds work?\" --collection handbook\n  agentfleet ask \"Compare cost and safety of the two plants\" --pattern supervisor\n  agentfleet ask - --json < question.txt\n  agentfleet ask \"...\" --model openai:gpt-4o --subagent-timeout 2m"
     )]
     Ask(Ask),
+    /// Talk: each line is a run that is shown what was said before
+    #[command(
+        after_help = "Commands within: /trace, /cost, /history, /new, /help, /quit. Ctrl-C ends the run at work.\n\nExamples:\n  agentfleet chat --collection handbook\n  agentfleet chat --conversation chat-1f0c7a2e"
+    )]
+    Chat(Chat),
     /// Run every role in this process and serve HTTP, until it is told to stop
     #[command(
         after_help = "Examples:\n  agentfleet up\n  agentfleet up --listen 127.0.0.1:9000 --keep-runs 30d"
@@ -231,8 +236,8 @@ pub(crate) struct Ask {
     /// Collection whose documents and facts the tools may see.
     #[arg(long, default_value = "default")]
     pub collection: String,
-    /// Tags the run as part of a conversation.
-    #[arg(long)]
+    /// Conversation that the run goes on with: it is shown what was asked and answered before.
+    #[arg(long, value_name = "ID")]
     pub conversation: Option<String>,
     /// Who asks.
     #[arg(long)]
@@ -260,6 +265,25 @@ pub(crate) struct Ask {
     pub detach: bool,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// Conversation to go on with; left out, a new one begins.
+    #[arg(long, value_name = "ID")]
+    pub conversation: Option<String>,
+    /// Collection whose documents and facts the tools may see.
+    #[arg(long, default_value = "default")]
+    pub collection: String,
+    /// Pattern to use instead of letting the router choose for each question.
+    #[arg(long)]
+    pub pattern: Option<String>,
+    /// Task type to use instead of letting the router identify it.
+    #[arg(long)]
+    pub task_type: Option<String>,
+    /// Who asks.
+    #[arg(long)]
+    pub user: Option<String>,
 }
 
 fn join(text: &str) -> Result<JoinPolicy, String> {

@@ -69,6 +69,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Demo(demo) => commands::ask::demo(demo, &settings, ui).await,
         Command::Ask(ask) => commands::ask::ask(ask, &settings, ui).await,
+        Command::Chat(chat) => Box::pin(commands::chat::chat(chat, &settings, ui)).await,
         Command::Attach(attach) => commands::ask::attach(attach, &settings, ui).await,
         Command::Cancel(named) => Box::pin(commands::ask::cancel(named, &settings)).await,
         Command::Approvals(command) => {

@@ -76,7 +76,7 @@ pub fn variables(operation: Operation) -> Option<impl Iterator<Item = &'static s
         Operation::Complete => "question",
         Operation::Prompt => return None,
     };
-    Some(names.split(' '))
+    Some(names.split(' ').chain(["conversation"]))
 }
 
 /// Why a template cannot be used, if it cannot: a line and a reason.

@@ -87,7 +87,7 @@ pub(crate) fn cut(request: &AgentRequest) -> Option<AgentRequest> {
     })
 }
 
-fn beginning(text: &str, bytes: usize) -> &str {
+pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 

@@ -6,6 +6,7 @@ mod publish;
 use crate::audit;
 use crate::bounds;
 use crate::cited;
+use crate::conversation;
 use crate::order::{Finish, Outcome, Said};
 use crate::patterns;
 use crate::provenance;
@@ -118,6 +119,8 @@ pub struct Assembled {
     pub documents: Vec<(String, String)>,
     pub fan_out: Option<FanOutRecord>,
     pub pause: Option<PauseRecord>,
+    /// Key and body of what the conversation knows of the run, on its first step.
+    pub exchange: Option<(String, Vec<u8>)>,
 }
 
 impl Assembled {
@@ -140,6 +143,7 @@ impl Assembled {
             objects.push((keys::pause(session, step), json(pause).into_bytes()));
             objects.push((keys::approval(&pause.root, id), json(&place).into_bytes()));
         }
+        objects.extend(self.exchange.clone());
         objects
     }
 }
@@ -210,6 +214,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
     let (fan_out, pause) = teller.all(&told, &identity);
     record.publications = teller.out;
     Assembled {
+        exchange: conversation::object(&record, request),
         record,
         bare,
         documents,

@@ -116,6 +116,7 @@ pub fn fork(
                 approved: false,
                 ..held
             }),
+            conversation: before.conversation.clone(),
             lineage,
             sources: before.sources.clone(),
             config_version: otherwise.config_version,

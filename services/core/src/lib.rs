@@ -10,6 +10,7 @@ pub mod audit;
 pub mod bounds;
 pub mod cited;
 pub mod commit;
+pub mod conversation;
 mod cut;
 pub mod deadline;
 pub mod discovery;

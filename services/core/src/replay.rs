@@ -10,6 +10,7 @@ mod tape;
 use crate::approval;
 use crate::attempt::{Ending, Prepared};
 use crate::commit::{Assembled, Streamed, carried};
+use crate::conversation;
 use crate::limits::{self, FleetLimits};
 use crate::order::ModelAsk;
 use crate::prices;
@@ -138,6 +139,12 @@ fn assembled(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<Assembled
     if !by_aggregator {
         let came_at = worked.came_at.unwrap_or(record.started_at);
         limits::accept(&mut request, &snapshot, &fleet, came_at);
+    }
+    if conversation::remembers(&request) {
+        request
+            .control
+            .conversation
+            .clone_from(&worked.conversation);
     }
     let spent_before = request.control.spent;
     request.control.spent = spent_before + record.wasted;

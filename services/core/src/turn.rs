@@ -2,6 +2,7 @@
 
 use crate::approval;
 use crate::bounds;
+use crate::conversation;
 use crate::cut;
 use crate::error::{Code, Rejection, body};
 use crate::history;
@@ -15,6 +16,7 @@ use crate::tools;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
 use agentfleet_schema::{AgentRequest, Millis, Spent};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What surrounds a request when it is worked.
@@ -58,6 +60,8 @@ pub struct Turn {
     /// What was decided about the request before it was worked: a history without room, a name that
     /// nothing is configured under.
     settled: Vec<Decision>,
+    /// What its prompts show of the conversation.
+    conversation: Value,
     native_tools: bool,
     open: cut::Open,
 }
@@ -79,6 +83,8 @@ impl Turn {
             settled.push(decision);
         }
         settled.extend(unknown);
+        let (snapshot, fleet) = (&situation.snapshot, &situation.fleet);
+        settled.extend(conversation::settle(&mut request, snapshot, fleet));
         settled.extend(tools::settle(&request, &situation.snapshot));
         Self::of(request, situation, settled)
     }
@@ -98,6 +104,7 @@ impl Turn {
             spent: request.control.spent + below,
             native_tools: situation.native_tools,
             open: cut::Open::default(),
+            conversation: conversation::shown(&request, &situation.snapshot),
             work: begun(request, situation, limits)?,
             replaced: None,
             settled,
@@ -119,10 +126,20 @@ impl Turn {
         self.told(order)
     }
 
-    /// With what was decided on the request, where the step ends.
+    /// With what was decided on the request, where the step ends, and with the conversation, where a model
+    /// is asked.
     fn told(&self, mut order: Order) -> Order {
-        if let Order::Finish(finish) = &mut order {
-            finish.decisions.splice(0..0, self.settled.iter().cloned());
+        match &mut order {
+            Order::Finish(finish) => {
+                finish.decisions.splice(0..0, self.settled.iter().cloned());
+            }
+            Order::AskModel(ask) => {
+                if let Some(variables) = ask.variables.as_object_mut() {
+                    let conversation = self.conversation.clone();
+                    variables.insert("conversation".to_owned(), conversation);
+                }
+            }
+            Order::CallTool(_) | Order::ReadDocuments(_) => {}
         }
         order
     }
@@ -151,7 +168,7 @@ impl Turn {
         if ask.may_answer || self.budget.is_unbounded() {
             return None;
         }
-        let bytes = ask.variables.to_string().len();
+        let bytes = ask.variables.to_string().len() + self.conversation.to_string().len();
         self.budget.last_call(self.spent, bytes)
     }
 

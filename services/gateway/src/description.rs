@@ -3,6 +3,7 @@
 
 use crate::accept::AcceptedView;
 use crate::approvals::{AnswerBody, ApprovalList, DecisionView};
+use crate::conversation::ConversationView;
 use crate::endpoint::Endpoint;
 use crate::health::{Live, Readiness};
 use crate::negotiate::Offer;
@@ -59,6 +60,7 @@ fn schemas() -> Value {
     written.subschema_for::<View>();
     written.subschema_for::<SessionList>();
     written.subschema_for::<CancelView>();
+    written.subschema_for::<ConversationView>();
     written.subschema_for::<ApprovalList>();
     written.subschema_for::<DecisionView>();
     written.subschema_for::<Live>();
@@ -83,7 +85,7 @@ fn schemas() -> Value {
     let mut answers = settings().for_deserialize().into_generator();
     answers.subschema_for::<AnswerBody>();
     all.extend(answers.take_definitions(true));
-    for unused in ["RunControl", "Ancestor", "HeldCall", "Source"] {
+    for unused in ["RunControl", "Ancestor", "Exchange", "HeldCall", "Source"] {
         request.remove(unused);
     }
     all.extend(request);
@@ -146,6 +148,16 @@ fn operation(endpoint: Endpoint) -> Value {
             },
         }),
         Endpoint::Trace => trace(),
+        Endpoint::Conversation => json!({
+            "operationId": "conversation",
+            "parameters": [
+                json!({ "name": "id", "in": "path", "required": true, "schema": text(),
+                    "description": "Id of the conversation" }),
+                query("limit", json!({ "type": "integer", "minimum": 1, "maximum": 100, "default": 20 }), "How many"),
+                query("before", text(), "From `next` of the page before"),
+            ],
+            "responses": { "200": content("Its exchanges", &[("application/json", named("Conversation"))]) },
+        }),
         Endpoint::Approvals => json!({
             "operationId": "approvals",
             "responses": { "200": content("What waits", &[("application/json", named("ApprovalList"))]) },

@@ -6,7 +6,8 @@ use crate::options::{Doors, Options};
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use crate::{
-    accept, approvals, document, events, health, index, session, sessions, sparql, trace, update,
+    accept, approvals, conversation, document, events, health, index, session, sessions, sparql,
+    trace, update,
 };
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
@@ -69,6 +70,8 @@ endpoints! {
         "The events of a run, from the start or from where a reader left";
     Trace = get "/sessions/{id}/trace", trace::show,
         "Why: the provenance of a session and all below it";
+    Conversation = get "/conversations/{id}", conversation::show,
+        "What was asked and answered in a conversation, newest first";
     Approvals = get "/approvals", approvals::list,
         "Calls that wait for a person, the oldest first";
     Answer = post "/approvals/{id}", approvals::answer, "Approve, deny or edit a call that waits";
@@ -118,6 +121,7 @@ impl Endpoint {
             | Self::Sessions
             | Self::CancelSession
             | Self::Events
+            | Self::Conversation
             | Self::Approvals
             | Self::Answer
             | Self::Document => Duration::ZERO,

@@ -15,6 +15,7 @@
 
 mod accept;
 mod approvals;
+mod conversation;
 mod description;
 mod document;
 mod endpoint;

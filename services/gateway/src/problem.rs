@@ -89,6 +89,8 @@ codes! {
     OriginNotAllowed = "origin-not-allowed", FORBIDDEN;
     /// Nothing is known of the session.
     UnknownSession = "unknown-session", NOT_FOUND;
+    /// Nothing was asked in the conversation.
+    UnknownConversation = "unknown-conversation", NOT_FOUND;
     /// Nothing is known of the approval.
     UnknownApproval = "unknown-approval", NOT_FOUND;
     /// There is no such document.

@@ -157,14 +157,15 @@ impl Orchestrator {
     /// One message, one step. Whatever happens in between, the record decides: who finds one adopts it.
     async fn step(&self, delivery: &Delivery) -> Result<Disposition, Stop> {
         let began = Instant::now();
-        let intake = match intake::read(delivery) {
+        let mut intake = match intake::read(delivery) {
             Ok(intake) => intake,
             Err(reason) => return Ok(Disposition::DeadLetter(reason)),
         };
-        let request = &intake.request;
         if intake::is_cancel(delivery) {
-            return self.pass_on(request).await;
+            return self.pass_on(&intake.request).await;
         }
+        self.remember(&mut intake.request).await?;
+        let request = &intake.request;
         name_in_log(request, delivery);
         let (found, first) = self.begin(request, delivery).await?;
         if found.outcome.is_some() {

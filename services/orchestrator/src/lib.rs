@@ -10,6 +10,7 @@ mod away;
 mod begin;
 mod calls;
 mod commit;
+mod conversation;
 mod debits;
 mod drive;
 mod error;

@@ -13,8 +13,8 @@ use crate::watched::Watched;
 use agentfleet_broker::Delivery;
 use agentfleet_core::error::Code;
 use agentfleet_core::{
-    Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, error, limits, prices, say,
-    so_far,
+    Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, conversation, error, limits,
+    prices, say, so_far,
 };
 use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::{Records, account, effects};
@@ -162,6 +162,11 @@ impl Orchestrator {
             // No record before this one holds what a root was asked.
             request: (request.step == 0 && !request.is_subagent())
                 .then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
+            conversation: if conversation::remembers(&request) {
+                request.control.conversation.clone()
+            } else {
+                Vec::new()
+            },
             came_at: (came_at != now).then_some(came_at),
             native_tools,
             fleet: Some(self.options.limits.clone()),

@@ -58,6 +58,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     max_tokens: Some(500_000),
                     ..RunLimits::default()
                 },
+                exchanges: Some(5),
                 fixed: vec!["join".into()],
                 limits: all_limits(),
                 status: Status::Applied,
@@ -167,6 +168,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 tools: vec!["blog_*".into()],
                 context: vec!["tenant_type".into()],
                 profile: "large".into(),
+                exchanges: Some(20),
             },
         ),
         reads("config/model-profile/minimal", ModelProfile::default()),
@@ -254,6 +256,7 @@ fn full_pattern() -> AgentPattern {
             profile: "large".into(),
         }],
         min_confidence: Some(0.5),
+        exchanges: Some(2),
         limits: all_limits(),
         ..pattern()
     }

@@ -6,9 +6,9 @@ use agentfleet_schema::records::ForkedFrom;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, HeldCall, Lineage,
-    MessageType, Metadata, Money, PatternState, PlanState, PlanStep, ReactState, RoutingContext,
-    RunControl, RunLimits, SessionId, Spent, Term, TermType, Triple, Triples,
+    AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, Exchange, HeldCall,
+    Lineage, MessageType, Metadata, Money, PatternState, PlanState, PlanStep, ReactState,
+    RoutingContext, RunControl, RunLimits, SessionId, Spent, Term, TermType, Triple, Triples,
 };
 use serde_json::json;
 
@@ -447,6 +447,11 @@ fn request_of_patterns() -> AgentRequest {
     };
     request.limits.max_replan_depth = Some(2);
     request.limits.max_reflections = Some(3);
+    request.control.conversation = vec![Exchange {
+        session: "s-0".into(),
+        question: "what?".into(),
+        answer: "that".into(),
+    }];
     request.control.held = Some(HeldCall {
         approval: "a-1".into(),
         tool: "pay".into(),

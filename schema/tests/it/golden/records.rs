@@ -11,7 +11,9 @@ use agentfleet_schema::records::{
     Position, Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart,
     StreamedParts, Termination, Usage, Worked,
 };
-use agentfleet_schema::{CollectionName, Digest, ErrorBody, Money, PlanStep, RunLimits, Spent};
+use agentfleet_schema::{
+    CollectionName, Digest, ErrorBody, Exchange, Money, PlanStep, RunLimits, Spent,
+};
 
 const AT: i64 = 1_767_225_600_000;
 
@@ -457,6 +459,11 @@ fn worked() -> StepRecord {
         }),
         worked: Box::new(Worked {
             request: Some("{\"question\":\"q\"}".into()),
+            conversation: vec![Exchange {
+                session: "s-8".into(),
+                question: "what?".into(),
+                answer: "that".into(),
+            }],
             came_at: Some(AT),
             native_tools: true,
             fleet: Some(FleetLimits::default()),

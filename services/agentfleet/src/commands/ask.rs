@@ -1,7 +1,7 @@
 //! `ask`: publish a request and watch it being answered; `demo`, `attach` and `cancel` beside it.
 
 use super::records::{self, Started};
-use super::watch::Watch;
+use super::watch::{Interrupt, Watch};
 use crate::cli::{Ask, Named, Output};
 use crate::engine::{Engine, choose_model, key_at_hand};
 use crate::error::{Exit, Failure};
@@ -144,6 +144,14 @@ pub(crate) async fn detached(
     Ok(())
 }
 
+/// Says who answers, where that is another process.
+pub(crate) fn who_works(standby: &Standby, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    if standby.worker() == Worker::Other {
+        ui.note(&who_answers(settings)?);
+    }
+    Ok(())
+}
+
 /// A request on its way to its answer.
 #[derive(Default)]
 pub(crate) struct Asking {
@@ -176,8 +184,8 @@ impl Asking {
         }
         let collection = self.request.collection.clone();
         let standby = keep(store, settings, ui, self.json).await?;
-        if standby.worker() == Worker::Other && !self.model_travels && !self.json {
-            ui.note(&who_answers(settings)?);
+        if !self.model_travels && !self.json {
+            who_works(&standby, settings, ui)?;
         }
         let taken = intake.take_in(self.request, self.key).await;
         let taken = match taken {
@@ -206,6 +214,7 @@ impl Asking {
             json: self.json,
             program: settings.program(),
             hints: self.hints,
+            interrupt: Interrupt::Leaves,
         };
         let ended = watch.run(&standby, &mut signals).await;
         signals.drained_or_left(standby.stop()).await;
@@ -313,7 +322,12 @@ pub(crate) async fn can_be_had(
 }
 
 /// A fleet for as long as somebody watches.
-async fn keep(store: &Store, settings: &Settings, ui: Ui, json: bool) -> Result<Standby, Failure> {
+pub(crate) async fn keep(
+    store: &Store,
+    settings: &Settings,
+    ui: Ui,
+    json: bool,
+) -> Result<Standby, Failure> {
     // Before it works any of it.
     let left = match &store.embedded {
         Some(queue) => left(queue).await?,
@@ -399,6 +413,7 @@ pub(crate) async fn attach(named: Named, settings: &Settings, ui: Ui) -> Result<
         json: named.output.json,
         program: settings.program(),
         hints: Vec::new(),
+        interrupt: Interrupt::Leaves,
     };
     let standby = keep(&store, settings, ui, watch.json).await?;
     let ended = watch.run(&standby, &mut signals).await;

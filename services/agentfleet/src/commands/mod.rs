@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod archive;
 pub(crate) mod ask;
+pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod cost;
 pub(crate) mod diff;

@@ -11,6 +11,7 @@ use crate::error::{Exit, Failure};
 use crate::settings::{self, Settings};
 use crate::store::Store;
 use agentfleet_console::text;
+use agentfleet_core::conversation;
 use agentfleet_documents::Entry;
 use agentfleet_gateway::check_collection;
 use agentfleet_graph::{EraseBy, Graph, QueryOptions};
@@ -352,6 +353,9 @@ async fn erase(store: &Store, root: &SessionId) -> Result<usize, Failure> {
         documents.create(&key, tombstone.clone()).await?;
     }
     let mut deleted = 0;
+    let (steps, _) = Records::new(documents).readable(root).await?;
+    let exchange = steps.first().and_then(conversation::key);
+    documents.delete(exchange.as_slice()).await?;
     // The root last: an interrupted purge finds the rest through it.
     for session in tree.iter().rev() {
         let texts = keys::document(&format!("{}/", uris::session(session)));

@@ -4,14 +4,17 @@
 
 use super::person;
 use super::records;
+use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::log::Held;
+use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::standby::{self, Standby, Worker};
 use crate::store::Store;
 use crate::ui::{Answer, Heedless, Ui};
 use agentfleet_console::lanes::{Closing, Hint, LaneBoard, Painter};
 use agentfleet_core::approval;
+use agentfleet_runs::Ended;
 use agentfleet_runtime::Records;
 use agentfleet_runtime::client::{self, Event, Follow};
 use agentfleet_schema::{AgentResponse, ErrorBody, SessionId, keys};
@@ -38,6 +41,16 @@ pub(crate) struct Watch<'a> {
     /// How this program is called, for commands to copy.
     pub program: String,
     pub hints: Vec<Hint>,
+    pub interrupt: Interrupt<'a>,
+}
+
+/// What Ctrl-C does.
+#[derive(Clone, Copy)]
+pub(crate) enum Interrupt<'a> {
+    /// Leaves the run to others.
+    Leaves,
+    /// Ends the run, with what is needed for that; a second one leaves.
+    Cancels(&'a Settings),
 }
 
 impl Watch<'_> {
@@ -60,6 +73,7 @@ impl Watch<'_> {
         let ended = self.ended().await?;
         let mut quiet = Instant::now() + QUIET;
         let unheard = Instant::now() + UNHEARD;
+        let mut is_cancelled = false;
         let mut unheard = (ended.is_none() && *worker.borrow() == Worker::Other).then_some(unheard);
         loop {
             let events = {
@@ -71,7 +85,16 @@ impl Watch<'_> {
                         followed = &mut next => break followed?.events,
                         () = signals.next() => {
                             show.leave()?;
-                            return Err(self.left(&worker.borrow()));
+                            match self.interrupt {
+                                Interrupt::Cancels(settings) if !is_cancelled => {
+                                    is_cancelled = true;
+                                    self.ui.note("Ending the run; Ctrl-C again leaves.");
+                                    Box::pin(end(self.store, settings, &self.session)).await?;
+                                }
+                                Interrupt::Cancels(_) | Interrupt::Leaves => {
+                                    return Err(self.left(&worker.borrow()));
+                                }
+                            }
                         }
                         _ = tick.tick() => show.tick()?,
                         Ok(()) = worker.changed() => {
@@ -136,10 +159,13 @@ impl Watch<'_> {
     ) -> Result<(), Failure> {
         if let Show::Lanes { .. } = &show {
             let trace = records::trace(&*self.store.documents, &self.session).await?;
-            let mut hints = vec![Hint::new(
-                "How it came about:",
-                format!("{} trace {}", self.program, self.session),
-            )];
+            let mut hints = Vec::new();
+            if matches!(self.interrupt, Interrupt::Leaves) {
+                hints.push(Hint::new(
+                    "How it came about:",
+                    format!("{} trace {}", self.program, self.session),
+                ));
+            }
             hints.extend(self.hints.iter().cloned());
             show.close(&Closing::of(&trace, &self.session, answer, hints))?;
             return match error {
@@ -190,6 +216,17 @@ impl Watch<'_> {
         }
         Failure::told(Exit::Left)
     }
+}
+
+/// Ends a run.
+pub(crate) async fn end(
+    store: &Store,
+    settings: &Settings,
+    session: &SessionId,
+) -> Result<Ended, Failure> {
+    let engine = Engine::open(store.clone(), settings, &|_, _| {}).await?;
+    let by = person::of_system().unwrap_or_default();
+    Ok(engine.endings().end(session, "cancelled", &by).await?)
 }
 
 /// Where events go.

@@ -12,7 +12,10 @@ fn rendered(operation: Operation, variables: &Value) -> Rendered {
         .prompts
         .get(id)
         .unwrap_or_else(|| panic!("there is no prompt `{id}`"));
-    let rendered = prompts::render(id, item, variables).unwrap();
+    let mut variables = variables.clone();
+    let before = variables.as_object_mut().unwrap();
+    before.entry("conversation").or_insert_with(|| json!([]));
+    let rendered = prompts::render(id, item, &variables).unwrap();
     for text in [&rendered.system, &rendered.prompt] {
         assert!(!text.contains("\n\n\n\n"), "{id} has holes:\n{text}");
         assert!(
@@ -367,4 +370,28 @@ fn a_plain_question_is_passed_on() {
     let Rendered { system, prompt } = rendered(Operation::Complete, &json!({"question": "2 + 2?"}));
     assert_eq!(prompt, "2 + 2?");
     assert!(!system.is_empty());
+}
+
+#[test]
+fn what_was_said_before_is_shown_where_the_task_is() {
+    let before = json!([{"question": "What is a Rex?", "answer": "A dog."}]);
+    for (operation, mut variables) in [
+        (
+            Operation::ClassifyTaskType,
+            json!({"question": "q", "task_types": []}),
+        ),
+        (
+            Operation::PlanSynthesise,
+            json!({"question": "q", "framing": "", "steps": [], "missing": []}),
+        ),
+    ] {
+        variables["conversation"] = before.clone();
+        let prompt = rendered(operation, &variables).prompt;
+        assert!(
+            prompt.contains(
+                "\n<exchange>\nQuestion: What is a Rex?\nAnswer: A dog.\n</exchange>\n\nTask:\nq"
+            ),
+            "{prompt}"
+        );
+    }
 }

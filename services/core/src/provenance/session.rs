@@ -58,6 +58,13 @@ impl Teller<'_> {
                 self.link(&question, prov::WAS_DERIVED_FROM, &node);
             }
         }
+        for before in &record.worked.conversation {
+            self.link(
+                &session,
+                prov::WAS_INFORMED_BY,
+                &uris::session(&before.session),
+            );
+        }
         if let Some(parent) = &record.parent {
             self.text(
                 &session,

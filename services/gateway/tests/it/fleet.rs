@@ -13,7 +13,7 @@ use agentfleet_broker::{
     Broker, Delivery, Durability, EmbeddedBroker, Options as BrokerOptions, Outgoing, Subscription,
 };
 use agentfleet_config::{ConfigStore, DocumentsConfig, Item};
-use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_core::commit::{Commit, Streamed, assemble};
 use agentfleet_core::{
     Finish, FleetLimits, Input, ModelAsk, ModelFailure, Order, Reply, Situation, Turn, say,
 };
@@ -535,12 +535,7 @@ impl Worker {
         streamed: Streamed,
     ) -> Disposition {
         let snapshot = self.parts.intake.config.snapshot().await.unwrap();
-        let Assembled {
-            record,
-            documents,
-            fan_out,
-            ..
-        } = assemble(&Commit {
+        let assembled = assemble(&Commit {
             request_digest: Digest::of(&delivery.payload),
             properties: delivery.properties.clone(),
             nonce: nonce.clone(),
@@ -558,31 +553,22 @@ impl Worker {
             request,
         });
         // As the graph-writer would, only sooner: whoever sees the answer finds its trace.
-        for publication in &record.publications {
+        for publication in &assembled.record.publications {
             if publication.topic == topics::EXPLAINABILITY.as_str() {
                 let message = serde_json::from_str(&publication.body).unwrap();
                 let batch = Batch::of_message(message, &publication.properties);
                 self.parts.graph.insert(vec![batch]).await.unwrap();
             }
         }
-        let mut objects: Vec<(String, Vec<u8>)> = documents
-            .into_iter()
-            .map(|(uri, text)| (keys::document(&uri), text.into_bytes()))
-            .collect();
+        let (objects, record) = (assembled.objects(), &assembled.record);
         let (session, step) = (&record.session, record.step);
-        if let Some(fan_out) = fan_out {
-            objects.push((
-                keys::fan_out(session, step),
-                serde_json::to_vec(&fan_out).unwrap(),
-            ));
-        }
-        let body = serde_json::to_vec(&record).unwrap();
+        let body = serde_json::to_vec(record).unwrap();
         let commit = StepCommit {
             record: (keys::outcome(session, step), body),
             nonce,
             objects,
             marker: keys::published(session, step),
-            publications: record.publications,
+            publications: record.publications.clone(),
             without_call: None,
         };
         match self

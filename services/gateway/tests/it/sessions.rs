@@ -86,6 +86,11 @@ async fn a_session_tells_how_it_is_until_it_has_ended() {
     assert!(times.is_sorted(), "{times:?}");
     let text = client.get(view["links"]["answer"].as_str().unwrap()).await;
     assert_eq!(text.text(), view["answer"].as_str().unwrap());
+    let talk = client.json("/conversations/talk-1").await;
+    let exchange = &talk["exchanges"][0];
+    assert_eq!(exchange["session_id"], "s-1");
+    assert_eq!(exchange["question"], "hold it?");
+    assert_eq!(exchange["answer"], view["answer"]);
 }
 
 #[tokio::test]
@@ -498,4 +503,41 @@ async fn a_document_is_found_by_its_uri_and_need_not_be_sent_twice() {
         .await;
     assert_eq!(record.code(), "unknown-document");
     assert_eq!(client.get("/documents").await.code(), "invalid-parameter");
+}
+
+#[tokio::test]
+async fn a_conversation_is_read_page_by_page_newest_first() {
+    let fleet = Fleet::start().await;
+    let client = fleet.client;
+    for n in 0..3 {
+        let ask = json!({ "question": format!("q{n}"), "conversation_id": "a talk/of two" });
+        let session = client.start(&ask).await;
+        client.ended(&session).await;
+    }
+    let mut path = "/conversations/a%20talk%2Fof%20two?limit=2".to_owned();
+    let mut asked = Vec::new();
+    loop {
+        let page = client.json(&path).await;
+        assert_eq!(page["conversation_id"], "a talk/of two");
+        for exchange in page["exchanges"].as_array().unwrap() {
+            asked.push(exchange["question"].as_str().unwrap().to_owned());
+        }
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        next.clone_into(&mut path);
+    }
+    assert_eq!(asked, ["q2", "q1", "q0"]);
+    for (path, status, code) in [
+        ("/conversations/unheard", 404, "unknown-conversation"),
+        ("/conversations/a?limit=0", 400, "invalid-parameter"),
+        ("/conversations/a?page=2", 400, "invalid-parameter"),
+    ] {
+        let answer = client.get(path).await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (status, code.to_owned()),
+            "{path}"
+        );
+    }
 }

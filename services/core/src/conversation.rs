@@ -1,0 +1,172 @@
+//! What a run is shown of its conversation: the newest exchanges before it, as far as the model's window has
+//! room for them. They travel with the run's messages, so each step is worked from its message alone.
+
+use crate::bounds::beginning;
+use crate::history::{Room, tokens};
+use crate::limits::FleetLimits;
+use crate::say::{self, in_one_line};
+use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::{Decision, StepRecord};
+use agentfleet_schema::{AgentRequest, Exchange, Millis, keys};
+use serde_json::{Value, json};
+
+/// Most exchanges that a run is given.
+pub const MOST: usize = 20;
+/// Exchanges shown while no pattern is chosen, unless the task type says otherwise.
+const ROUTING: usize = 3;
+/// Bytes of a question and of an answer that a run is given.
+const QUESTION: usize = 1_000;
+const ANSWER: usize = 3_000;
+/// Bytes of all of them, where the window has room for more.
+const ALL: usize = 24_000;
+/// What was talked about lately: so many questions, of so many bytes each.
+const TOPICS: usize = 5;
+const TOPIC: usize = 80;
+/// Subject of the decision.
+const SUBJECT: &str = "conversation";
+
+/// Whether a request begins a run that is shown what came before it.
+pub fn remembers(request: &AgentRequest) -> bool {
+    // A fork takes along what the run was shown that it goes on from.
+    let is_fork = request.control.forked_from.is_some();
+    is_first(request) && !is_fork
+}
+
+fn is_first(request: &AgentRequest) -> bool {
+    request.step == 0 && !request.is_subagent() && !request.conversation_id.as_str().is_empty()
+}
+
+/// Key and body of what the conversation knows of a run, on its first step.
+pub(crate) fn object(record: &StepRecord, request: &AgentRequest) -> Option<(String, Vec<u8>)> {
+    let asked = Exchange {
+        session: record.session.clone(),
+        question: beginning(&request.question, QUESTION).to_owned(),
+        answer: String::new(),
+    };
+    // Plain data: writing it as JSON cannot fail.
+    let body = serde_json::to_vec(&asked).unwrap_or_default();
+    Some((key(record)?, body))
+}
+
+/// Where that lies; `None` of a step that is not the first of a run in a conversation.
+pub fn key(record: &StepRecord) -> Option<String> {
+    let is_first = record.step == 0 && record.parent.is_none();
+    (is_first && !record.conversation.as_str().is_empty())
+        .then(|| keys::exchange(&record.conversation, asked_at(record), &record.session))
+}
+
+fn asked_at(record: &StepRecord) -> Millis {
+    record.worked.came_at.unwrap_or(record.started_at)
+}
+
+/// Gives a run what was asked and answered before, the newest first, as far as there is room.
+pub fn remember(
+    request: &mut AgentRequest,
+    newest: impl IntoIterator<Item = Exchange>,
+    snapshot: &Snapshot,
+    fleet: &FleetLimits,
+) {
+    let room = room(request, snapshot, fleet);
+    let mut taken = 0;
+    let mut kept: Vec<Exchange> = Vec::new();
+    for exchange in newest.into_iter().take(MOST) {
+        let cut = Exchange {
+            question: shortened(&exchange.question, QUESTION),
+            answer: shortened(&exchange.answer, ANSWER),
+            ..exchange
+        };
+        taken += cut.question.len() + cut.answer.len();
+        if taken > room {
+            break;
+        }
+        kept.push(cut);
+    }
+    kept.reverse();
+    request.control.conversation = kept;
+}
+
+/// Bytes for what came before: a quarter of what a history may take.
+fn room(request: &AgentRequest, snapshot: &Snapshot, fleet: &FleetLimits) -> usize {
+    Room::of(request, snapshot, fleet).map_or(ALL, |room| ALL.min(room.bytes / 4))
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    let text = text.trim();
+    let kept = beginning(text, most);
+    if kept.len() == text.len() {
+        kept.to_owned()
+    } else {
+        format!("{kept} [cut, {} bytes in all]", text.len())
+    }
+}
+
+/// What the request was found to follow becomes known to its router, and is told as decided.
+pub(crate) fn settle(
+    request: &mut AgentRequest,
+    snapshot: &Snapshot,
+    fleet: &FleetLimits,
+) -> Option<Decision> {
+    let before = &request.control.conversation;
+    if before.is_empty() {
+        return None;
+    }
+    if request.routing.recent_topics.is_empty() {
+        let topics = before.iter().rev().take(TOPICS);
+        request.routing.recent_topics = topics
+            .map(|exchange| beginning(&in_one_line(&exchange.question), TOPIC).to_owned())
+            .collect();
+    }
+    if !is_first(request) {
+        return None;
+    }
+    let before = &request.control.conversation;
+    let bytes: usize = before
+        .iter()
+        .map(|e| e.question.len() + e.answer.len())
+        .sum();
+    let sessions: Vec<&str> = before.iter().map(|e| e.session.as_str()).collect();
+    Some(say::only(
+        SUBJECT,
+        before.len().to_string(),
+        format!(
+            "the newest answered exchanges of the conversation, {MOST} at most, for which there is room: {} tokens",
+            tokens(room(request, snapshot, fleet))
+        ),
+        format!(
+            "{} tokens, of sessions {}",
+            tokens(bytes),
+            sessions.join(", ")
+        ),
+    ))
+}
+
+/// Exchanges that prompts of a request show.
+fn window(request: &AgentRequest, snapshot: &Snapshot) -> usize {
+    let specialist = snapshot.specialists.get(&request.control.specialist);
+    let pattern = snapshot.patterns.get(&request.pattern);
+    let task_type = snapshot.task_types.get(&request.task_type);
+    let set = specialist
+        .and_then(|item| item.exchanges)
+        .or_else(|| pattern?.exchanges)
+        .or_else(|| task_type?.exchanges);
+    match set {
+        Some(most) => most as usize,
+        None if request.pattern.is_empty() => ROUTING,
+        None => MOST,
+    }
+}
+
+/// What prompts of a request show of its conversation, the oldest first.
+pub(crate) fn shown(request: &AgentRequest, snapshot: &Snapshot) -> Value {
+    let all = &request.control.conversation;
+    let newest = all
+        .iter()
+        .skip(all.len().saturating_sub(window(request, snapshot)));
+    newest
+        .map(|exchange| json!({"question": exchange.question, "answer": exchange.answer}))
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "conversation_tests.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! A conversation: its exchanges, newest first.
+
+use crate::params::Params;
+use crate::problem::{Code, Problem};
+use crate::session::link;
+use crate::state::App;
+use agentfleet_core::provenance::date_time;
+use agentfleet_runs::{Asked, exchanges};
+use agentfleet_schema::{ConversationId, SessionId};
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+const DEFAULT_LIMIT: usize = 20;
+const MAX_LIMIT: usize = 100;
+
+/// `GET /conversations/{id}`.
+pub(crate) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ConversationView>, Problem> {
+    let params = Params::read(query.as_deref(), &["limit", "before"])?;
+    let limit = params
+        .number("limit", "a whole number")?
+        .unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(Problem::parameter(
+            "limit",
+            format!("from 1 to {MAX_LIMIT}"),
+        ));
+    }
+    let before = params.one("before")?.unwrap_or_default();
+    let conversation = ConversationId::from(id);
+    let documents = &*app.parts.intake.documents;
+    let mut found = exchanges(documents, &conversation, before, limit + 1).await?;
+    if found.is_empty() && before.is_empty() {
+        let says = format!("nothing was asked in conversation `{conversation}`");
+        return Err(Problem::new(Code::UnknownConversation, says)
+            .hint("an exchange is listed once the first step of its run is committed"));
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|last| {
+        let name: String =
+            form_urlencoded::byte_serialize(conversation.as_str().as_bytes()).collect();
+        let name = name.replace('+', "%20");
+        format!("/conversations/{name}?limit={limit}&before={}", last.place)
+    });
+    Ok(Json(ConversationView {
+        exchanges: found.into_iter().map(ExchangeView::of).collect(),
+        conversation_id: conversation,
+        next,
+    }))
+}
+
+/// The exchanges of a conversation, newest first.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Conversation")]
+pub(crate) struct ConversationView {
+    conversation_id: ConversationId,
+    exchanges: Vec<ExchangeView>,
+    /// Where older ones are; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "ConversationExchange")]
+struct ExchangeView {
+    session_id: SessionId,
+    asked_at: String,
+    /// The question, its first 1,000 bytes.
+    question: String,
+    /// Absent while the run has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<String>,
+    location: String,
+}
+
+impl ExchangeView {
+    fn of(asked: Asked) -> Self {
+        Self {
+            location: link(&asked.session, ""),
+            session_id: asked.session,
+            asked_at: date_time(asked.asked_at),
+            question: asked.question,
+            answer: asked.answer,
+        }
+    }
+}

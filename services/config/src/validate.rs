@@ -285,9 +285,9 @@ impl Check<'_> {
 
     fn tool(&mut self, tool: &ToolItem) {
         self.named(&tool.name);
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if tool.name.len() > 64 || !tool.name.chars().all(plain) {
-            let reason = "models take only letters, digits, `_` and `-`, at most 64 of them";
+            let reason = "takes only letters, digits, `_`, `-` and `.`, at most 64 of them";
             self.problem("/name", reason);
         }
         self.among("/type", &tool.kind, tool_kind::ALL);

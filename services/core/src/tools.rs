@@ -135,7 +135,7 @@ pub fn callable<'a>(
 ) -> Result<&'a ToolItem, String> {
     let found = tools.iter().find(|t| t.name == name).or_else(|| {
         // Models change case and separators; that much is forgiven.
-        let plain = |s: &str| s.to_lowercase().replace([' ', '_'], "-");
+        let plain = |s: &str| s.to_lowercase().replace([' ', '_', '.'], "-");
         tools.iter().find(|t| plain(&t.name) == plain(name))
     });
     let Some(tool) = found else {
@@ -145,13 +145,27 @@ pub fn callable<'a>(
             let names: Vec<_> = tools.iter().map(|t| format!("`{}`", t.name)).collect();
             format!("available: {}", names.join(", "))
         };
-        return Err(format!("Error: unknown tool `{name}` ({available})"));
+        let meant = nearest(tools, name).map(|near| format!(": did you mean `{near}`?"));
+        let meant = meant.unwrap_or_default();
+        return Err(format!("Error: unknown tool `{name}`{meant} ({available})"));
     };
     match misused(tool, arguments) {
         Some(text) => Err(text),
         None => Ok(tool),
     }
 }
+
+/// The tool whose name is most like another, if one is.
+fn nearest<'a>(tools: &'a [ToolItem], name: &str) -> Option<&'a str> {
+    let alike = |tool: &ToolItem| strsim::jaro_winkler(&tool.name.to_lowercase(), name);
+    let best = tools.iter().map(|tool| (alike(tool), tool.name.as_str()));
+    let best = best.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.filter(|(alike, _)| *alike > ALIKE)
+        .map(|(_, name)| name)
+}
+
+/// How much two names are alike, from 0 to 1, of which one is taken for a slip.
+const ALIKE: f64 = 0.8;
 
 /// An error text if the arguments do not fit a tool that declares them.
 pub(crate) fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<String> {

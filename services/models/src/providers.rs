@@ -330,9 +330,15 @@ fn finish(
             "the reply is not whole"
         );
     }
-    let tool_calls = reply
+    let mut tool_calls = reply
         .take_calls()
         .map_err(|fault| failure::of_fault(fault, target))?;
+    for call in &mut tool_calls {
+        let mut offered = request.tools.iter();
+        if let Some(tool) = offered.find(|tool| messages::portable_name(&tool.name) == call.name) {
+            call.name.clone_from(&tool.name);
+        }
+    }
     let usage = match reply.usage {
         told if told.input_tokens + told.output_tokens > 0 => told,
         _ => guessed(request, &reply.text, &tool_calls),

@@ -5,7 +5,7 @@ use crate::error::Problem;
 use crate::prompts;
 use agentfleet_schema::Operation;
 use agentfleet_schema::config::{DEFAULT_PROFILE, Snapshot, item_type, tool_kind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that is wrong between the items of a set: references without their end.
 pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
@@ -88,7 +88,13 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
         let reason = format!("unknown operation or prompt `{key}`: did you mean `{meant}`?");
         problem(item_type::MODEL_PROFILE, key, String::new(), reason);
     }
+    let mut shown: BTreeMap<String, &str> = BTreeMap::new();
     for (key, tool) in &set.tools {
+        // Providers are told a name without dots.
+        if let Some(other) = shown.insert(key.replace('.', "_"), key) {
+            let reason = format!("models know `{key}` and `{other}` by one name: rename one");
+            problem(item_type::TOOL, key, "/name".to_owned(), reason);
+        }
         if let (tool_kind::PROMPT, Some(template)) = (tool.kind.as_str(), &tool.template)
             && !set.prompts.contains_key(template)
         {

@@ -399,7 +399,8 @@ impl Iteration {
             .instead
             .take()
             .unwrap_or_else(|| (tool.name.clone(), arguments));
-        self.did(name, arguments, outcome, tool.state)
+        let state = tool.state.filter(|_| !outcome.is_error);
+        self.did(name, arguments, outcome, state)
     }
 
     fn next(

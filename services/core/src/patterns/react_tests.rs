@@ -110,6 +110,24 @@ fn a_cycle_adds_one_step_to_the_history() {
 }
 
 #[test]
+fn a_call_that_failed_leaves_the_state_as_it_was() {
+    let mut turn = turn_with(request(), false);
+    turn.resume(Input::Begin);
+    turn.resume(reply(
+        "Thought: t\nAction: search\nArgs: {\"query\": \"x\"}",
+    ));
+    let finish = finished(turn.resume(Input::ToolReturned(ToolOutcome {
+        content: "Connection refused".into(),
+        is_error: true,
+        ..ToolOutcome::default()
+    })));
+    let Outcome::Continue(next) = finish.outcome else {
+        panic!()
+    };
+    assert_eq!(next.state, "");
+}
+
+#[test]
 fn mistakes_become_observations_and_end_after_a_bounded_number() {
     for (text, expected) in [
         (
@@ -118,7 +136,7 @@ fn mistakes_become_observations_and_end_after_a_bounded_number() {
         ),
         (
             "Thought: t\nAction: serch\nArgs: {}",
-            "unknown tool `serch` (available: `search`)",
+            "unknown tool `serch`: did you mean `search`? (available: `search`)",
         ),
         (
             "Thought: t\nAction: search\nArgs: {\"qery\": \"x\"}",

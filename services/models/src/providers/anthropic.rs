@@ -1,7 +1,7 @@
 //! Anthropic's messages.
 
 use super::failure::Fault;
-use super::messages::{Turn, parameters, system_text};
+use super::messages::{Turn, parameters, portable_name, system_text};
 use super::protocol::Outgoing;
 use super::reply::{Piece, Reply, tokens};
 use super::schema::strict;
@@ -27,7 +27,7 @@ pub(super) fn body(call: &Outgoing<'_>) -> Value {
             .iter()
             .map(|tool| {
                 json!({
-                    "name": tool.name, "description": tool.description, "input_schema": parameters(tool),
+                    "name": portable_name(&tool.name), "description": tool.description, "input_schema": parameters(tool),
                 })
             })
             .collect();

@@ -1,7 +1,7 @@
 //! Gemini's `generateContent`.
 
 use super::failure::Fault;
-use super::messages::{Turn, parameters, system_text};
+use super::messages::{Turn, parameters, portable_name, system_text};
 use super::protocol::Outgoing;
 use super::reply::{Piece, Reply, tokens};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(super) fn body(call: &Outgoing<'_>) -> Value {
             .iter()
             .map(|tool| {
                 json!({
-                    "name": tool.name, "description": tool.description,
+                    "name": portable_name(&tool.name), "description": tool.description,
                     "parametersJsonSchema": parameters(tool),
                 })
             })

@@ -77,13 +77,13 @@ fn turn(message: &Message, native: bool) -> Turn {
             },
             calls: vec![ToolCall {
                 id: portable_id(id),
-                name: name.clone(),
+                name: portable_name(name),
                 arguments: as_object(arguments),
             }],
         },
         Message::ToolResult { id, name, content } if native => Turn::Results(vec![Outcome {
             id: portable_id(id),
-            name: name.clone(),
+            name: portable_name(name),
             content: content.clone(),
         }]),
         Message::ToolCall {
@@ -145,6 +145,12 @@ fn as_object(arguments: &Value) -> Value {
             json!({ "input": arguments })
         }
     }
+}
+
+/// A tool's name that every provider accepts. Ours may have dots, as in `blog.list_posts`, and no two of them
+/// come to the same name.
+pub(super) fn portable_name(name: &str) -> String {
+    name.replace('.', "_")
 }
 
 /// A call id that every provider accepts. A transcript may come from another provider's call.

@@ -1,7 +1,7 @@
 //! OpenAI's chat completions.
 
 use super::failure::Fault;
-use super::messages::{Turn, parameters};
+use super::messages::{Turn, parameters, portable_name};
 use super::protocol::Outgoing;
 use super::reply::{Piece, Reply, tokens};
 use super::schema::strict;
@@ -16,7 +16,7 @@ pub(super) fn body(call: &Outgoing<'_>) -> Value {
             .iter()
             .map(|tool| {
                 json!({"type": "function", "function": {
-                    "name": tool.name, "description": tool.description, "parameters": parameters(tool),
+                    "name": portable_name(&tool.name), "description": tool.description, "parameters": parameters(tool),
                 }})
             })
             .collect();

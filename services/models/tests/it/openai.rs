@@ -153,6 +153,35 @@ async fn tool_calls_arrive_in_pieces_and_the_conversation_goes_out_whole() {
     assert_eq!(messages[3]["content"], "12 m");
 }
 
+/// The same whichever provider it is: none takes a dot.
+#[tokio::test]
+async fn a_name_with_dots_goes_out_without_them_and_comes_back_with_them() {
+    let body = json!({
+        "id": "chatcmpl-2", "object": "chat.completion", "model": "model-1",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": "",
+            "tool_calls": [{"id": "call_a", "type": "function",
+                "function": {"name": "blog_get_post", "arguments": "{}"}}],
+        }}],
+    });
+    let server = Server::answering([Answer::json(&body)]).await;
+    let provider = provider(ProviderKind::OpenAi, &server);
+    let mut request = tool_request();
+    request.tools[0].name = "blog.get_post".into();
+    for message in &mut request.messages {
+        if let Message::ToolCall { name, .. } | Message::ToolResult { name, .. } = message {
+            "blog.get_post".clone_into(name);
+        }
+    }
+    let reply = ask(&provider, request).await.1.unwrap();
+    assert_eq!(reply.tool_calls[0].name, "blog.get_post");
+    let sent = server.only().body.to_string();
+    assert!(
+        sent.contains("blog_get_post") && !sent.contains("blog.get_post"),
+        "{sent}"
+    );
+}
+
 #[tokio::test]
 async fn a_reply_in_one_piece_is_taken_too() {
     let body = json!({

@@ -23,7 +23,10 @@ impl Execute {
                     .clone_into(&mut self.thought);
                 (name, arguments, None)
             }
-            (None, Some((tool, arguments))) => (tool.name, arguments, tool.state),
+            (None, Some((tool, arguments))) => {
+                let state = tool.state.filter(|_| !outcome.is_error);
+                (tool.name, arguments, state)
+            }
             (None, None) => return self.ask(),
         };
         say::name_not_run(&mut outcome.content, &self.not_run);

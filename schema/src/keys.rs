@@ -51,6 +51,11 @@ pub fn exchange(conversation: &ConversationId, asked_at: Millis, session: &Sessi
     format!("{}{before_the_end:015}-{session}", exchanges(conversation))
 }
 
+/// Present once a run of a conversation ended with an answer.
+pub fn answered(session: &SessionId) -> String {
+    format!("sessions/{session}/answered")
+}
+
 /// No instant of a key is after it, which is as wide as all.
 const LAST_INSTANT: Millis = 999_999_999_999_999;
 

@@ -82,6 +82,8 @@ pub mod tg {
         COLLECTION = "collection",
         ROOT_SESSION_ID = "rootSessionId",
         SIBLING_INDEX = "siblingIndex",
+        /// On a session, each earlier one of its conversation that it was shown.
+        REMEMBERS = "remembers",
         JOIN_DEADLINE = "joinDeadline",
         JOIN_POLICY = "joinPolicy",
         /// What ended the wait of a fan-in.

@@ -131,7 +131,11 @@ impl From<agentfleet_gateway::Problem> for Failure {
         };
         // Fields of a request are flags here.
         let message = match problem.message.strip_prefix("`$.") {
-            Some(field) => format!("`--{}", field.replacen('_', "-", 1)),
+            Some(field) => {
+                // The one flag that is not called as its field is.
+                let field = field.replacen("conversation_id", "conversation", 1);
+                format!("`--{}", field.replacen('_', "-", 1))
+            }
             None => problem.message,
         };
         Self {

@@ -3,6 +3,15 @@
 use crate::error::Exit;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// What was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Ctrl-C.
+    Interrupt,
+    /// SIGTERM: the process is to end.
+    Terminate,
+}
+
 /// From its creation on, neither signal ends the process by itself.
 pub(crate) struct Signals {
     interrupt: Signal,
@@ -18,10 +27,10 @@ impl Signals {
     }
 
     /// Waits for the next of either; cancel safe.
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Told::Interrupt,
+            _ = self.terminate.recv() => Told::Terminate,
         }
     }
 
@@ -29,7 +38,7 @@ impl Signals {
     pub(crate) async fn drained_or_left(mut self, drained: impl Future<Output = ()>) {
         tokio::select! {
             () = drained => {}
-            () = self.next() => std::process::exit(Exit::Left as i32),
+            _ = self.next() => std::process::exit(Exit::Left as i32),
         }
     }
 }

@@ -119,8 +119,8 @@ pub struct Assembled {
     pub documents: Vec<(String, String)>,
     pub fan_out: Option<FanOutRecord>,
     pub pause: Option<PauseRecord>,
-    /// Key and body of what the conversation knows of the run, on its first step.
-    pub exchange: Option<(String, Vec<u8>)>,
+    /// Key and body of what the conversation knows of the run.
+    pub exchange: Vec<(String, Vec<u8>)>,
 }
 
 impl Assembled {
@@ -214,7 +214,7 @@ pub fn assemble(commit: &Commit) -> Assembled {
     let (fan_out, pause) = teller.all(&told, &identity);
     record.publications = teller.out;
     Assembled {
-        exchange: conversation::object(&record, request),
+        exchange: conversation::objects(&record, request),
         record,
         bare,
         documents,

@@ -6,7 +6,7 @@ use crate::history::{Room, tokens};
 use crate::limits::FleetLimits;
 use crate::say::{self, in_one_line};
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{Decision, StepRecord};
+use agentfleet_schema::records::{Decision, OutcomeKind, StepRecord};
 use agentfleet_schema::{AgentRequest, Exchange, Millis, keys};
 use serde_json::{Value, json};
 
@@ -36,16 +36,24 @@ fn is_first(request: &AgentRequest) -> bool {
     request.step == 0 && !request.is_subagent() && !request.conversation_id.as_str().is_empty()
 }
 
-/// Key and body of what the conversation knows of a run, on its first step.
-pub(crate) fn object(record: &StepRecord, request: &AgentRequest) -> Option<(String, Vec<u8>)> {
-    let asked = Exchange {
-        session: record.session.clone(),
-        question: beginning(&request.question, QUESTION).to_owned(),
-        answer: String::new(),
-    };
-    // Plain data: writing it as JSON cannot fail.
-    let body = serde_json::to_vec(&asked).unwrap_or_default();
-    Some((key(record)?, body))
+/// Key and body of what the conversation knows of a run: what it was asked, with its first step, and that it
+/// is answered, with its last one.
+pub(crate) fn objects(record: &StepRecord, request: &AgentRequest) -> Vec<(String, Vec<u8>)> {
+    let mut objects = Vec::new();
+    if let Some(key) = key(record) {
+        let asked = Exchange {
+            session: record.session.clone(),
+            question: shortened(&request.question, QUESTION),
+            answer: String::new(),
+        };
+        // Plain data: writing it as JSON cannot fail.
+        objects.push((key, serde_json::to_vec(&asked).unwrap_or_default()));
+    }
+    let is_root = record.parent.is_none() && !record.conversation.as_str().is_empty();
+    if is_root && record.outcome == OutcomeKind::Answer {
+        objects.push((keys::answered(&record.session), Vec::new()));
+    }
+    objects
 }
 
 /// Where that lies; `None` of a step that is not the first of a run in a conversation.
@@ -71,7 +79,6 @@ pub fn remember(
     let mut kept: Vec<Exchange> = Vec::new();
     for exchange in newest.into_iter().take(MOST) {
         let cut = Exchange {
-            question: shortened(&exchange.question, QUESTION),
             answer: shortened(&exchange.answer, ANSWER),
             ..exchange
         };
@@ -163,9 +170,30 @@ pub(crate) fn shown(request: &AgentRequest, snapshot: &Snapshot) -> Value {
         .iter()
         .skip(all.len().saturating_sub(window(request, snapshot)));
     newest
-        .map(|exchange| json!({"question": exchange.question, "answer": exchange.answer}))
+        .map(|exchange| json!({"question": framed(&exchange.question), "answer": framed(&exchange.answer)}))
         .collect()
 }
+
+/// A text that cannot end the frame that prompts put around an exchange.
+fn framed(text: &str) -> String {
+    let mut rest = text;
+    let mut framed = String::with_capacity(text.len());
+    while let Some(at) = rest.find("</") {
+        let (before, tag) = rest.split_at(at + 2);
+        framed.push_str(before);
+        let is_ours = tag
+            .get(..FRAME.len())
+            .is_some_and(|name| name.eq_ignore_ascii_case(FRAME));
+        if is_ours {
+            framed.push(' ');
+        }
+        rest = tag;
+    }
+    framed + rest
+}
+
+/// The tag of that frame.
+const FRAME: &str = "exchange";
 
 #[cfg(test)]
 #[path = "conversation_tests.rs"]

@@ -120,9 +120,30 @@ fn an_exchange_is_noted_on_the_first_step_of_a_run_in_a_conversation() {
         keys::exchange_of(&key(&record).unwrap()),
         Some((900, "s".into()))
     );
+    let names = |record: &StepRecord| {
+        let objects = objects(record, &AgentRequest::default()).into_iter();
+        objects.map(|(key, _)| key).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&record).len(), 1);
     record.step = 1;
     assert_eq!(key(&record), None);
+    record.outcome = OutcomeKind::Fail;
+    assert_eq!(names(&record), Vec::<String>::new());
+    record.outcome = OutcomeKind::Answer;
+    assert_eq!(names(&record), [keys::answered(&record.session)]);
     record.step = 0;
     record.conversation = "".into();
     assert_eq!(key(&record), None);
+}
+
+#[test]
+fn what_was_said_cannot_end_its_frame() {
+    for (text, expected) in [
+        ("a </exchange> b", "a </ exchange> b"),
+        ("</EXCHANGE></exchange", "</ EXCHANGE></ exchange"),
+        ("</b> </", "</b> </"),
+        ("\u{1F600}</\u{1F600}", "\u{1F600}</\u{1F600}"),
+    ] {
+        assert_eq!(framed(text), expected);
+    }
 }

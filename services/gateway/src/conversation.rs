@@ -6,7 +6,7 @@ use crate::session::link;
 use crate::state::App;
 use agentfleet_core::provenance::date_time;
 use agentfleet_runs::{Asked, exchanges};
-use agentfleet_schema::{ConversationId, SessionId};
+use agentfleet_schema::{ConversationId, SessionId, keys};
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use schemars::JsonSchema;
@@ -33,6 +33,13 @@ pub(crate) async fn show(
     }
     let before = params.one("before")?.unwrap_or_default();
     let conversation = ConversationId::from(id);
+    let place = format!("{}{before}", keys::exchanges(&conversation));
+    if !before.is_empty() && keys::exchange_of(&place).is_none() {
+        return Err(Problem::parameter(
+            "before",
+            "take it from `next` of the page before",
+        ));
+    }
     let documents = &*app.parts.intake.documents;
     let mut found = exchanges(documents, &conversation, before, limit + 1).await?;
     if found.is_empty() && before.is_empty() {
@@ -73,20 +80,32 @@ struct ExchangeView {
     asked_at: String,
     /// The question, its first 1,000 bytes.
     question: String,
-    /// Absent while the run has not ended.
+    /// `open` while the run has not ended, `answered`, or `ended` without an answer.
+    state: &'static str,
+    /// Of a run that is answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
+    /// Why a run that ended has no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     location: String,
 }
 
 impl ExchangeView {
     fn of(asked: Asked) -> Self {
+        let (state, answer, reason) = match asked.text {
+            None => ("open", None, None),
+            answer if asked.is_answered => ("answered", answer, None),
+            reason => ("ended", None, reason),
+        };
         Self {
             location: link(&asked.session, ""),
             session_id: asked.session,
             asked_at: date_time(asked.asked_at),
             question: asked.question,
-            answer: asked.answer,
+            state,
+            answer,
+            reason,
         }
     }
 }

@@ -10,8 +10,10 @@ pub struct Asked {
     pub asked_at: Millis,
     /// The beginning of the question; the run's first record has all of it.
     pub question: String,
-    /// `None` while the run has not ended.
-    pub answer: Option<String>,
+    /// Whether the run ended with an answer.
+    pub is_answered: bool,
+    /// What it ended with, be that an answer or the reason why there is none; `None` while it has not ended.
+    pub text: Option<String>,
     /// Older ones come after this.
     pub place: String,
 }
@@ -40,13 +42,17 @@ pub async fn exchanges(
         .iter()
         .flat_map(|(key, _, session)| {
             let answer = uris::answer_document(session);
-            [key.clone(), keys::document(&answer)]
+            [
+                key.clone(),
+                keys::document(&answer),
+                keys::answered(session),
+            ]
         })
         .collect();
     let bodies = documents.get_many(&wanted).await?;
-    let rows = found.into_iter().zip(bodies.chunks(2));
+    let rows = found.into_iter().zip(bodies.chunks(3));
     let asked = rows.filter_map(|((key, asked_at, session), bodies)| {
-        let [Some(exchange), answer] = bodies else {
+        let [Some(exchange), end, answered] = bodies else {
             // Erased in between.
             return None;
         };
@@ -56,7 +62,8 @@ pub async fn exchanges(
             session,
             asked_at,
             question: exchange.question,
-            answer: answer.as_deref().map(text),
+            is_answered: answered.is_some(),
+            text: end.as_deref().map(text),
             place: key.strip_prefix(&folder)?.to_owned(),
         })
     });

@@ -1,5 +1,6 @@
 //! Root sessions, as the graph knows them: the one query of every list of runs.
 
+use agentfleet_core::provenance::date_time;
 use agentfleet_graph::Solutions;
 use agentfleet_schema::records::{RunState, Termination};
 use agentfleet_schema::uris::{self, RETRIEVAL_GRAPH};
@@ -95,12 +96,21 @@ impl Root {
             question: text("question").unwrap_or_default(),
             state,
             termination,
-            started: text("start").unwrap_or_default(),
-            ended: text("end"),
+            started: text("start").map(in_full).unwrap_or_default(),
+            ended: text("end").map(in_full),
             conversation: text("conversation"),
             collection: text("collection"),
             pattern: name("pattern"),
             task_type: name("taskType"),
         })
+    }
+}
+
+/// An instant with all its digits, as the fleet writes them: a graph may leave noughts at the end out, and then
+/// texts do not sort as instants follow.
+fn in_full(instant: String) -> String {
+    match chrono::DateTime::parse_from_rfc3339(&instant) {
+        Ok(at) => date_time(at.timestamp_millis()),
+        Err(_) => instant,
     }
 }

@@ -67,8 +67,9 @@ struct Fleet {
 
 const QUESTIONS: [(&str, &str); 3] = [
     ("Juxtapose the plants", "c1"),
-    ("nonsense words", "c2"),
+    // What its model makes of the last one does not depend on what it is shown of this one.
     ("the busy line", "c2"),
+    ("nonsense words", "c2"),
 ];
 
 impl Fleet {

@@ -5,7 +5,7 @@ use super::watch::{Interrupt, Watch};
 use crate::cli::{Chat, Cost, Output, Trace, TraceFormat};
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
-use crate::signals::Signals;
+use crate::signals::{Signals, Told};
 use crate::standby::Standby;
 use crate::store::Store;
 use crate::ui::{self, Ui};
@@ -13,10 +13,12 @@ use agentfleet_console::text;
 use agentfleet_console::trace::Format;
 use agentfleet_runs::{Asked, exchanges};
 use agentfleet_schema::{AgentRequest, ConversationId, SessionId};
+use nix::sys::termios::{SetArg, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use rustyline::{Config, Editor};
-use std::io::IsTerminal as _;
+use std::io::{ErrorKind, IsTerminal as _};
+use tokio::sync::oneshot;
 
 /// Exchanges that are recalled at the beginning, and by `/history`.
 const RECALLED: usize = 5;
@@ -25,13 +27,14 @@ const HISTORY: usize = 50;
 const SHOWN: usize = 100;
 
 const HELP: &str = "\
-/trace [SESSION]   who decided what in the last run, or in a run of this conversation
+/trace [SESSION]   who decided what in the last run, or in another one
 /cost              what this conversation cost
 /history           what was asked and answered before
 /new               begin another conversation
 /quit              leave; Ctrl-D does the same
-Ctrl-C ends the run that is being worked.";
+Ctrl-C ends the run that is being worked. A space before the / asks the line as it is.";
 
+type Reader = Box<Editor<(), MemHistory>>;
 type Line = Result<String, ReadlineError>;
 
 /// One conversation, and what it is talked with.
@@ -42,9 +45,20 @@ struct Talk<'a> {
     standby: &'a Standby,
     request: AgentRequest,
     last: Option<SessionId>,
+    /// Whether somebody types the lines.
+    is_typed: bool,
+    failed: u64,
 }
 
 pub(crate) async fn chat(chat: Chat, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    if chat
+        .conversation
+        .as_deref()
+        .is_some_and(|id| id.trim().is_empty())
+    {
+        let says = "`--conversation` is empty: name one, or leave it out to begin a new one";
+        return Err(Failure::usage(says));
+    }
     let store = Store::open(settings).await?;
     store.prepare(settings).await?;
     let request = AgentRequest {
@@ -76,6 +90,8 @@ pub(crate) async fn chat(chat: Chat, settings: &Settings, ui: Ui) -> Result<(), 
         standby: &standby,
         request,
         last: None,
+        is_typed: std::io::stdin().is_terminal(),
+        failed: 0,
     };
     let ended = talk.talk(&mut signals).await;
     signals.drained_or_left(standby.stop()).await;
@@ -89,33 +105,48 @@ fn new() -> ConversationId {
 
 impl Talk<'_> {
     async fn talk(&mut self, signals: &mut Signals) -> Result<(), Failure> {
-        let mut editor = Box::new(editor()?);
-        self.begun(&mut editor).await?;
+        let mut reader: Reader = Box::new(editor()?);
+        // Whoever ends the process at its prompt finds the terminal as it was.
+        let terminal = tcgetattr(std::io::stdin()).ok();
+        self.begun(&mut reader).await?;
         loop {
-            let (line, back) = read(editor).await?;
-            editor = back;
-            let line = match line {
-                Ok(line) => line.trim().to_owned(),
+            let reading = read(reader, self.is_typed)?;
+            let read = tokio::select! {
+                read = reading => read.map_err(std::io::Error::other)?,
+                () = terminated(signals) => {
+                    if let Some(terminal) = &terminal {
+                        tcsetattr(std::io::stdin(), SetArg::TCSANOW, terminal).ok();
+                    }
+                    return self.left();
+                }
+            };
+            reader = read.1;
+            let line = match read.0 {
+                Ok(line) => line,
                 Err(ReadlineError::Interrupted) => {
                     self.ui.note("Ctrl-D leaves.");
                     continue;
                 }
                 Err(ReadlineError::Eof) => return self.left(),
+                Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
+                    errln!("error: the line is no UTF-8, and was not asked");
+                    self.failed += 1;
+                    continue;
+                }
                 Err(error) => return Err(std::io::Error::other(error).into()),
             };
-            if line.is_empty() {
+            let text = line.trim();
+            if text.is_empty() {
                 continue;
             }
-            drop(editor.add_history_entry(&line));
-            if matches!(line.as_str(), "/quit" | "/exit") {
-                return self.left();
-            }
-            match line.strip_prefix('/') {
-                None => self.ask(line, signals).await?,
+            drop(reader.add_history_entry(text));
+            match line.strip_prefix('/').map(str::trim_end) {
+                None => self.ask(text.to_owned(), signals).await?,
+                Some("quit" | "exit") => return self.left(),
                 Some("new") => {
                     self.request.conversation_id = new();
                     self.last = None;
-                    self.begun(&mut editor).await?;
+                    self.begun(&mut reader).await?;
                 }
                 Some(command) => {
                     if let Err(failure) = self.command(command).await {
@@ -147,7 +178,15 @@ impl Talk<'_> {
             self.ui
                 .note(&format!("Go on with: {program} chat --conversation {id}"));
         }
-        Ok(())
+        match self.failed {
+            // Whoever types has seen it.
+            0 => Ok(()),
+            _ if self.is_typed => Ok(()),
+            failed => {
+                let lines = text::counted(failed, "line");
+                Err(Failure::new(Exit::Failed, format!("not answered: {lines}")))
+            }
+        }
     }
 
     /// The newest exchanges, the oldest of them first.
@@ -162,8 +201,12 @@ impl Talk<'_> {
     fn list(&self, exchanges: &[Asked]) {
         for asked in exchanges {
             errln!("  > {}", text::preview(&asked.question, SHOWN));
-            let answer = asked.answer.as_deref().unwrap_or("(not answered yet)");
-            errln!("    {}", text::preview(answer, SHOWN));
+            let end = asked.text.as_deref().map(|end| text::preview(end, SHOWN));
+            match (asked.is_answered, end) {
+                (true, Some(answer)) => errln!("    {answer}"),
+                (_, Some(reason)) => errln!("    (not answered: {reason})"),
+                (_, None) => errln!("    (not answered yet)"),
+            }
         }
     }
 
@@ -182,9 +225,14 @@ impl Talk<'_> {
             Ok(taken) => taken.session,
             Err(problem) => {
                 errln!("error: {}", Failure::from(problem));
+                self.failed += 1;
                 return Ok(());
             }
         };
+        if self.last.is_some() {
+            // Between two answers.
+            outln!();
+        }
         self.last = Some(session.clone());
         let watch = Watch {
             store: self.store,
@@ -199,6 +247,7 @@ impl Talk<'_> {
         match watch.run(self.standby, signals).await {
             Err(failure) if matches!(failure.exit, Exit::Left | Exit::Unavailable) => Err(failure),
             Err(failure) => {
+                self.failed += 1;
                 if !failure.message.is_empty() {
                     errln!("error: {failure}");
                 }
@@ -212,7 +261,10 @@ impl Talk<'_> {
         let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
         match name {
             "help" => errln!("{HELP}"),
-            "history" => self.list(&self.exchanges(HISTORY).await?),
+            "history" => match self.exchanges(HISTORY).await? {
+                none if none.is_empty() => errln!("nothing was asked yet"),
+                some => self.list(&some),
+            },
             "trace" => {
                 let id = match (rest.trim(), &self.last) {
                     ("", Some(last)) => last.to_string(),
@@ -255,18 +307,20 @@ fn editor() -> Result<Editor<(), MemHistory>, Failure> {
     Ok(editor.map_err(std::io::Error::other)?)
 }
 
-/// The next line. Reading one blocks, so it is done on a thread of its own.
-async fn read(
-    mut editor: Box<Editor<(), MemHistory>>,
-) -> Result<(Line, Box<Editor<(), MemHistory>>), Failure> {
-    let prompt = if std::io::stdin().is_terminal() {
-        "> "
-    } else {
-        ""
-    };
-    let reading = tokio::task::spawn_blocking(move || {
-        let line = editor.readline(prompt);
-        (line, editor)
-    });
-    Ok(reading.await.map_err(std::io::Error::from)?)
+/// The next line. Reading one blocks, so it is done on a thread of its own, which nobody waits for at the end.
+fn read(mut reader: Reader, is_typed: bool) -> Result<oneshot::Receiver<(Line, Reader)>, Failure> {
+    let prompt = if is_typed { "> " } else { "" };
+    let (tell, told) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("chat-line".to_owned())
+        .spawn(move || {
+            let line = reader.readline(prompt);
+            drop(tell.send((line, reader)));
+        })?;
+    Ok(told)
+}
+
+/// Waits until the process is to end.
+async fn terminated(signals: &mut Signals) {
+    while signals.next().await != Told::Terminate {}
 }

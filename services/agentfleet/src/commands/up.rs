@@ -130,7 +130,7 @@ async fn told_to_stop(
 ) -> Result<(), Failure> {
     loop {
         tokio::select! {
-            () = signals.next() => return Ok(()),
+            _ = signals.next() => return Ok(()),
             Ok(()) = worker.changed() => match &*worker.borrow_and_update() {
                 Worker::Other => {}
                 Worker::Own { model } => errln!("{}", standby::has_taken_over(model)),

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::log::Held;
 use crate::settings::Settings;
-use crate::signals::Signals;
+use crate::signals::{Signals, Told};
 use crate::standby::{self, Standby, Worker};
 use crate::store::Store;
 use crate::ui::{Answer, Heedless, Ui};
@@ -83,10 +83,12 @@ impl Watch<'_> {
                 loop {
                     tokio::select! {
                         followed = &mut next => break followed?.events,
-                        () = signals.next() => {
+                        told = signals.next() => {
                             show.leave()?;
                             match self.interrupt {
-                                Interrupt::Cancels(settings) if !is_cancelled => {
+                                Interrupt::Cancels(settings)
+                                    if told == Told::Interrupt && !is_cancelled =>
+                                {
                                     is_cancelled = true;
                                     self.ui.note("Ending the run; Ctrl-C again leaves.");
                                     Box::pin(end(self.store, settings, &self.session)).await?;

@@ -4,6 +4,7 @@ use crate::place::{Place, Ran};
 
 /// Who is shown an earlier answer repeats it; who is not, says so.
 const SCRIPT: &str = r#"{"rules": [
+    {"operation": "agent-react", "contains": "break down", "fail": "the provider is broken"},
     {"operation": "agent-react", "contains": ["Question: My dog is called Rex", "What is its name?"],
      "text": "Thought: it was told.\nFinal Answer: Rex."},
     {"operation": "agent-react", "contains": "My dog is called Rex",
@@ -65,9 +66,12 @@ fn a_run_is_shown_what_was_said_before_in_its_conversation_and_nowhere_else() {
         place.run(&[command, second]).well();
     }
     let asked = format!(
-        "ASK {{ GRAPH <urn:graph:retrieval> {{ ?b prov:wasInformedBy ?a . ?b tg:rootSessionId \"{second}\" . ?a tg:rootSessionId \"{first}\" }} }}"
+        "ASK {{ GRAPH <urn:graph:retrieval> {{ ?b tg:remembers ?a . ?b tg:rootSessionId \"{second}\" . ?a tg:rootSessionId \"{first}\" }} }}"
     );
     assert!(place.run(&["query", &asked]).well().out.contains("true"));
+    // Nothing was forked.
+    let trace = place.run(&["trace", second]).well().out;
+    assert!(!trace.contains("Forked"), "{trace}");
     // Purged, it is known to nobody.
     place
         .run(&["purge", "--conversation", "dogs", "--yes"])
@@ -109,11 +113,32 @@ fn a_chat_is_a_conversation_that_can_be_left_and_gone_on_with() {
     let listed = place.sessions(&["--conversation", "dogs"]);
     assert_eq!(listed.len(), 2);
     for (args, says) in [
-        (&["--conversation", "a\u{7}b"][..], "conversation_id"),
+        (
+            &["--conversation", "a\u{7}b"][..],
+            "`--conversation`: must have",
+        ),
         (&["--pattern", "none"], "pattern `none` is not known"),
     ] {
         let ran = place.fed(&[&["chat", "--model", &model], args].concat(), "a\n");
         assert_ne!(ran.code, 0, "{ran:?}");
         assert!(ran.err.contains(says), "{ran:?}");
     }
+}
+
+#[test]
+fn what_was_not_answered_is_told_to_people_and_not_shown_to_models() {
+    let (place, model) = place();
+    let lines = "My dog is called Rex\nbreak down\nWhat is its name?\n/history\n";
+    let ran = chat(&place, &model, &["--conversation", "dogs"], lines);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.out.contains("Rex."), "{ran:?}");
+    assert!(
+        ran.err.contains("(not answered: the provider is broken"),
+        "{ran:?}"
+    );
+    assert!(ran.err.contains("not answered: 1 line"), "{ran:?}");
+    let last = &place.sessions(&["--conversation", "dogs"])[0];
+    let shown = place.run(&["trace", last, "--step", "0", "--raw"]).well();
+    assert!(shown.out.contains("My dog is called Rex"), "{shown:?}");
+    assert!(!shown.out.contains("broken"), "{shown:?}");
 }

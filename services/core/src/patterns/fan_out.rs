@@ -232,6 +232,12 @@ impl Siblings<'_> {
             ..AgentRequest::default()
         };
         let control = &mut asked.control;
+        if asked.question == request.question {
+            // Nobody who saw the conversation made a goal of it.
+            control
+                .conversation
+                .clone_from(&request.control.conversation);
+        }
         control.root = request.root().clone();
         control.ancestors.clone_from(&request.control.ancestors);
         control.ancestors.push(Ancestor {

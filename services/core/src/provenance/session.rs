@@ -59,11 +59,7 @@ impl Teller<'_> {
             }
         }
         for before in &record.worked.conversation {
-            self.link(
-                &session,
-                prov::WAS_INFORMED_BY,
-                &uris::session(&before.session),
-            );
+            self.link(&session, tg::REMEMBERS, &uris::session(&before.session));
         }
         if let Some(parent) = &record.parent {
             self.text(

@@ -532,6 +532,7 @@ async fn a_conversation_is_read_page_by_page_newest_first() {
         ("/conversations/unheard", 404, "unknown-conversation"),
         ("/conversations/a?limit=0", 400, "invalid-parameter"),
         ("/conversations/a?page=2", 400, "invalid-parameter"),
+        ("/conversations/a?before=garbage", 400, "invalid-parameter"),
     ] {
         let answer = client.get(path).await;
         assert_eq!(

@@ -3,18 +3,22 @@
 
 use crate::callers::Callers;
 use crate::place::Place;
+use agentfleet::evidence;
+use agentfleet_config::{DocumentsConfig, seed};
 use agentfleet_core::commit::read_whole;
 use agentfleet_documents::Documents;
 use agentfleet_graph::{Answer, Graph, QueryOptions};
+use agentfleet_orchestrator::replay::Replayer;
 use agentfleet_schema::records::{CompletionStatus, FanInRecord, FanOutRecord, JoinCause};
 use agentfleet_schema::{Term, Triple, Triples};
+use agentfleet_storage::Database;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long what is owed after the last answer may take: more than any lease, back-off and redelivery.
@@ -53,6 +57,11 @@ pub struct Evidence {
     pub untold: Vec<String>,
     pub statements: usize,
     pub parked: Vec<String>,
+    /// Steps that were worked again from their records, and runs whose records were checked.
+    pub replayed: usize,
+    pub verified: usize,
+    /// What came out otherwise, or is not as it was committed.
+    pub diverging: Vec<String>,
 }
 
 impl Evidence {
@@ -91,6 +100,7 @@ impl Evidence {
             (ending("/outcome"), ending("/fanout"));
         found.joins(&*documents, &fan_outs).await;
         let told = found.told(&*documents, &outcomes).await;
+        found.follows(&documents, &outcomes).await;
         // Provenance may still be on its way when the last answer is out.
         let options = QueryOptions {
             timeout: PATIENCE,
@@ -173,6 +183,41 @@ impl Evidence {
         told
     }
 
+    /// Replays every step, and verifies every run.
+    async fn follows(&mut self, documents: &Arc<dyn Documents>, outcomes: &[String]) {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path()).unwrap();
+        let config = DocumentsConfig::new(Arc::clone(documents), Arc::new(database), || 0);
+        let replayer = Replayer {
+            documents: &**documents,
+            config: &config,
+            default_prompts: &seed::embedded_snapshot().unwrap(),
+        };
+        let mut roots = BTreeSet::new();
+        for some in outcomes.chunks(100) {
+            let bodies = documents.get_many(some).await.unwrap();
+            for (key, body) in some.iter().zip(bodies) {
+                let record = read_whole(&body.unwrap()).unwrap();
+                let found = replayer.step(&record).await.unwrap();
+                let divergences = found.divergences.iter().map(ToString::to_string);
+                let all = divergences.chain(found.unchecked);
+                self.diverging
+                    .extend(all.map(|what| format!("{key}: {what}")));
+                self.replayed += 1;
+                roots.insert(record.root);
+            }
+        }
+        for root in &roots {
+            let gathered = evidence::gather(&**documents, root).await;
+            let (sessions, mut findings) = gathered.unwrap_or_else(|failure| panic!("{failure}"));
+            let checked = evidence::check(&**documents, &config, &sessions, &mut findings).await;
+            checked.unwrap_or_else(|failure| panic!("{failure}"));
+            let findings = findings.iter().map(|found| format!("{root}: {found:?}"));
+            self.diverging.extend(findings);
+            self.verified += 1;
+        }
+    }
+
     /// What is missing, or there twice.
     pub fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
@@ -195,6 +240,8 @@ impl Evidence {
         let untold: Vec<&String> = self.untold.iter().take(20).collect();
         let all = self.untold.len();
         note("the graph lacks statements", &(all, untold), all > 0);
+        let diverging: Vec<&String> = self.diverging.iter().take(20).collect();
+        note("replay and verify", &diverging, !diverging.is_empty());
         note("dead-lettered", &self.parked, !self.parked.is_empty());
         broken
     }

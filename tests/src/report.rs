@@ -156,6 +156,8 @@ impl Report {
             "fan_outs": self.evidence.fan_outs, "fan_outs_of_eight": self.evidence.full_fan_outs,
             "fan_outs_without_one_synthesis": self.evidence.syntheses.len(),
             "statements": self.evidence.statements, "statements_missing": self.evidence.untold.len(),
+            "steps_replayed": self.evidence.replayed, "runs_verified": self.evidence.verified,
+            "findings": self.evidence.diverging.len(),
             "dead_letters": self.evidence.parked.len(), "traces_validated": self.traces_validated,
             "last_kill_to_last_end_ms": self.last_end_ms,
         })
@@ -288,6 +290,13 @@ impl fmt::Display for Report {
             evidence.statements,
             evidence.untold.len(),
             self.traces_validated
+        )?;
+        writeln!(
+            f,
+            "records         {} steps replayed, {} runs verified: {} findings",
+            evidence.replayed,
+            evidence.verified,
+            evidence.diverging.len()
         )?;
         write!(f, "last kill to last end: {}", seconds(self.last_end_ms))
     }

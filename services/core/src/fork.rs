@@ -116,7 +116,12 @@ pub fn fork(
                 approved: false,
                 ..held
             }),
-            conversation: before.conversation.clone(),
+            conversation: if record.step == 0 {
+                // Its message is the caller's, and says nothing of it.
+                record.worked.conversation.clone()
+            } else {
+                before.conversation.clone()
+            },
             lineage,
             sources: before.sources.clone(),
             config_version: otherwise.config_version,

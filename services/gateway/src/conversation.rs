@@ -34,7 +34,10 @@ pub(crate) async fn show(
     let before = params.one("before")?.unwrap_or_default();
     let conversation = ConversationId::from(id);
     let place = format!("{}{before}", keys::exchanges(&conversation));
-    if !before.is_empty() && keys::exchange_of(&place).is_none() {
+    let is_place = keys::exchange_of(&place).is_some_and(|(at, session)| {
+        session.is_well_formed() && keys::exchange(&conversation, at, &session) == place
+    });
+    if !before.is_empty() && !is_place {
         return Err(Problem::parameter(
             "before",
             "take it from `next` of the page before",

@@ -13,8 +13,8 @@ use crate::watched::Watched;
 use agentfleet_broker::Delivery;
 use agentfleet_core::error::Code;
 use agentfleet_core::{
-    Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, conversation, error, limits,
-    prices, say, so_far,
+    Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, error, limits, prices, say,
+    so_far,
 };
 use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::{Records, account, effects};
@@ -22,7 +22,7 @@ use agentfleet_schema::records::{
     EndedBy, IntentRecord, Publication, StepRecord, Termination, Worked as Kept,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, ErrorBody, Millis, Spent, keys};
+use agentfleet_schema::{AgentRequest, ErrorBody, Exchange, Millis, Spent, keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +98,15 @@ fn of_others(mut debited: Spent, has_call: bool) -> Spent {
     debited
 }
 
+/// What a run that begins with this step was shown of its conversation.
+fn shown_at_first(request: &AgentRequest) -> Vec<Exchange> {
+    if request.step == 0 && !request.is_subagent() {
+        request.control.conversation.clone()
+    } else {
+        Vec::new()
+    }
+}
+
 impl Orchestrator {
     /// Takes a step up: its config, its limits, its number among the attempts, and what those before it
     /// spent.
@@ -158,15 +167,11 @@ impl Orchestrator {
             Err(error) => (topics::AGENT_RESPONSE, Some(error)),
         };
         let native_tools = self.parts.model.capabilities().native_tools;
+        let is_new = request.step == 0 && !request.is_subagent();
         let kept = Kept {
             // No record before this one holds what a root was asked.
-            request: (request.step == 0 && !request.is_subagent())
-                .then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
-            conversation: if conversation::remembers(&request) {
-                request.control.conversation.clone()
-            } else {
-                Vec::new()
-            },
+            request: is_new.then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
+            conversation: shown_at_first(&request),
             came_at: (came_at != now).then_some(came_at),
             native_tools,
             fleet: Some(self.options.limits.clone()),

@@ -38,7 +38,8 @@ fn script(directory: &Path) -> PathBuf {
         rule
     };
     let rules = json!({"rules": [
-        says("task-type-classify", "nonsense", "I cannot say."),
+        // By the task itself: the conversation of a run has the words of others.
+        says("task-type-classify", "Task:\nnonsense", "I cannot say."),
         says("task-type-classify", "", "{\"choice\":\"general\",\"signal\":\"no domain\",\"rationale\":\"nothing special\"}"),
         says("pattern-select", "Juxtapose", "{\"choice\":\"supervisor\",\"signal\":\"three parts\",\"rationale\":\"they are apart\"}"),
         says("pattern-select", "", "{\"choice\":\"react\",\"signal\":\"one thing\"}"),
@@ -46,7 +47,7 @@ fn script(directory: &Path) -> PathBuf {
         says("supervisor-review", "", "{\"decision\":\"answer\",\"signal\":\"enough\"}"),
         says("supervisor-synthesise", "", "## All\nConfidence: 0.9\ndone"),
         {"operation": "agent-react", "contains": "valves", "fail": "no such model"},
-        {"operation": "agent-react", "contains": "busy", "times": 1, "garbled": "<html>"},
+        {"operation": "agent-react", "contains": "Task:\nthe busy", "times": 1, "garbled": "<html>"},
         {"operation": "agent-react", "contains": "mute at first", "times": 1, "usage": usage},
         {"operation": "agent-react", "contains": "mute for ever", "cut": true, "usage": usage},
         first("pumps", "Thought: look it up\nAction: document-search\nArgs: {\"query\": \"circulation pump\"}"),
@@ -67,9 +68,8 @@ struct Fleet {
 
 const QUESTIONS: [(&str, &str); 3] = [
     ("Juxtapose the plants", "c1"),
-    // What its model makes of the last one does not depend on what it is shown of this one.
-    ("the busy line", "c2"),
     ("nonsense words", "c2"),
+    ("the busy line", "c2"),
 ];
 
 impl Fleet {

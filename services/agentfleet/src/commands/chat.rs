@@ -26,6 +26,9 @@ const HISTORY: usize = 50;
 /// Characters of a question and of an answer in a list.
 const SHOWN: usize = 100;
 
+/// Takes back what the line editor asked of the terminal: to mark what is pasted.
+const PASTE_OFF: &str = "\u{1b}[?2004l";
+
 const HELP: &str = "\
 /trace [SESSION]   who decided what in the last run, or in another one
 /cost              what this conversation cost
@@ -116,6 +119,10 @@ impl Talk<'_> {
                 () = terminated(signals) => {
                     if let Some(terminal) = &terminal {
                         tcsetattr(std::io::stdin(), SetArg::TCSANOW, terminal).ok();
+                        if std::io::stdout().is_terminal() {
+                            ui::painted(PASTE_OFF);
+                        }
+                        errln!();
                     }
                     return self.left();
                 }
@@ -167,7 +174,7 @@ impl Talk<'_> {
         for asked in &before {
             drop(editor.add_history_entry(&asked.question));
         }
-        self.list(&before);
+        list(&before);
         Ok(())
     }
 
@@ -196,18 +203,6 @@ impl Talk<'_> {
         let mut found = found.map_err(agentfleet_runtime::Error::from)?;
         found.reverse();
         Ok(found)
-    }
-
-    fn list(&self, exchanges: &[Asked]) {
-        for asked in exchanges {
-            errln!("  > {}", text::preview(&asked.question, SHOWN));
-            let end = asked.text.as_deref().map(|end| text::preview(end, SHOWN));
-            match (asked.is_answered, end) {
-                (true, Some(answer)) => errln!("    {answer}"),
-                (_, Some(reason)) => errln!("    (not answered: {reason})"),
-                (_, None) => errln!("    (not answered yet)"),
-            }
-        }
     }
 
     /// Asks, and watches the answer come. A run that fails ends no conversation.
@@ -263,7 +258,7 @@ impl Talk<'_> {
             "help" => errln!("{HELP}"),
             "history" => match self.exchanges(HISTORY).await? {
                 none if none.is_empty() => errln!("nothing was asked yet"),
-                some => self.list(&some),
+                some => list(&some),
             },
             "trace" => {
                 let id = match (rest.trim(), &self.last) {
@@ -297,6 +292,18 @@ impl Talk<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn list(exchanges: &[Asked]) {
+    for asked in exchanges {
+        errln!("  > {}", text::preview(&asked.question, SHOWN));
+        let end = asked.text.as_deref().map(|end| text::preview(end, SHOWN));
+        match (asked.is_answered, end) {
+            (true, Some(answer)) => errln!("    {answer}"),
+            (_, Some(reason)) => errln!("    (not answered: {reason})"),
+            (_, None) => errln!("    (not answered yet)"),
+        }
     }
 }
 

@@ -72,6 +72,23 @@ fn a_run_is_shown_what_was_said_before_in_its_conversation_and_nowhere_else() {
     // Nothing was forked.
     let trace = place.run(&["trace", second]).well().out;
     assert!(!trace.contains("Forked"), "{trace}");
+    // A fork knows what the other run was shown, from its first step on.
+    let fork = place
+        .run(&["fork", second, "--at", "0", "--model", &model])
+        .well();
+    assert!(fork.out.contains("Rex."), "{fork:?}");
+    let forked = &place.sessions(&["--conversation", "dogs"])[0];
+    let remembers = format!(
+        "ASK {{ GRAPH <urn:graph:retrieval> {{ ?b tg:remembers ?a . ?b tg:rootSessionId \"{forked}\" }} }}"
+    );
+    assert!(
+        place
+            .run(&["query", &remembers])
+            .well()
+            .out
+            .contains("true")
+    );
+    place.run(&["replay", forked]).well();
     // Purged, it is known to nobody.
     place
         .run(&["purge", "--conversation", "dogs", "--yes"])

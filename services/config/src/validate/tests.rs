@@ -340,3 +340,21 @@ fn a_profile_whose_name_is_nearly_that_of_an_operation_is_refused() {
         assert!(problem.reason.contains(part), "{part}: {}", problem.reason);
     }
 }
+
+#[test]
+fn two_tools_that_models_would_know_by_one_name_are_refused() {
+    let mut set = Snapshot::default();
+    for name in ["blog.list", "blog.list_posts"] {
+        set.tools.insert(name.into(), ToolItem::default());
+    }
+    assert_eq!(together(&set), []);
+    set.tools.insert("blog_list".into(), ToolItem::default());
+    let [problem] = &together(&set)[..] else {
+        panic!("{:?}", together(&set))
+    };
+    let says = "models know `blog_list` and `blog.list` by one name: rename one";
+    assert_eq!(
+        (problem.key.as_str(), &*problem.reason),
+        ("blog_list", says)
+    );
+}

@@ -3,6 +3,7 @@
 
 use crate::script::Script;
 use agentfleet_core::commit::{Assembled, Commit, Streamed, assemble};
+use agentfleet_core::conversation;
 use agentfleet_core::fan_in::{Completion, decide};
 use agentfleet_core::{
     Finish, FleetLimits, Input, ModelAsk, ModelFailure, Order, Rejection, Reply, Situation,
@@ -322,6 +323,11 @@ impl Fleet {
             streamed: Streamed::default(),
             responses: topics::AGENT_RESPONSE,
             worked: Box::new(Worked {
+                conversation: if conversation::remembers(&request) {
+                    request.control.conversation.clone()
+                } else {
+                    Vec::new()
+                },
                 waited: (attempt > 1).then(|| ModelWait {
                     times: 2,
                     ms: 3_000,

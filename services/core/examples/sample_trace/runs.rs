@@ -5,7 +5,7 @@ use crate::patterns;
 use crate::script::{Script, act, choice, config, done, goals, review};
 use agentfleet_core::{ToolOutcome, ToolUse};
 use agentfleet_schema::config::{ModelProfile, Snapshot, ToolItem, tool_kind};
-use agentfleet_schema::{AgentRequest, Operation};
+use agentfleet_schema::{AgentRequest, Exchange, Operation};
 
 pub(crate) const ALL: [(&str, fn() -> Trace); 19] = [
     ("supervisor", supervisor),
@@ -89,7 +89,14 @@ fn react() -> Trace {
         _ => None,
     }
     });
-    fleet.ask(&asked("react-1", "Summarise what Company X does", ""))?;
+    let mut request = asked("react-1", "Summarise what Company X does", "");
+    request.conversation_id = "talk".into();
+    request.control.conversation = vec![Exchange {
+        session: "react-0".into(),
+        question: "Who is Company X?".into(),
+        answer: "A maker of pumps.".into(),
+    }];
+    fleet.ask(&request)?;
     fleet.told()
 }
 

@@ -533,6 +533,12 @@ async fn a_conversation_is_read_page_by_page_newest_first() {
         ("/conversations/a?limit=0", 400, "invalid-parameter"),
         ("/conversations/a?page=2", 400, "invalid-parameter"),
         ("/conversations/a?before=garbage", 400, "invalid-parameter"),
+        ("/conversations/a?before=2026-x", 400, "invalid-parameter"),
+        (
+            "/conversations/a?before=998204422002219-../../b",
+            400,
+            "invalid-parameter",
+        ),
     ] {
         let answer = client.get(path).await;
         assert_eq!(

@@ -140,9 +140,10 @@ pub(crate) fn settle(
             tokens(room(request, snapshot, fleet))
         ),
         format!(
-            "{} tokens, of sessions {}",
+            "{} tokens, of sessions {}; prompts of this step show the newest {}",
             tokens(bytes),
-            sessions.join(", ")
+            sessions.join(", "),
+            window(request, snapshot).min(before.len())
         ),
     ))
 }

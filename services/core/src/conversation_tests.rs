@@ -58,6 +58,8 @@ fn what_was_given_is_told_once_and_makes_topics_for_the_router() {
         ("conversation", "7")
     );
     assert!(decision.signal.contains("s6, s5"), "{}", decision.signal);
+    let shown = format!("prompts of this step show the newest {ROUTING}");
+    assert!(decision.signal.ends_with(&shown), "{}", decision.signal);
     assert_eq!(
         request.routing.recent_topics,
         ["q0", "q1", "q2", "q3", "q4"]

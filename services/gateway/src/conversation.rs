@@ -12,7 +12,6 @@ use axum::extract::{Path, RawQuery, State};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 100;
 
 /// `GET /conversations/{id}`.
@@ -22,15 +21,7 @@ pub(crate) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Json<ConversationView>, Problem> {
     let params = Params::read(query.as_deref(), &["limit", "before"])?;
-    let limit = params
-        .number("limit", "a whole number")?
-        .unwrap_or(DEFAULT_LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(Problem::parameter(
-            "limit",
-            format!("from 1 to {MAX_LIMIT}"),
-        ));
-    }
+    let limit = params.limit(MAX_LIMIT)?;
     let before = params.one("before")?.unwrap_or_default();
     let conversation = ConversationId::from(id);
     let place = format!("{}{before}", keys::exchanges(&conversation));

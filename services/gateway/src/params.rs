@@ -4,6 +4,9 @@ use crate::intake::meant;
 use crate::problem::Problem;
 use std::str::FromStr;
 
+/// How many a page of a list has where nobody says.
+const DEFAULT_LIMIT: usize = 20;
+
 /// The parameters of one request.
 #[derive(Debug)]
 pub(crate) struct Params {
@@ -52,6 +55,17 @@ impl Params {
             return Err(Problem::parameter(name, "given more than once"));
         }
         Ok(value.filter(|value| !value.is_empty()))
+    }
+
+    /// How many a page of a list has, `most` at the highest.
+    pub(crate) fn limit(&self, most: usize) -> Result<usize, Problem> {
+        let limit = self.number("limit", "a whole number")?;
+        let limit = limit.unwrap_or(DEFAULT_LIMIT);
+        if (1..=most).contains(&limit) {
+            Ok(limit)
+        } else {
+            Err(Problem::parameter("limit", format!("from 1 to {most}")))
+        }
     }
 
     pub(crate) fn number<T: FromStr>(&self, name: &str, what: &str) -> Result<Option<T>, Problem> {

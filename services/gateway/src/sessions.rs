@@ -17,7 +17,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
-const DEFAULT_LIMIT: usize = 20;
 const MAX_LIMIT: usize = 200;
 /// Sessions that the graph is asked about at once; subagents are among them.
 const AT_ONCE: usize = 250;
@@ -34,15 +33,7 @@ pub(crate) async fn list(
 ) -> Result<Json<SessionList>, Problem> {
     let known = ["limit", "collection", "conversation", "before"];
     let params = Params::read(query.as_deref(), &known)?;
-    let limit = params
-        .number("limit", "a whole number")?
-        .unwrap_or(DEFAULT_LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(Problem::parameter(
-            "limit",
-            format!("from 1 to {MAX_LIMIT}"),
-        ));
-    }
+    let limit = params.limit(MAX_LIMIT)?;
     let (collection, conversation) = (params.one("collection")?, params.one("conversation")?);
     let before = params.one("before")?.map(cursor).transpose()?;
 

@@ -20,6 +20,8 @@ enum Type {
     Boolean,
     Array,
     Object,
+    /// JSON where it reads as such, else text.
+    Any,
 }
 
 impl Type {
@@ -31,13 +33,14 @@ impl Type {
             "boolean" | "bool" => Self::Boolean,
             "array" | "list" => Self::Array,
             "object" | "json" | "map" => Self::Object,
+            "any" => Self::Any,
             _ => Self::Text,
         }
     }
 
     fn schema_name(self) -> &'static str {
         match self {
-            Self::Text => "string",
+            Self::Text | Self::Any => "string",
             Self::Integer => "integer",
             Self::Number => "number",
             Self::Boolean => "boolean",
@@ -48,7 +51,7 @@ impl Type {
 
     fn described(self) -> &'static str {
         match self {
-            Self::Text => "text",
+            Self::Text | Self::Any => "text",
             Self::Integer => "a whole number",
             Self::Number => "a number",
             Self::Boolean => "`true` or `false`",
@@ -82,6 +85,7 @@ impl Type {
             },
             Self::Array => serde_json::from_str(bare).ok().filter(Value::is_array),
             Self::Object => serde_json::from_str(bare).ok().filter(Value::is_object),
+            Self::Any => Some(serde_json::from_str(bare).unwrap_or_else(|_| Value::from(text))),
         }
     }
 }
@@ -165,7 +169,10 @@ pub fn schema(declared: &[ToolArgument]) -> Value {
         .iter()
         .map(|argument| {
             let kind = Type::of(&argument.kind);
-            let mut property = json!({ "type": kind.schema_name() });
+            let mut property = match kind {
+                Type::Any => json!({}),
+                kind => json!({ "type": kind.schema_name() }),
+            };
             if !argument.description.is_empty() {
                 property["description"] = Value::from(argument.description.as_str());
             }

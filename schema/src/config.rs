@@ -1,6 +1,7 @@
 //! Config items by type, and the consistent set of them that a run is pinned to.
 
 mod task_type;
+mod tool;
 
 use crate::records::Usage;
 use crate::request::RunLimits;
@@ -11,6 +12,10 @@ use serde_with::apply;
 use std::collections::BTreeMap;
 pub use task_type::{
     AgentTaskType, Evidence, EvidenceRun, JoinPolicy, Status, TerminationCriteria, choice,
+};
+pub use tool::{
+    Approval, DefaultAnswer, Effect, RateLimit, ToolArgument, ToolItem, fits, permits,
+    portable_name, tool_kind,
 };
 
 /// Config item types this product reads. Others are refused: nobody would read them.
@@ -32,26 +37,6 @@ pub mod item_type {
         INTENT,
         SPECIALIST,
         QUERY,
-    ];
-}
-
-/// Kinds of tool this product knows: the `type` of a `tool` item.
-pub mod tool_kind {
-    pub const KNOWLEDGE_QUERY: &str = "knowledge-query";
-    pub const DOCUMENT_SEARCH: &str = "document-search";
-    pub const DOCUMENT_FETCH: &str = "document-fetch";
-    pub const TEXT_COMPLETION: &str = "text-completion";
-    pub const PROMPT: &str = "prompt";
-    pub const HTTP: &str = "http";
-    pub const READ_BACK: &str = "read-back";
-    pub const ALL: &[&str] = &[
-        KNOWLEDGE_QUERY,
-        DOCUMENT_SEARCH,
-        DOCUMENT_FETCH,
-        TEXT_COMPLETION,
-        PROMPT,
-        HTTP,
-        READ_BACK,
     ];
 }
 
@@ -122,144 +107,11 @@ pub struct PromptItem {
     pub response_type: String,
 }
 
-/// `tool`: something an agent may call.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ToolItem {
-    /// The name the model uses.
-    pub name: String,
-    /// Which kind of tool: `knowledge-query`, `document-search`, `document-fetch`,
-    /// `text-completion`, `prompt`, `http`, `read-back`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    #[serde(default, deserialize_with = "null_default")]
-    pub description: String,
-    /// Arguments of kinds that have no fixed ones.
-    #[serde(default, deserialize_with = "null_default")]
-    pub arguments: Vec<ToolArgument>,
-    #[serde(default = "default_group")]
-    pub group: Vec<String>,
-    /// State after the tool ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    #[serde(
-        rename = "applicable-states",
-        alias = "available_in_states",
-        default = "any_state"
-    )]
-    pub applicable_states: Vec<String>,
-    /// Prompt id, for `prompt` tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<String>,
-    /// Restricts the tool to one collection; absent means the request's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub collection: Option<String>,
-    /// Most results to return.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-    /// Address, for `http` tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// Method, for `http` tools; `GET` unless given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
-    /// Whether a call changes something outside. Such a call is started at most once.
-    #[serde(rename = "side-effects", default, deserialize_with = "null_default")]
-    pub side_effects: bool,
-    /// Whether the same call may answer otherwise the next time, so that repeating it is no loop.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "std::ops::Not::not"
-    )]
-    pub repeatable: bool,
-    /// Longest a call may take, in milliseconds.
-    #[serde(
-        rename = "timeout-ms",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub timeout_ms: Option<u64>,
-    /// Set where a person must approve each call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<Approval>,
-}
-
-/// How a person is asked about a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Approval {
-    /// How long a person may take, in milliseconds; a day unless given.
-    #[serde(rename = "timeout-ms", default = "a_day")]
-    pub timeout_ms: u64,
-    /// What counts as the answer if nobody gives one in time.
-    #[serde(default)]
-    pub default: DefaultAnswer,
-    /// Why a person is asked, in words for that person.
-    #[serde(
-        default,
-        deserialize_with = "null_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub reason: String,
-}
-
-impl Default for Approval {
-    fn default() -> Self {
-        Self {
-            timeout_ms: a_day(),
-            default: DefaultAnswer::Deny,
-            reason: String::new(),
-        }
-    }
-}
-
-fn a_day() -> u64 {
-    24 * 60 * 60 * 1_000
-}
-
-/// The answer that counts where no person gave one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum DefaultAnswer {
-    #[default]
-    Deny,
-    Approve,
-}
-
-impl DefaultAnswer {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Deny => "deny",
-            Self::Approve => "approve",
-        }
-    }
-}
-
-/// One argument of a tool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ToolArgument {
-    pub name: String,
-    #[serde(rename = "type", default = "string_type")]
-    pub kind: String,
-    #[serde(default, deserialize_with = "null_default")]
-    pub description: String,
-    #[serde(default = "yes")]
-    pub required: bool,
-}
-
 fn text_type() -> String {
     parameter_type::TEXT.to_owned()
 }
-fn string_type() -> String {
-    "string".to_owned()
-}
 fn yes() -> bool {
     true
-}
-fn default_group() -> Vec<String> {
-    vec!["default".to_owned()]
-}
-fn any_state() -> Vec<String> {
-    vec!["*".to_owned()]
 }
 
 /// `model-profile`: which model serves which operation, and what its tokens cost.

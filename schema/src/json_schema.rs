@@ -85,7 +85,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 33] = [
+pub const DECODERS: [Decoder; 36] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -96,6 +96,8 @@ pub const DECODERS: [Decoder; 33] = [
     decoder::<Exchange>(),
     decoder::<HeldCall>(),
     decoder::<Lineage>(),
+    decoder::<crate::Principal>(),
+    decoder::<crate::Memory>(),
     decoder::<AgentResponse>(),
     decoder::<ErrorBody>(),
     decoder::<Term>(),
@@ -108,6 +110,7 @@ pub const DECODERS: [Decoder; 33] = [
     decoder::<config::PromptItem>(),
     decoder::<config::ToolItem>(),
     decoder::<config::ToolArgument>(),
+    decoder::<config::RateLimit>(),
     decoder::<config::Approval>(),
     decoder::<config::ModelProfile>(),
     decoder::<config::Reasoner>(),

@@ -39,16 +39,64 @@ pub fn accepted_published(session: &SessionId) -> String {
     format!("sessions/{session}/accepted-published")
 }
 
-/// The exchanges of a conversation lie below, the newest first.
-pub fn exchanges(conversation: &ConversationId) -> String {
-    let name = Digest::of(conversation.as_str().as_bytes());
+/// The exchanges of a conversation of a tenant lie below, the newest first.
+pub fn exchanges(tenant: &str, conversation: &ConversationId) -> String {
+    let name = if tenant.is_empty() {
+        Digest::of(conversation.as_str().as_bytes())
+    } else {
+        Digest::of(format!("{tenant}\0{conversation}").as_bytes())
+    };
     format!("conversations/{:.32}/", name.as_str())
 }
 
 /// What a conversation was asked at an instant, to be worked by a session.
-pub fn exchange(conversation: &ConversationId, asked_at: Millis, session: &SessionId) -> String {
+pub fn exchange(
+    tenant: &str,
+    conversation: &ConversationId,
+    asked_at: Millis,
+    session: &SessionId,
+) -> String {
     let before_the_end = LAST_INSTANT - asked_at.clamp(0, LAST_INSTANT);
-    format!("{}{before_the_end:015}-{session}", exchanges(conversation))
+    let folder = exchanges(tenant, conversation);
+    format!("{folder}{before_the_end:015}-{session}")
+}
+
+/// What somebody of a tenant had remembered lies below. `user` is empty for what all of the tenant share.
+pub fn memories(tenant: &str, user: &str) -> String {
+    let part = |name: &str| format!("{:.32}", Digest::of(name.as_bytes()).as_str());
+    format!("memories/{}/{}/", part(tenant), part(user))
+}
+
+/// What was remembered under a name lies below, the newest first.
+pub fn memory(tenant: &str, user: &str, name: &str) -> String {
+    let name = Digest::of(name.as_bytes());
+    format!("{}{:.32}/", memories(tenant, user), name.as_str())
+}
+
+/// What was remembered under a name at an instant; `id` tells writers of one instant apart.
+pub fn memory_at(tenant: &str, user: &str, name: &str, at: Millis, id: &str) -> String {
+    let before_the_end = LAST_INSTANT - at.clamp(0, LAST_INSTANT);
+    let folder = memory(tenant, user, name);
+    format!(
+        "{folder}{before_the_end:015}-{:.32}",
+        Digest::of(id.as_bytes()).as_str()
+    )
+}
+
+/// The API keys lie below.
+pub const API_KEYS: &str = "api-keys/";
+
+/// An API key, by its id, which is no secret.
+pub fn api_key(id: &str) -> String {
+    format!("{API_KEYS}{id}")
+}
+
+/// What was refused, changed or answered, and by whom, lies below; the oldest first.
+pub const AUDIT: &str = "audit/";
+
+/// An entry of the audit log; `id` tells entries of one instant apart.
+pub fn audit_entry(at: Millis, id: &str) -> String {
+    format!("{AUDIT}{:015}-{id}", at.clamp(0, LAST_INSTANT))
 }
 
 /// Present once a run of a conversation ended with an answer.

@@ -31,8 +31,8 @@ pub use id::{
 pub use operation::Operation;
 pub use redact::{HIDDEN, redacted};
 pub use request::{
-    AgentRequest, Ancestor, Exchange, HeldCall, Lineage, PatternState, PlanState, ReactState,
-    RoutingContext, RunControl, RunLimits, Source,
+    AgentRequest, Ancestor, Exchange, HeldCall, Lineage, Memory, PatternState, PlanState,
+    Principal, ReactState, RoutingContext, RunControl, RunLimits, Source,
 };
 pub use response::{AgentResponse, ErrorBody, MessageType};
 pub use spent::{Cost, Money, Spent};

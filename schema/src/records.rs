@@ -4,6 +4,7 @@
 //! else. Everything in them is tolerant of missing and unknown fields, because old and new workers
 //! share them during a rollout.
 
+mod access;
 mod activity;
 mod approval;
 mod call;
@@ -20,12 +21,15 @@ pub use crate::worked::{
     Adopted, EndedBy, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait,
     StreamedPart, StreamedParts, Worked,
 };
+pub use access::{ApiKeyRecord, AuditEntry, MemoryRecord, Role};
 pub use activity::{
     Activity, Critique, DecidedBy, Decision, Described, Executed, Iterated, Planned, Routed,
     StepResult,
 };
 pub use approval::{ApprovalAnswer, ApprovalPlace, Asked, Decided, PauseRecord};
-pub use call::{Call, CallStatus, DebitRecord, IntentRecord, ResultRecord, Usage};
+pub use call::{
+    Call, CallStatus, DebitRecord, FailedTry, IntentRecord, ResultRecord, Trouble, Usage,
+};
 pub use end::{Concluded, Grounds, PartConfidence, RunState, Termination};
 pub use fan_out::{
     Child, Compared, CompletionStatus, FanInRecord, FanInSummary, FanOutRecord, FannedOut,
@@ -145,6 +149,12 @@ pub struct StepRecord {
     pub parent: Option<ParentLink>,
     #[serde(default, skip_serializing_if = "ConversationId::is_empty")]
     pub conversation: ConversationId,
+    /// Whose run it is; empty where nobody was asked who they are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tenant: String,
+    /// Who asked, where that was found out at a door.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub principal: String,
     #[serde(default)]
     pub collection: CollectionName,
     /// SHA-256 of the request message this step answers.

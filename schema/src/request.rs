@@ -152,6 +152,18 @@ impl AgentRequest {
         }
     }
 
+    /// The tenant whose run it is; empty where nobody was asked who they are.
+    pub fn tenant(&self) -> &str {
+        let principal = self.control.principal.as_ref();
+        principal.map_or("", |principal| &principal.tenant)
+    }
+
+    /// Who asks: the principal where there is one, else as the caller says.
+    pub fn asker(&self) -> &str {
+        let principal = self.control.principal.as_ref();
+        principal.map_or(&self.user, |principal| &principal.name)
+    }
+
     pub fn is_subagent(&self) -> bool {
         !self.parent_session_id.is_empty()
     }
@@ -223,6 +235,9 @@ pub struct RunLimits {
 pub struct RunControl {
     /// The root session of the tree; empty on the root itself before its first step.
     pub root: SessionId,
+    /// For whom the tree is worked, as the door found out; absent where whoever holds the data directory
+    /// asked, who may do everything.
+    pub principal: Option<Principal>,
     /// The fan-outs above this session, the parent's last: whichever has its verdict ends this
     /// session's work.
     pub ancestors: Vec<Ancestor>,
@@ -267,8 +282,11 @@ pub struct RunControl {
     pub profile: String,
     /// A call that waits for a person, or that one approved.
     pub held: Option<HeldCall>,
-    /// What was asked and answered before in the conversation, the oldest first; on a root only.
+    /// What was asked and answered before in the conversation, the oldest first; on a root, and on those
+    /// who debate its question.
     pub conversation: Vec<Exchange>,
+    /// What is remembered for who asks, where a specialist's context asks for it; on a root only.
+    pub memories: Vec<Memory>,
     /// Whose iterations the history begins with, where they are not this session's own.
     pub lineage: Vec<Lineage>,
     /// What this session and those below it took results from so far.
@@ -277,6 +295,21 @@ pub struct RunControl {
     pub previous: Option<Digest>,
     /// URI of the provenance node the next one derives from.
     pub derives_from: String,
+}
+
+/// Somebody who was let in at a door, or on whose behalf a trusted producer asks.
+#[apply(
+    String => #[serde(default, deserialize_with = "null_default")],
+    Vec<_> => #[serde(default, deserialize_with = "null_default")]
+        #[serde(skip_serializing_if = "Vec::is_empty")],
+)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Principal {
+    pub name: String,
+    /// Whose data it sees; never another's.
+    pub tenant: String,
+    /// Which tools with a permission it may call, as globs in which `*` stands for any characters.
+    pub permissions: Vec<String>,
 }
 
 /// What a pattern hands to its own next step.
@@ -364,6 +397,15 @@ pub struct Exchange {
     pub question: String,
     #[serde(default, deserialize_with = "null_default")]
     pub answer: String,
+}
+
+/// Something remembered for a user or a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Memory {
+    #[serde(default, deserialize_with = "null_default")]
+    pub name: String,
+    #[serde(default, deserialize_with = "null_default")]
+    pub value: String,
 }
 
 /// A call that a session does not make without a person.

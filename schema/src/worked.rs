@@ -5,7 +5,7 @@
 use crate::Millis;
 use crate::id::{Digest, SessionId};
 use crate::records::Termination;
-use crate::request::{Exchange, RunLimits};
+use crate::request::{Exchange, Memory, RunLimits};
 use crate::response::ErrorBody;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ pub struct Worked {
     /// What the message was found to follow in its conversation, on a root's first step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conversation: Vec<Exchange>,
+    /// What was remembered for who asked, on a root's first step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memories: Vec<Memory>,
     /// When the message came first, where that is not when the work began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub came_at: Option<Millis>,

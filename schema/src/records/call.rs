@@ -39,6 +39,9 @@ pub enum Call {
         ms: u64,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<Source>,
+        /// Tries that failed around the tool: it was not reached, or not in time, or not allowed now.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tried: Vec<FailedTry>,
         /// Set where it is another attempt's call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         adopted: Option<Adopted>,
@@ -68,6 +71,36 @@ impl Call {
                 ..Spent::default()
             },
             Self::Document { .. } => Spent::default(),
+        }
+    }
+}
+
+/// A try of a call that failed around the tool, and says nothing of what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedTry {
+    pub why: Trouble,
+    /// In the words of whatever failed; people are told otherwise.
+    pub error: String,
+}
+
+/// Why a call came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trouble {
+    /// The service did not answer, or said that it cannot now.
+    Unavailable,
+    /// Its time was up.
+    Timeout,
+    /// The tenant made all the calls that it may make for now.
+    RateLimited,
+}
+
+impl Trouble {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::RateLimited => "rate-limited",
         }
     }
 }
@@ -151,6 +184,7 @@ impl IntentRecord {
             },
             ms: 0,
             sources: result.sources,
+            tried: Vec::new(),
             adopted: None,
         }
     }

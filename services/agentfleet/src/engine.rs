@@ -20,7 +20,7 @@ use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Part
 use agentfleet_runs::Endings;
 use agentfleet_runtime::{Drain, Host, serve_batches};
 use agentfleet_schema::RunLimits;
-use agentfleet_tools::{Toolbox, Tools};
+use agentfleet_tools::{Secrets, Toolbox, Tools};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -67,6 +67,7 @@ impl Engine {
             Arc::clone(&graph),
             Arc::clone(&model.model),
             settings.tool_timeout,
+            Secrets::new(std::env::vars(), settings.data.join("secrets")),
         )?;
         let host = Arc::clone(&store.host);
         Ok(Self {

@@ -169,7 +169,7 @@ settings! {
     /// Longest a model call may take.
     model_timeout: Duration = Duration::from_secs(300);
     /// Longest a tool call may take, unless the tool says otherwise.
-    tool_timeout: Duration = Duration::from_secs(60);
+    tool_timeout: Duration = Duration::from_secs(10);
     /// How long a message is held without a sign of life before another worker gets it.
     lease: Duration = Duration::from_secs(30);
     /// Longest a message may be worked: past it the process ends, and others get the message.

@@ -7,7 +7,7 @@ pub(crate) use together::together;
 use crate::error::Problem;
 use crate::{Item, prompts, queries};
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, Intent, JoinPolicy, ModelProfile, PromptItem, QueryItem,
+    AgentPattern, AgentTaskType, Effect, Intent, JoinPolicy, ModelProfile, PromptItem, QueryItem,
     Specialist, ToolItem, choice, item_type, parameter_type, tool_kind,
 };
 use agentfleet_schema::request::RunLimits;
@@ -22,6 +22,8 @@ use std::sync::LazyLock;
 /// The longest type or key.
 const MAX_NAME: usize = 200;
 /// The smallest window of a model, in tokens, that leaves room for a step.
+/// Most retries of one call.
+const MOST_RETRIES: u32 = 5;
 const MIN_WINDOW: u32 = 1_000;
 /// JSON types an argument may have.
 const ARGUMENT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "object", "array"];
@@ -33,6 +35,7 @@ const CONTEXT: &[&str] = &[
     "tenant_type",
     "active_services",
     "recent_topics",
+    "memories",
     "intent",
     "services",
     "entities",
@@ -304,6 +307,7 @@ impl Check<'_> {
         if let Some(method) = &tool.method {
             self.among("/method", &method.to_ascii_uppercase(), METHODS);
         }
+        self.terms(tool);
         let mut names = BTreeSet::new();
         for (index, argument) in tool.arguments.iter().enumerate() {
             if argument.name.is_empty() || !names.insert(&argument.name) {
@@ -332,6 +336,62 @@ impl Check<'_> {
         }
         if tool.timeout_ms == Some(0) {
             self.problem("/timeout-ms", "must be at least 1");
+        }
+    }
+
+    /// On which terms a tool is called, and with what.
+    fn terms(&mut self, tool: &ToolItem) {
+        if let Some(schema) = &tool.parameters {
+            if !tool.arguments.is_empty() {
+                self.problem(
+                    "/parameters",
+                    "say the arguments once: here or in `arguments`",
+                );
+            }
+            let is_object = schema["type"] == "object" && schema["properties"].is_object();
+            if !is_object {
+                let says = "must be the JSON Schema of an object with `properties`";
+                self.problem("/parameters", says);
+            } else if let Err(error) = jsonschema::validator_for(schema) {
+                self.problem("/parameters", format!("is no JSON Schema: {error}"));
+            }
+        }
+        if tool.kind == tool_kind::SPARQL && tool.sparql.is_none() {
+            self.problem("/sparql", "a `sparql-select` tool must have its query here");
+        }
+        let declared = tool.declared();
+        for name in tool.aliases.keys() {
+            if !declared.iter().any(|one| one.name == *name) {
+                let known = declared.iter().map(|one| one.name.as_str());
+                self.problem(format!("/aliases/{name}"), nearest("argument", name, known));
+            }
+        }
+        if tool.side_effects && tool.effect.is_some_and(Effect::may_repeat) {
+            self.problem("/effect", "contradicts `side-effects`: leave that out");
+        }
+        if tool.retries.is_some_and(|retries| retries > MOST_RETRIES) {
+            self.problem("/retries", format!("must be at most {MOST_RETRIES}"));
+        }
+        if tool.retries.is_some_and(|retries| retries > 0) && !tool.effect().may_repeat() {
+            let says = "a call with effect `not-idempotent` or `destructive` is never made again";
+            self.problem("/retries", says);
+        }
+        if let Some(limit) = tool.rate_limit
+            && (limit.calls == 0 || limit.per_ms == 0)
+        {
+            self.problem("/rate-limit", "`calls` and `per-ms` must be at least 1");
+        }
+        if tool.permission.as_deref().is_some_and(str::is_empty) {
+            self.problem(
+                "/permission",
+                "must name a permission; leave it out to need none",
+            );
+        }
+        if let Some(pointer) = &tool.result
+            && !pointer.is_empty()
+            && !pointer.starts_with('/')
+        {
+            self.problem("/result", "must be a JSON Pointer, such as `/data/items`");
         }
     }
 

@@ -6,8 +6,8 @@
 //! call that was approved, with exactly the arguments that were approved.
 
 use crate::order::{Finish, Order, Outcome, Said, ToolUse};
+use crate::pipeline;
 use crate::say;
-use crate::tools;
 use agentfleet_schema::config::{Approval, DefaultAnswer, ToolItem};
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Decided, DecidedBy, Decision, PauseRecord, Publication,
@@ -49,7 +49,7 @@ pub(crate) struct Asker<'a> {
 
 /// Lets a call through, or ends the step with a wait for a person.
 pub(crate) fn gate(asker: &Asker<'_>, tool_use: ToolUse) -> Order {
-    let Some(approval) = tool_use.tool.approval.clone() else {
+    let Some(approval) = tool_use.tool.confirmation() else {
         return Order::CallTool(Box::new(tool_use));
     };
     let (tool, arguments) = (&tool_use.tool.name, &tool_use.arguments);
@@ -74,7 +74,7 @@ pub(crate) fn after_unknown(asker: &Asker<'_>) -> Option<Order> {
                  effect"
             .to_owned(),
         default: DefaultAnswer::Deny,
-        ..tool.approval.clone().unwrap_or_default()
+        ..tool.confirmation().unwrap_or_default()
     };
     Some(pause(asker, &tool.name, arguments.clone(), &approval, true))
 }
@@ -212,7 +212,7 @@ pub fn decide(
     let arguments = match (verdict.answer, verdict.arguments) {
         (ApprovalAnswer::Edit, None) => return Err(Misanswered::NoArguments(asked.tool.clone())),
         (ApprovalAnswer::Edit, Some(arguments)) => {
-            if let Some(misfit) = tool.and_then(|tool| tools::misused(tool, &arguments)) {
+            if let Some(misfit) = tool.and_then(|tool| pipeline::misused(tool, &arguments)) {
                 let misfit = misfit.strip_prefix("Error: ").unwrap_or(&misfit).to_owned();
                 return Err(Misanswered::Misfit(misfit));
             }

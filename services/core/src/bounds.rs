@@ -52,6 +52,8 @@ pub fn check(request: &AgentRequest) -> Result<(), Wrong> {
         ("model", request.model.as_str()),
         ("pattern", request.pattern.as_str()),
         ("task_type", request.task_type.as_str()),
+        ("control.principal.name", request.asker()),
+        ("control.principal.tenant", request.tenant()),
     ];
     let is_wrong = |name: &str| name.len() > MAX_NAME || name.chars().any(char::is_control);
     match names.into_iter().find(|(_, name)| is_wrong(name)) {

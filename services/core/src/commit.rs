@@ -172,6 +172,13 @@ pub fn assemble(commit: &Commit) -> Assembled {
         root: request.root().clone(),
         parent: parent(request),
         conversation: request.conversation_id.clone(),
+        tenant: request.tenant().to_owned(),
+        principal: request
+            .control
+            .principal
+            .as_ref()
+            .map(|who| who.name.clone())
+            .unwrap_or_default(),
         collection: request.collection.clone(),
         request: commit.request_digest.clone(),
         previous: request.control.previous.clone(),

@@ -243,6 +243,7 @@ fn a_call_that_was_made_before_the_end_is_told_in_the_graph_with_what_is_known_o
         is_error,
         ms: 7,
         sources: Vec::new(),
+        tried: Vec::new(),
         adopted: None,
     };
     let unknown = "started; its end is unknown";
@@ -461,6 +462,7 @@ fn search(uris: &[&str]) -> Call {
         is_error: false,
         ms: 1,
         sources: sources.collect(),
+        tried: Vec::new(),
         adopted: None,
     }
 }

@@ -59,8 +59,10 @@ pub(crate) fn objects(record: &StepRecord, request: &AgentRequest) -> Vec<(Strin
 /// Where that lies; `None` of a step that is not the first of a run in a conversation.
 pub fn key(record: &StepRecord) -> Option<String> {
     let is_first = record.step == 0 && record.parent.is_none();
-    (is_first && !record.conversation.as_str().is_empty())
-        .then(|| keys::exchange(&record.conversation, asked_at(record), &record.session))
+    (is_first && !record.conversation.as_str().is_empty()).then(|| {
+        let (tenant, conversation) = (&record.tenant, &record.conversation);
+        keys::exchange(tenant, conversation, asked_at(record), &record.session)
+    })
 }
 
 fn asked_at(record: &StepRecord) -> Millis {

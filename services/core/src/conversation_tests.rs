@@ -113,7 +113,7 @@ fn an_exchange_is_noted_on_the_first_step_of_a_run_in_a_conversation() {
         started_at: 1_000,
         ..StepRecord::default()
     };
-    let newer = keys::exchange(&record.conversation, 1_001, &"t".into());
+    let newer = keys::exchange("", &record.conversation, 1_001, &"t".into());
     let own = key(&record).unwrap();
     assert!(newer < own, "{newer} {own}");
     assert_eq!(keys::exchange_of(&own), Some((1_000, "s".into())));

@@ -100,6 +100,7 @@ pub fn fork(
         limits: Both::First.of_limits(&otherwise.limits, &message.limits),
         control: RunControl {
             context: before.context.clone(),
+            principal: before.principal.clone(),
             specialist: before.specialist.clone(),
             reasoner: before.reasoner.clone(),
             profile: before.profile.clone(),
@@ -121,6 +122,11 @@ pub fn fork(
                 record.worked.conversation.clone()
             } else {
                 before.conversation.clone()
+            },
+            memories: if record.step == 0 {
+                record.worked.memories.clone()
+            } else {
+                before.memories.clone()
             },
             lineage,
             sources: before.sources.clone(),

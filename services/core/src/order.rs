@@ -2,7 +2,9 @@
 
 use crate::react_format;
 use agentfleet_schema::config::{JoinPolicy, ToolItem};
-use agentfleet_schema::records::{Activity, Child, Decision, Routed, Source, Termination, Usage};
+use agentfleet_schema::records::{
+    Activity, Child, Decision, FailedTry, Routed, Source, Termination, Usage,
+};
 use agentfleet_schema::{
     AgentRequest, AgentStep, CorrelationId, ErrorBody, MessageType, Millis, Operation, Spent,
 };
@@ -191,6 +193,8 @@ pub struct ToolOutcome {
     pub sources: Vec<Source>,
     pub ms: u64,
     pub usage: Usage,
+    /// Tries of it that failed around the tool.
+    pub tried: Vec<FailedTry>,
     /// Set where another attempt's call was adopted instead of the one ordered: its tool and
     /// arguments.
     pub instead: Option<(String, BTreeMap<String, String>)>,

@@ -12,6 +12,7 @@ use crate::attempt::{Ending, Prepared};
 use crate::commit::{Assembled, Streamed, carried};
 use crate::conversation;
 use crate::limits::{self, FleetLimits};
+use crate::memories;
 use crate::order::ModelAsk;
 use crate::prices;
 use crate::say;
@@ -145,6 +146,9 @@ fn assembled(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<Assembled
             .control
             .conversation
             .clone_from(&worked.conversation);
+    }
+    if memories::may_be_shown(&request) {
+        request.control.memories.clone_from(&worked.memories);
     }
     let spent_before = request.control.spent;
     request.control.spent = spent_before + record.wasted;

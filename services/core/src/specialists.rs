@@ -1,9 +1,10 @@
 //! Specialists: who works a session, with which prompt, tools, context and model profile. A
 //! specialist is a config item; a new one needs no code.
 
+use crate::memories;
 use crate::tools;
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::config::{Snapshot, Specialist, ToolItem};
+use agentfleet_schema::config::{Snapshot, Specialist, ToolItem, fits};
 use serde_json::Value;
 
 /// The specialist for what no other is meant for. It never has tools.
@@ -34,14 +35,14 @@ pub fn allows(request: &AgentRequest, snapshot: &Snapshot, tool: &ToolItem) -> b
     }
     let item = snapshot.specialists.get(name);
     name != GENERAL
-        && item.is_some_and(|item: &Specialist| item.tools.iter().any(|g| matches(g, &tool.name)))
+        && item.is_some_and(|item: &Specialist| item.tools.iter().any(|g| fits(g, &tool.name)))
 }
 
 /// What a specialist is to have tools for, and finds none among those that a request sees.
 pub fn lacks<'a>(item: &'a Specialist, visible: &[&ToolItem]) -> Vec<&'a str> {
     let globs = item.tools.iter().map(String::as_str);
     globs
-        .filter(|glob| !visible.iter().any(|tool| matches(glob, &tool.name)))
+        .filter(|glob| !visible.iter().any(|tool| fits(glob, &tool.name)))
         .collect()
 }
 
@@ -67,18 +68,6 @@ pub fn either(names: &[&str]) -> String {
     names.join(" or ")
 }
 
-/// Whether a name matches a glob: `*` stands for any characters.
-fn matches(glob: &str, name: &str) -> bool {
-    let Some((before, after)) = glob.split_once('*') else {
-        return glob == name;
-    };
-    let Some(rest) = name.strip_prefix(before) else {
-        return false;
-    };
-    let ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
-    ends.into_iter().any(|at| matches(after, &rest[at..]))
-}
-
 /// The sections of context that a specialist asks for: of what the caller told, and of what was
 /// found out about the message.
 pub fn context(request: &AgentRequest, snapshot: &Snapshot, classified: &Value) -> String {
@@ -92,6 +81,7 @@ pub fn context(request: &AgentRequest, snapshot: &Snapshot, classified: &Value) 
             "tenant_type" => known.tenant_type.clone(),
             "active_services" => known.active_services.join(", "),
             "recent_topics" => known.recent_topics.join(", "),
+            memories::MEMORIES => memories::listed(request),
             other => match classified.get(other) {
                 Some(Value::String(text)) => text.clone(),
                 Some(Value::Array(list)) => {
@@ -129,7 +119,7 @@ mod tests {
             ("search", "search2", false),
             ("", "search", false),
         ] {
-            assert_eq!(matches(glob, name), expected, "{glob} {name}");
+            assert_eq!(fits(glob, name), expected, "{glob} {name}");
         }
     }
 }

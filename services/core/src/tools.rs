@@ -3,11 +3,10 @@
 use crate::say;
 use crate::{history, specialists};
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
 use agentfleet_schema::records::Decision;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// State of a run that never set one.
 pub const UNDEFINED_STATE: &str = "undefined";
@@ -126,57 +125,6 @@ pub fn narrowed(open: &[String], asked: &[String]) -> Option<(Vec<String>, Vec<S
     Some((kept, unknown))
 }
 
-/// The tool that a model means by a name, if it may be called with these arguments; `Err` is what
-/// the model is told otherwise.
-pub fn callable<'a>(
-    tools: &'a [ToolItem],
-    name: &str,
-    arguments: &BTreeMap<String, String>,
-) -> Result<&'a ToolItem, String> {
-    let found = tools.iter().find(|t| t.name == name).or_else(|| {
-        // Models change case and separators; that much is forgiven.
-        let plain = |s: &str| s.to_lowercase().replace([' ', '_', '.'], "-");
-        tools.iter().find(|t| plain(&t.name) == plain(name))
-    });
-    let Some(tool) = found else {
-        let available = if tools.is_empty() {
-            "no tool is available: answer from what you know".to_owned()
-        } else {
-            let names: Vec<_> = tools.iter().map(|t| format!("`{}`", t.name)).collect();
-            format!("available: {}", names.join(", "))
-        };
-        let meant = nearest(tools, name).map(|near| format!(": did you mean `{near}`?"));
-        let meant = meant.unwrap_or_default();
-        return Err(format!("Error: unknown tool `{name}`{meant} ({available})"));
-    };
-    match misused(tool, arguments) {
-        Some(text) => Err(text),
-        None => Ok(tool),
-    }
-}
-
-/// The tool whose name is most like another, if one is.
-fn nearest<'a>(tools: &'a [ToolItem], name: &str) -> Option<&'a str> {
-    let alike = |tool: &ToolItem| strsim::jaro_winkler(&tool.name.to_lowercase(), name);
-    let best = tools.iter().map(|tool| (alike(tool), tool.name.as_str()));
-    let best = best.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    best.filter(|(alike, _)| *alike > ALIKE)
-        .map(|(_, name)| name)
-}
-
-/// How much two names are alike, from 0 to 1, of which one is taken for a slip.
-const ALIKE: f64 = 0.8;
-
-/// An error text if the arguments do not fit a tool that declares them.
-pub(crate) fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> Option<String> {
-    if tool.arguments.is_empty() {
-        // Kinds with fixed arguments check them themselves.
-        return None;
-    }
-    let faults = Arguments::check(&tool.arguments, arguments).err()?;
-    Some(format!("Error: tool `{}`: {faults}", tool.name))
-}
-
 /// Tools as prompts show them.
 pub fn described(tools: &[&ToolItem]) -> Value {
     tools
@@ -185,7 +133,7 @@ pub fn described(tools: &[&ToolItem]) -> Value {
             json!({
                 "name": tool.name,
                 "description": tool.description,
-                "arguments": tool.arguments.iter().map(|a| json!({
+                "arguments": tool.declared().iter().map(|a| json!({
                     "name": a.name, "type": a.kind, "description": a.description,
                     "required": a.required,
                 })).collect::<Vec<_>>(),

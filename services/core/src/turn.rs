@@ -9,6 +9,7 @@ use crate::history;
 use crate::limits::{Budget, FleetLimits, Left, Limits};
 use crate::order::{Input, ModelAsk, Order};
 use crate::patterns::{self, Begun, Instead, PatternTurn, REACT};
+use crate::pipeline;
 use crate::routing::Route;
 use crate::say;
 use crate::task_types;
@@ -128,7 +129,8 @@ impl Turn {
 
     /// With what was decided on the request, where the step ends, and with the conversation, where a model
     /// is asked.
-    fn told(&self, mut order: Order) -> Order {
+    fn told(&mut self, mut order: Order) -> Order {
+        self.settled.extend(self.work.decided());
         match &mut order {
             Order::Finish(finish) => {
                 finish.decisions.splice(0..0, self.settled.iter().cloned());
@@ -146,6 +148,7 @@ impl Turn {
 
     fn go_on(&mut self, input: Input) -> Order {
         self.spent = self.spent + spent_by(&input);
+        self.note_tries(&input);
         if let Some(again) = self.open.after(&input, self.native_tools)
             && self.pays_for(&again)
         {
@@ -156,6 +159,22 @@ impl Turn {
         let order = self.order(input);
         self.open.note(&order);
         order
+    }
+
+    /// Notes what was decided about tries of a call that failed around its tool.
+    fn note_tries(&mut self, input: &Input) {
+        let Input::ToolReturned(outcome) = input else {
+            return;
+        };
+        let replaced = || self.replaced.as_ref()?.asker();
+        let asker = self.work.asker().or_else(replaced);
+        let calling = asker.and_then(|asker| asker.calling);
+        if let Some((tool, _)) = calling
+            && outcome.instead.is_none()
+        {
+            let noted = pipeline::tried(tool, outcome);
+            self.settled.extend(noted);
+        }
     }
 
     /// Whether the budget allows to ask on where a reply was cut.

@@ -24,9 +24,9 @@ pub(crate) async fn show(
     let limit = params.limit(MAX_LIMIT)?;
     let before = params.one("before")?.unwrap_or_default();
     let conversation = ConversationId::from(id);
-    let place = format!("{}{before}", keys::exchanges(&conversation));
+    let place = format!("{}{before}", keys::exchanges("", &conversation));
     let is_place = keys::exchange_of(&place).is_some_and(|(at, session)| {
-        session.is_well_formed() && keys::exchange(&conversation, at, &session) == place
+        session.is_well_formed() && keys::exchange("", &conversation, at, &session) == place
     });
     if !before.is_empty() && !is_place {
         return Err(Problem::parameter(
@@ -35,7 +35,7 @@ pub(crate) async fn show(
         ));
     }
     let documents = &*app.parts.intake.documents;
-    let mut found = exchanges(documents, &conversation, before, limit + 1).await?;
+    let mut found = exchanges(documents, "", &conversation, before, limit + 1).await?;
     if found.is_empty() && before.is_empty() {
         let says = format!("nothing was asked in conversation `{conversation}`");
         return Err(Problem::new(Code::UnknownConversation, says)

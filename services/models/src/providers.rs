@@ -10,6 +10,7 @@
 
 use crate::error::{Error, Kind};
 use crate::{Capabilities, ChatModel, ModelReply, ModelRequest, TextSink};
+use agentfleet_schema::config::portable_name;
 use agentfleet_schema::records::Usage;
 use async_trait::async_trait;
 use failure::{Failed, Fault};
@@ -335,7 +336,7 @@ fn finish(
         .map_err(|fault| failure::of_fault(fault, target))?;
     for call in &mut tool_calls {
         let mut offered = request.tools.iter();
-        if let Some(tool) = offered.find(|tool| messages::portable_name(&tool.name) == call.name) {
+        if let Some(tool) = offered.find(|tool| portable_name(&tool.name) == call.name) {
             call.name.clone_from(&tool.name);
         }
     }

@@ -10,12 +10,12 @@ use crate::attempts::Attempts;
 use crate::error::Stop;
 use crate::{Options, Parts};
 use agentfleet_broker::Delivery;
-use agentfleet_core::ToolUse;
+use agentfleet_core::{ToolUse, bounds, pipeline};
 use agentfleet_documents::Documents;
 use agentfleet_runtime::CLOCK_SKEW;
-use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_schema::keys;
-use agentfleet_schema::records::{CallStatus, IntentRecord, ResultRecord};
+use agentfleet_schema::records::{CallStatus, FailedTry, IntentRecord, ResultRecord, Trouble};
 use agentfleet_schema::{AgentRequest, LONGEST_MS, millis};
 use agentfleet_tools::{CallContext, ToolCall, ToolResult};
 use serde::Serialize;
@@ -28,6 +28,20 @@ use std::time::Duration;
 pub(crate) struct Called {
     pub ran: (String, BTreeMap<String, String>),
     pub result: ToolResult,
+    /// Tries of it that failed around the tool.
+    pub tried: Vec<FailedTry>,
+}
+
+/// A call that is not made, because its tenant made all that it may for now.
+pub(crate) fn limited(tool_use: ToolUse) -> Called {
+    let why = Trouble::RateLimited;
+    let limit = tool_use.tool.rate_limit.unwrap_or_default();
+    let error = format!("{} calls in {} ms", limit.calls, limit.per_ms);
+    Called {
+        result: failed(pipeline::words(&tool_use.tool, why)),
+        ran: (tool_use.tool.name, tool_use.arguments),
+        tried: vec![FailedTry { why, error }],
+    }
 }
 
 /// Makes one call of a step.
@@ -48,13 +62,28 @@ enum Claim {
 }
 
 impl Caller<'_> {
-    /// Makes a call that may be made any number of times.
+    /// Makes a call that may be made any number of times, and again where it failed around the tool.
     pub(crate) async fn call(&self, tool_use: ToolUse) -> Result<Called, Stop> {
         let ran = (tool_use.tool.name.clone(), tool_use.arguments.clone());
-        Ok(Called {
-            ran,
-            result: self.run(tool_use, 0).await?,
-        })
+        let mut tried = Vec::new();
+        loop {
+            let result = self.run(tool_use.clone(), 0).await?;
+            let is_last = tried.len() >= tool_use.tool.retries() as usize || self.is_out_of_time();
+            let Some(why) = result.trouble else {
+                return Ok(Called { ran, result, tried });
+            };
+            let again = !is_last;
+            let error = bounds::reason(&result.content).into_owned();
+            tried.push(FailedTry { why, error });
+            if !again {
+                let result = told_otherwise(&tool_use.tool, result);
+                return Ok(Called { ran, result, tried });
+            }
+        }
+    }
+
+    fn is_out_of_time(&self) -> bool {
+        self.parts.host.now() >= self.request.control.hard_deadline
     }
 
     async fn run(&self, tool_use: ToolUse, number: u32) -> Result<ToolResult, Stop> {
@@ -66,6 +95,9 @@ impl Caller<'_> {
             context: CallContext {
                 session: request.session_id.to_string(),
                 root: request.root().to_string(),
+                tenant: request.tenant().to_owned(),
+                user: request.asker().to_owned(),
+                now: self.parts.host.now(),
                 lineage: request.control.lineage.clone(),
                 idempotency_key: format!("{}/{}/{number}", request.session_id, request.step),
                 config: Arc::clone(self.snapshot),
@@ -140,10 +172,20 @@ impl Caller<'_> {
             return self.adopt(intent, number).await;
         }
         let result_key = keys::result(session, step, number);
+        let tool = tool_use.tool.clone();
         let result = self.run(tool_use, number).await.unwrap_or_else(|stop| {
             // The call may have been made: its outcome is settled here, never tried again.
             failed(format!("Error: the call could not be completed: {stop}"))
         });
+        let mut tried = Vec::new();
+        let result = match result.trouble {
+            Some(why) => {
+                let error = bounds::reason(&result.content).into_owned();
+                tried.push(FailedTry { why, error });
+                told_otherwise(&tool, result)
+            }
+            None => result,
+        };
         let record = ResultRecord {
             status: if result.is_error {
                 CallStatus::Error
@@ -161,6 +203,7 @@ impl Caller<'_> {
         Ok(Called {
             ran: (own.tool, own.arguments),
             result,
+            tried,
         })
     }
 
@@ -222,7 +265,19 @@ impl Caller<'_> {
         Ok(Called {
             ran: (intent.tool, intent.arguments),
             result,
+            tried: Vec::new(),
         })
+    }
+}
+
+/// A result in words for people; what failed, and how, is told beside it.
+fn told_otherwise(tool: &ToolItem, result: ToolResult) -> ToolResult {
+    match result.trouble {
+        Some(why) => ToolResult {
+            content: pipeline::words(tool, why),
+            ..result
+        },
+        None => result,
     }
 }
 

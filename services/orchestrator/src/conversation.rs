@@ -3,14 +3,54 @@
 use crate::error::Stop;
 use crate::handle::Orchestrator;
 use agentfleet_core::conversation::{self, MOST};
+use agentfleet_core::memories;
 use agentfleet_runs::exchanges;
-use agentfleet_schema::{AgentRequest, Exchange};
+use agentfleet_schema::{AgentRequest, Exchange, Memory};
+use agentfleet_tools::Memories;
 
 /// Exchanges looked at together, and how often: runs that are open, or ended without an answer, are passed over.
 const PAGE: usize = MOST + 1;
 const PAGES: usize = 10;
 
 impl Orchestrator {
+    /// Gives a request that begins a run what is remembered for who asks, where the config asks for it.
+    pub(crate) async fn recall(&self, request: &mut AgentRequest) -> Result<(), Stop> {
+        if !memories::may_be_shown(request) {
+            return Ok(());
+        }
+        let snapshot = self.config_at(request.control.config_version).await?;
+        if !memories::are_wanted(&snapshot) {
+            return Ok(());
+        }
+        let (tenant, user) = (request.tenant().to_owned(), request.asker().to_owned());
+        let mut users = vec![user.as_str()];
+        if !user.is_empty() {
+            // What all of the tenant share comes after what is somebody's own.
+            users.push("");
+        }
+        let mut kept: Vec<Memory> = Vec::new();
+        let mut room = memories::SHOWN;
+        for user in users {
+            let of = Memories {
+                documents: &*self.parts.documents,
+                tenant: &tenant,
+                user,
+            };
+            for one in of.all(self.parts.host.now()).await? {
+                let bytes = one.name.len() + one.value.len();
+                if bytes <= room && kept.iter().all(|before| before.name != one.name) {
+                    room -= bytes;
+                    kept.push(Memory {
+                        name: one.name,
+                        value: one.value,
+                    });
+                }
+            }
+        }
+        request.control.memories = kept;
+        Ok(())
+    }
+
     /// Gives a request that begins a run what its conversation holds. What is not answered is left out.
     pub(crate) async fn remember(&self, request: &mut AgentRequest) -> Result<(), Stop> {
         if !conversation::remembers(request) {
@@ -20,7 +60,8 @@ impl Orchestrator {
         let mut answered: Vec<Exchange> = Vec::new();
         let mut after = String::new();
         for _ in 0..PAGES {
-            let page = exchanges(documents, &request.conversation_id, &after, PAGE).await?;
+            let (tenant, conversation) = (request.tenant(), &request.conversation_id);
+            let page = exchanges(documents, tenant, conversation, &after, PAGE).await?;
             let is_last = page.len() < PAGE;
             after = page
                 .last()

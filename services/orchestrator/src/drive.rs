@@ -3,10 +3,11 @@
 mod ask_model;
 
 use crate::attempts::Attempts;
-use crate::calls::{Called, Caller};
+use crate::calls::{Called, Caller, limited};
 use crate::debits::Debits;
 use crate::error::Stop;
 use crate::handle::Orchestrator;
+use crate::rates::Rates;
 use crate::stream::Attempt;
 use crate::work::{Ended, Work};
 use crate::{Options, Parts};
@@ -27,6 +28,7 @@ pub(crate) struct Driver<'o, 'w> {
     options: &'o Options,
     pub work: &'w Work<'w>,
     attempts: Attempts<'o>,
+    rates: &'o Rates,
     pub debits: Debits<'o>,
     /// The call that an earlier attempt began, with its outcome, until it is taken.
     left: Option<Called>,
@@ -66,6 +68,7 @@ impl<'o, 'w> Driver<'o, 'w> {
             options,
             work,
             attempts: orchestrator.attempts(),
+            rates: &orchestrator.rates,
             debits: Debits {
                 documents: &*parts.documents,
                 step: (request.session_id.clone(), request.step),
@@ -227,6 +230,14 @@ impl<'w> Driver<'_, 'w> {
             self.debits.reserve(self.done.spent(), reserved).await?;
         }
         let started = self.parts.host.now();
+        if !self
+            .rates
+            .take(self.request().tenant(), &tool_use.tool, started)
+        {
+            let limited = limited(tool_use);
+            self.debits.open = None;
+            return Ok(Ok(self.called(limited, Some(&asked), 0)));
+        }
         let once = self.parts.tools.has_side_effects(&tool_use.tool);
         let number = self.done.side_effects;
         let caller = self.caller();
@@ -301,6 +312,7 @@ impl<'w> Driver<'_, 'w> {
             is_error: result.is_error,
             ms,
             sources: result.sources.clone(),
+            tried: called.tried.clone(),
             adopted,
         });
         let instead = (Some(&called.ran) != asked).then_some(called.ran);
@@ -310,6 +322,7 @@ impl<'w> Driver<'_, 'w> {
             sources: result.sources,
             ms,
             usage,
+            tried: called.tried,
             instead,
         })
     }

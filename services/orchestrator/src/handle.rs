@@ -5,6 +5,7 @@ use crate::drive::Driver;
 use crate::error::Stop;
 use crate::found::{Found, above};
 use crate::intake;
+use crate::rates::Rates;
 use crate::watched::Watched;
 use crate::{Options, Parts};
 use agentfleet_broker::{Delivery, Receipt};
@@ -25,6 +26,7 @@ use tracing::field::Empty;
 pub struct Orchestrator {
     pub(crate) parts: Parts,
     pub(crate) options: Options,
+    pub(crate) rates: Arc<Rates>,
     /// Attempts at work, by the receipt of their delivery.
     working: Arc<Mutex<HashMap<Receipt, Working>>>,
 }
@@ -97,6 +99,7 @@ impl Orchestrator {
         Self {
             parts,
             options,
+            rates: Arc::default(),
             working: Arc::default(),
         }
     }
@@ -165,6 +168,7 @@ impl Orchestrator {
             return self.pass_on(&intake.request).await;
         }
         self.remember(&mut intake.request).await?;
+        self.recall(&mut intake.request).await?;
         let request = &intake.request;
         name_in_log(request, delivery);
         let (found, first) = self.begin(request, delivery).await?;

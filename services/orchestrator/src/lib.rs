@@ -19,6 +19,7 @@ mod handle;
 mod intake;
 mod model;
 mod put_back;
+mod rates;
 pub mod replay;
 mod stream;
 mod watched;
@@ -87,7 +88,7 @@ impl Options {
             limits: FleetLimits::default(),
             max_attempts: 5,
             model_timeout: Duration::from_secs(300),
-            tool_timeout: Duration::from_secs(60),
+            tool_timeout: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             look: Duration::from_secs(10),
             reply_topics: ReplyTopics::default(),

@@ -22,7 +22,7 @@ use agentfleet_schema::records::{
     EndedBy, IntentRecord, Publication, StepRecord, Termination, Worked as Kept,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, ErrorBody, Exchange, Millis, Spent, keys};
+use agentfleet_schema::{AgentRequest, ErrorBody, Exchange, Memory, Millis, Spent, keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,12 +98,13 @@ fn of_others(mut debited: Spent, has_call: bool) -> Spent {
     debited
 }
 
-/// What a run that begins with this step was shown of its conversation.
-fn shown_at_first(request: &AgentRequest) -> Vec<Exchange> {
+/// What a run that begins with this step was shown of its conversation, and of what is remembered.
+fn shown_at_first(request: &AgentRequest) -> (Vec<Exchange>, Vec<Memory>) {
     if request.step == 0 && !request.is_subagent() {
-        request.control.conversation.clone()
+        let control = &request.control;
+        (control.conversation.clone(), control.memories.clone())
     } else {
-        Vec::new()
+        Default::default()
     }
 }
 
@@ -168,10 +169,12 @@ impl Orchestrator {
         };
         let native_tools = self.parts.model.capabilities().native_tools;
         let is_new = request.step == 0 && !request.is_subagent();
+        let (conversation, memories) = shown_at_first(&request);
         let kept = Kept {
             // No record before this one holds what a root was asked.
             request: is_new.then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
-            conversation: shown_at_first(&request),
+            conversation,
+            memories,
             came_at: (came_at != now).then_some(came_at),
             native_tools,
             fleet: Some(self.options.limits.clone()),

@@ -18,14 +18,15 @@ pub struct Asked {
     pub place: String,
 }
 
-/// Up to `max` exchanges, those older than the one at the place `after` (empty for the newest).
+/// Up to `max` exchanges of a tenant's conversation, those older than the one at the place `after` (empty for the newest).
 pub async fn exchanges(
     documents: &dyn Documents,
+    tenant: &str,
     conversation: &ConversationId,
     after: &str,
     max: usize,
 ) -> Result<Vec<Asked>, Error> {
-    let folder = keys::exchanges(conversation);
+    let folder = keys::exchanges(tenant, conversation);
     let after = match after {
         "" => String::new(),
         place => format!("{folder}{place}"),

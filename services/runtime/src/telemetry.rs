@@ -340,6 +340,7 @@ impl Spans<'_> {
                 is_error,
                 ms,
                 sources: _,
+                tried: _,
                 adopted: _,
             } => {
                 let mut attributes = vec![

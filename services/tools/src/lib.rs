@@ -7,8 +7,8 @@
 //!   made at all (an infrastructure fault, worth a retry of the step).
 
 use agentfleet_schema::config::{Snapshot, ToolItem};
-use agentfleet_schema::records::Source;
-use agentfleet_schema::{CollectionName, Lineage, redacted};
+use agentfleet_schema::records::{Source, Trouble};
+use agentfleet_schema::{CollectionName, Lineage, Millis, redacted};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -16,10 +16,14 @@ use std::sync::Arc;
 
 mod error;
 mod kinds;
+mod memories;
 mod registry;
+mod secrets;
 
 pub use error::Error;
+pub use memories::{Memories, Refused};
 pub use registry::Toolbox;
+pub use secrets::Secrets;
 
 /// One call of a tool.
 #[derive(Clone, Debug)]
@@ -36,6 +40,11 @@ pub struct CallContext {
     pub session: String,
     /// The root of the session's tree.
     pub root: String,
+    /// Whose data it may see; empty where nobody was asked who they are.
+    pub tenant: String,
+    /// Who asks; empty if unknown.
+    pub user: String,
+    pub now: Millis,
     /// Whose iterations its history begins with, where they are not its own.
     pub lineage: Vec<Lineage>,
     /// The same on every try of the same call; sent to services that can drop repeats.
@@ -50,6 +59,8 @@ pub struct ToolResult {
     pub content: String,
     pub is_error: bool,
     pub sources: Vec<Source>,
+    /// Set where nothing came of the call for a reason that lies around the tool, and that may pass.
+    pub trouble: Option<Trouble>,
     /// Tokens spent by tools that ask a model.
     pub usage: agentfleet_schema::records::Usage,
 }
@@ -61,6 +72,14 @@ impl ToolResult {
             content: message.into(),
             is_error: true,
             ..Self::default()
+        }
+    }
+
+    /// A failure around the tool, in the words of whatever failed.
+    pub fn troubled(why: Trouble, error: impl Into<String>) -> Self {
+        Self {
+            trouble: Some(why),
+            ..Self::error(error)
         }
     }
 
@@ -84,7 +103,7 @@ pub trait Tools: Send + Sync + 'static {
 
     /// Whether a call may change something outside, so that it must be started at most once.
     fn has_side_effects(&self, tool: &ToolItem) -> bool {
-        tool.side_effects
+        !tool.effect().may_repeat()
     }
 
     async fn call(&self, call: ToolCall) -> Result<ToolResult, Error>;

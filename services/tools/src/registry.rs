@@ -4,10 +4,10 @@
 //! comes to a result: what goes wrong inside, panics included, is told to the agent.
 
 use crate::kinds::{
-    Call, DocumentFetch, DocumentSearch, Http, KnowledgeQuery, Prompt, ReadBack, TextCompletion,
-    ToolKind,
+    Call, DocumentFetch, DocumentSearch, Doing, Http, KnowledgeQuery, Memory, Prompt, ReadBack,
+    Sparql, TextCompletion, ToolKind,
 };
-use crate::{Error, ToolCall, ToolResult, Tools};
+use crate::{Error, Secrets, ToolCall, ToolResult, Tools};
 use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
 use agentfleet_library::Library;
@@ -15,6 +15,7 @@ use agentfleet_models::ChatModel;
 use agentfleet_schema::CollectionName;
 use agentfleet_schema::arguments::{self, Arguments};
 use agentfleet_schema::config::{ToolItem, tool_kind};
+use agentfleet_schema::records::Trouble;
 use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -47,11 +48,22 @@ impl Toolbox {
         graph: Arc<dyn Graph>,
         model: Arc<dyn ChatModel>,
         timeout: Duration,
+        secrets: Secrets,
     ) -> Result<Self, Error> {
         let search = DocumentSearch(library.clone());
         let fetch = DocumentFetch(library.clone());
         let completion = TextCompletion(Arc::clone(&model));
-        let kinds: [(_, Arc<dyn ToolKind>); 7] = [
+        let memory = |doing| -> Arc<dyn ToolKind> {
+            let documents = Arc::clone(&documents);
+            Arc::new(Memory { doing, documents })
+        };
+        let sparql = Sparql(Arc::clone(&graph));
+        let kinds: [(_, Arc<dyn ToolKind>); 12] = [
+            (tool_kind::MEMORY_GET, memory(Doing::Get)),
+            (tool_kind::MEMORY_SET, memory(Doing::Set)),
+            (tool_kind::MEMORY_LIST, memory(Doing::List)),
+            (tool_kind::MEMORY_DELETE, memory(Doing::Delete)),
+            (tool_kind::SPARQL, Arc::new(sparql)),
             (tool_kind::DOCUMENT_SEARCH, Arc::new(search)),
             (tool_kind::DOCUMENT_FETCH, Arc::new(fetch)),
             (
@@ -60,7 +72,7 @@ impl Toolbox {
             ),
             (tool_kind::TEXT_COMPLETION, Arc::new(completion)),
             (tool_kind::PROMPT, Arc::new(Prompt(model))),
-            (tool_kind::HTTP, Arc::new(Http::new()?)),
+            (tool_kind::HTTP, Arc::new(Http::new(secrets)?)),
             (tool_kind::READ_BACK, Arc::new(ReadBack(documents))),
         ];
         let kinds = kinds.into();
@@ -76,16 +88,13 @@ impl Toolbox {
 #[async_trait]
 impl Tools for Toolbox {
     fn parameters(&self, tool: &ToolItem) -> Value {
+        if let Some(parameters) = &tool.parameters {
+            return parameters.clone();
+        }
         match self.kinds.get(tool.kind.as_str()) {
             Some(kind) => arguments::schema(&kind.arguments(tool)),
             None => arguments::schema(&tool.arguments),
         }
-    }
-
-    fn has_side_effects(&self, tool: &ToolItem) -> bool {
-        self.kinds
-            .get(tool.kind.as_str())
-            .map_or(tool.side_effects, |kind| kind.has_side_effects(tool))
     }
 
     async fn call(&self, call: ToolCall) -> Result<ToolResult, Error> {
@@ -106,7 +115,7 @@ impl Tools for Toolbox {
         let timeout = call
             .tool
             .timeout_ms
-            .map_or(self.timeout, Duration::from_millis);
+            .map_or_else(|| kind.patience(self.timeout), Duration::from_millis);
         let collection = match &call.tool.collection {
             Some(own) if !own.is_empty() => CollectionName::from(own.as_str()),
             _ => call.collection,
@@ -130,9 +139,12 @@ impl Tools for Toolbox {
                 )))
             }
             Ok(Err(_)) => Err(Error::Stopped),
-            Err(_) => Ok(ToolResult::error(format!(
-                "tool `{name}` did not end within {timeout:?}; ask for less, or allow it more with `timeout-ms`"
-            ))),
+            Err(_) => Ok(ToolResult::troubled(
+                Trouble::Timeout,
+                format!(
+                    "tool `{name}` did not end within {timeout:?}; ask for less, or allow it more with `timeout-ms`"
+                ),
+            )),
         }
     }
 }
@@ -180,6 +192,9 @@ mod tests {
             context: CallContext {
                 session: String::new(),
                 root: String::new(),
+                tenant: String::new(),
+                user: String::new(),
+                now: 0,
                 lineage: Vec::new(),
                 idempotency_key: String::new(),
                 config: Arc::new(Snapshot::default()),

@@ -64,6 +64,7 @@ async fn running(reply_to: &str) -> Running {
         Arc::clone(&engine.graph),
         Arc::clone(&engine.model.model),
         settings.tool_timeout,
+        agentfleet_tools::Secrets::default(),
     );
     engine.tools = Arc::new(tools.unwrap());
     let fleet = Fleet::start(&engine, &settings, Roles::All).await.unwrap();

@@ -38,6 +38,7 @@ async fn running(script: Script) -> Running {
             Arc::clone(&engine.graph),
             Arc::clone(&engine.model.model),
             settings.tool_timeout,
+            agentfleet_tools::Secrets::default(),
         )
         .unwrap(),
     );

@@ -2,11 +2,12 @@
 
 use super::{Fixture, exact, reads};
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, Approval, DefaultAnswer, Evidence, EvidenceRun, Intent,
-    JoinPolicy, ModelProfile, PromptItem, QueryItem, QueryParameter, Reasoner, Specialist, Status,
-    TerminationCriteria, ToolArgument, ToolItem,
+    AgentPattern, AgentTaskType, Approval, DefaultAnswer, Effect, Evidence, EvidenceRun, Intent,
+    JoinPolicy, ModelProfile, PromptItem, QueryItem, QueryParameter, RateLimit, Reasoner,
+    Specialist, Status, TerminationCriteria, ToolArgument, ToolItem,
 };
 use agentfleet_schema::{Money, RunLimits};
+use std::collections::BTreeMap;
 
 pub(crate) fn fixtures() -> Vec<Fixture> {
     let any = || vec!["*".to_owned()];
@@ -126,6 +127,24 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     reason: "it costs".into(),
                 }),
                 repeatable: true,
+                arguments: Vec::new(),
+                parameters: Some(serde_json::json!({
+                    "type": "object",
+                    "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "maximum": 50}},
+                    "required": ["query"],
+                })),
+                aliases: BTreeMap::from([("query".into(), vec!["q".into()])]),
+                headers: BTreeMap::from([("x-key".into(), "${SEARCH_KEY}".into())]),
+                allow_hosts: vec!["cdn.example.org".into()],
+                result: Some("/data".into()),
+                sparql: Some("SELECT * {?s ?p ?query}".into()),
+                effect: Some(Effect::Destructive),
+                permission: Some("search.run".into()),
+                retries: Some(2),
+                rate_limit: Some(RateLimit {
+                    calls: 10,
+                    per_ms: 60_000,
+                }),
                 ..tool()
             },
         ),

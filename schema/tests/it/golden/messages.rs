@@ -7,8 +7,9 @@ use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, Exchange, HeldCall,
-    Lineage, MessageType, Metadata, Money, PatternState, PlanState, PlanStep, ReactState,
-    RoutingContext, RunControl, RunLimits, SessionId, Spent, Term, TermType, Triple, Triples,
+    Lineage, Memory, MessageType, Metadata, Money, PatternState, PlanState, PlanStep, Principal,
+    ReactState, RoutingContext, RunControl, RunLimits, SessionId, Spent, Term, TermType, Triple,
+    Triples,
 };
 use serde_json::json;
 
@@ -484,6 +485,15 @@ fn request_with_budget() -> AgentRequest {
     request.control.lineage = vec![Lineage {
         session: "s-9".into(),
         iterations: 3,
+    }];
+    request.control.principal = Some(Principal {
+        name: "ada".into(),
+        tenant: "acme".into(),
+        permissions: vec!["blog.*".into()],
+    });
+    request.control.memories = vec![Memory {
+        name: "tone".into(),
+        value: "friendly".into(),
     }];
     request.control.spent = Spent {
         tokens: 1_234,

@@ -5,14 +5,14 @@ use agentfleet_schema::config::{DefaultAnswer, JoinPolicy};
 use agentfleet_schema::records::{
     Activity, Adopted, ApprovalAnswer, ApprovalPlace, Asked, Call, CallStatus, Child, ClosedRecord,
     Compared, CompletionStatus, Concluded, Critique, Decided, DecidedBy, Decision, Described,
-    DocumentRef, EndedBy, EndedFromOutside, Executed, FailedCall, FanInRecord, FanInSummary,
-    FanOutRecord, FannedOut, FleetLimits, ForkedFrom, Grounds, IntentRecord, Iterated, JoinCause,
-    Member, ModelWait, OutcomeKind, ParentLink, ParkedRecord, PartConfidence, PauseRecord, Planned,
-    Position, Publication, ResultRecord, Routed, Source, StepRecord, StepResult, StreamedPart,
-    StreamedParts, Termination, Usage, Worked,
+    DocumentRef, EndedBy, EndedFromOutside, Executed, FailedCall, FailedTry, FanInRecord,
+    FanInSummary, FanOutRecord, FannedOut, FleetLimits, ForkedFrom, Grounds, IntentRecord,
+    Iterated, JoinCause, Member, ModelWait, OutcomeKind, ParentLink, ParkedRecord, PartConfidence,
+    PauseRecord, Planned, Position, Publication, ResultRecord, Routed, Source, StepRecord,
+    StepResult, StreamedPart, StreamedParts, Termination, Trouble, Usage, Worked,
 };
 use agentfleet_schema::{
-    CollectionName, Digest, ErrorBody, Exchange, Money, PlanStep, RunLimits, Spent,
+    CollectionName, Digest, ErrorBody, Exchange, Memory, Money, PlanStep, RunLimits, Spent,
 };
 
 const AT: i64 = 1_767_225_600_000;
@@ -315,6 +315,8 @@ fn common() -> StepRecord {
             goal: "Review legal exposure".into(),
         }),
         conversation: "talk-1".into(),
+        tenant: "acme".into(),
+        principal: "ada".into(),
         collection: CollectionName::from("dossiers"),
         request: Digest::of(b"request"),
         previous: Some(Digest::of(b"previous")),
@@ -349,6 +351,10 @@ fn common() -> StepRecord {
                 is_error: false,
                 ms: 40,
                 sources: Vec::new(),
+                tried: vec![FailedTry {
+                    why: Trouble::Timeout,
+                    error: "10 s were up".into(),
+                }],
                 adopted: None,
             },
             Call::Document {
@@ -444,6 +450,7 @@ fn worked() -> StepRecord {
                 is_error: false,
                 ms: 40,
                 sources: vec![source()],
+                tried: Vec::new(),
                 adopted: Some(Adopted::Instead),
             },
             Call::Document {
@@ -463,6 +470,10 @@ fn worked() -> StepRecord {
                 session: "s-8".into(),
                 question: "what?".into(),
                 answer: "that".into(),
+            }],
+            memories: vec![Memory {
+                name: "tone".into(),
+                value: "friendly".into(),
             }],
             came_at: Some(AT),
             native_tools: true,

@@ -199,7 +199,7 @@ impl Talk<'_> {
     /// The newest exchanges, the oldest of them first.
     async fn exchanges(&self, most: usize) -> Result<Vec<Asked>, Failure> {
         let documents = &*self.store.documents;
-        let found = exchanges(documents, &self.request.conversation_id, "", most).await;
+        let found = exchanges(documents, "", &self.request.conversation_id, "", most).await;
         let mut found = found.map_err(agentfleet_runtime::Error::from)?;
         found.reverse();
         Ok(found)

@@ -13,7 +13,7 @@ use agentfleet_console::trace::Format;
 use agentfleet_gateway::{texts_of, trace_of};
 use agentfleet_graph::{Answer, QueryOptions};
 use agentfleet_runtime::Records;
-use agentfleet_schema::records::Call;
+use agentfleet_schema::records::{Call, FailedTry};
 
 pub(crate) async fn run(args: Args, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
@@ -119,13 +119,18 @@ fn told(call: &Call) -> (String, Vec<(&'static str, String)>) {
             result,
             is_error,
             ms,
+            tried,
             ..
         } => {
             let failed = if *is_error { ", failed" } else { "" };
             let arguments = serde_json::to_string_pretty(arguments).unwrap_or_default();
+            let mut shown = vec![("arguments", arguments)];
+            let says = |one: &FailedTry| format!("{}: {}", one.why.as_str(), one.error);
+            shown.extend(tried.iter().map(|one| ("try that failed", says(one))));
+            shown.push(("result", result.clone()));
             (
                 format!("tool `{name}`, {}{failed}", text::duration(*ms)),
-                vec![("arguments", arguments), ("result", result.clone())],
+                shown,
             )
         }
         Call::Document { uri, missing, .. } => {

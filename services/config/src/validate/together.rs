@@ -4,7 +4,7 @@ use super::unknown;
 use crate::error::Problem;
 use crate::prompts;
 use agentfleet_schema::Operation;
-use agentfleet_schema::config::{DEFAULT_PROFILE, Snapshot, item_type, tool_kind};
+use agentfleet_schema::config::{DEFAULT_PROFILE, Snapshot, item_type, portable_name, tool_kind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that is wrong between the items of a set: references without their end.
@@ -91,7 +91,7 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
     let mut shown: BTreeMap<String, &str> = BTreeMap::new();
     for (key, tool) in &set.tools {
         // Providers are told a name without dots.
-        if let Some(other) = shown.insert(key.replace('.', "_"), key) {
+        if let Some(other) = shown.insert(portable_name(key), key) {
             let reason = format!("models know `{key}` and `{other}` by one name: rename one");
             problem(item_type::TOOL, key, "/name".to_owned(), reason);
         }

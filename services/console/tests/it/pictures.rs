@@ -91,6 +91,7 @@ impl Tree {
                 is_error: false,
                 ms: 0,
                 sources: Vec::new(),
+                tried: Vec::new(),
                 adopted: None,
             });
         }

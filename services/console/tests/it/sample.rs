@@ -479,6 +479,7 @@ impl Fleet {
                         is_error: outcome.is_error,
                         ms: outcome.ms,
                         sources: outcome.sources.clone(),
+                        tried: Vec::new(),
                         adopted: None,
                     });
                     Input::ToolReturned(outcome)

@@ -185,6 +185,7 @@ impl Fleet {
                 is_error: true,
                 ms: 0,
                 sources: Vec::new(),
+                tried: Vec::new(),
                 adopted: None,
             };
             let begun = matches!(fate, Fate::CancelInCall).then_some(begun);
@@ -278,6 +279,7 @@ impl Fleet {
             is_error: outcome.is_error,
             ms: outcome.ms,
             sources: outcome.sources.clone(),
+            tried: Vec::new(),
             adopted: None,
         });
         outcome

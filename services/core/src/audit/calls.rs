@@ -220,6 +220,7 @@ mod tests {
             is_error,
             ms: 3,
             sources: Vec::new(),
+            tried: Vec::new(),
             adopted: None,
         }
     }
@@ -499,6 +500,7 @@ mod tests {
             is_error: false,
             ms: 1,
             sources: Vec::new(),
+            tried: Vec::new(),
             adopted: None,
         };
         let account_of = |wasted, calls_of_step: Vec<Call>| {

@@ -239,6 +239,7 @@ impl Siblings<'_> {
                 .clone_from(&request.control.conversation);
         }
         control.root = request.root().clone();
+        control.principal.clone_from(&request.control.principal);
         control.ancestors.clone_from(&request.control.ancestors);
         control.ancestors.push(Ancestor {
             session: request.session_id.clone(),

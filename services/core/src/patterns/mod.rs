@@ -22,6 +22,7 @@ use crate::limits::Limits;
 use crate::order::{Input, Order};
 use crate::turn::Situation;
 use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::records::Decision;
 use agentfleet_schema::{AgentRequest, Operation};
 pub(crate) use answer::unanswered;
 pub(crate) use assign::{ALL, GROUP, PATTERN};
@@ -89,6 +90,11 @@ pub(crate) trait PatternTurn: Debug + Send + Sync {
     /// the answer.
     fn spare(&mut self, why: &str) -> Instead {
         Instead::Order(self.broke(why))
+    }
+
+    /// What the stages before a call changed or stopped since it was last asked for.
+    fn decided(&mut self) -> Vec<Decision> {
+        Vec::new()
     }
 
     /// What a turn that calls tools says of its call.

@@ -13,6 +13,7 @@ use crate::cut::CUT;
 use crate::history;
 use crate::limits::Limits;
 use crate::order::{Input, ModelAsk, Order, Reply, StreamAs, ToolOutcome, ToolUse, Used};
+use crate::pipeline;
 use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::specialists;
@@ -70,6 +71,8 @@ pub(super) struct Execute {
     faults: Vec<String>,
     thought: String,
     calling: Option<(ToolItem, BTreeMap<String, String>)>,
+    /// What the stages before a call changed or stopped.
+    decided: Vec<Decision>,
     called: Option<Called>,
     not_run: Vec<String>,
     /// The call that a person was asked about: it comes first.
@@ -131,6 +134,10 @@ impl PatternTurn for Execute {
         }
     }
 
+    fn decided(&mut self) -> Vec<Decision> {
+        std::mem::take(&mut self.decided)
+    }
+
     /// A call that was made counts unassessed; else it is the end of the session.
     fn broke(&mut self, why: &str) -> Order {
         if self.called.is_some() {
@@ -180,6 +187,7 @@ impl Execute {
             faults,
             thought: String::new(),
             calling: None,
+            decided: Vec::new(),
             called: None,
             not_run: Vec::new(),
             held,
@@ -411,7 +419,22 @@ impl Execute {
     }
 
     fn act(&mut self, name: &str, arguments: BTreeMap<String, String>) -> Order {
-        if self.held.is_none() && self.was_denied(name, &arguments) {
+        let prepared = pipeline::prepare(
+            &self.request,
+            &self.situation.snapshot,
+            &self.tools,
+            name,
+            &arguments,
+            &mut self.decided,
+        );
+        let (tool, arguments) = match prepared {
+            Ok(prepared) => prepared,
+            Err(mut text) => {
+                say::name_not_run(&mut text, &self.not_run);
+                return self.fault(text);
+            }
+        };
+        if self.held.is_none() && self.was_denied(&tool.name, &arguments) {
             let reason = "a person denied the call it needs".to_owned();
             return self.finish(Came {
                 status: FAILED,
@@ -420,20 +443,11 @@ impl Execute {
                 ..Came::default()
             });
         }
-        match tools::callable(&self.tools, name, &arguments) {
-            Ok(tool) => {
-                let tool = tool.clone();
-                if let Some(step) = self.repeated(&tool, &arguments) {
-                    return step;
-                }
-                self.calling = Some((tool.clone(), arguments.clone()));
-                Order::CallTool(Box::new(ToolUse { tool, arguments }))
-            }
-            Err(mut text) => {
-                say::name_not_run(&mut text, &self.not_run);
-                self.fault(text)
-            }
+        if let Some(step) = self.repeated(&tool, &arguments) {
+            return step;
         }
+        self.calling = Some((tool.clone(), arguments.clone()));
+        Order::CallTool(Box::new(ToolUse { tool, arguments }))
     }
 
     /// What becomes of the step instead, where its plan made this call before: the step is told so

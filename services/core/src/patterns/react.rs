@@ -17,12 +17,13 @@ use crate::history;
 use crate::history::preview;
 use crate::limits::Limits;
 use crate::order::{Finish, Input, ModelAsk, Order, Reply, Said, StreamAs, ToolOutcome, ToolUse};
+use crate::pipeline::{self, Prepared};
 use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{Activity, Iterated, Termination};
+use agentfleet_schema::records::{Activity, Decision, Iterated, Termination};
 use agentfleet_schema::{
     AgentRequest, AgentStep, HeldCall, MessageType, Operation, StepKind, uris,
 };
@@ -58,6 +59,8 @@ pub(super) struct Iteration {
     /// What was thought before a person was asked: it stands in the history, and was told then.
     recalled: String,
     calling: Option<(ToolItem, BTreeMap<String, String>)>,
+    /// What the stages before a call changed or stopped.
+    decided: Vec<Decision>,
     not_run: Vec<String>,
     /// The call that a person was asked about: it comes first.
     held: Option<HeldCall>,
@@ -112,6 +115,10 @@ impl PatternTurn for Iteration {
         }
     }
 
+    fn decided(&mut self) -> Vec<Decision> {
+        std::mem::take(&mut self.decided)
+    }
+
     /// Ends the step where nothing is left to pay its next call with. What was done counts without
     /// its critique; else it is the end of the session.
     fn broke(&mut self, why: &str) -> Order {
@@ -158,6 +165,7 @@ impl Iteration {
             thought: String::new(),
             recalled: String::new(),
             calling: None,
+            decided: Vec::new(),
             not_run: Vec::new(),
             held,
             last_call,
@@ -308,8 +316,8 @@ impl Iteration {
         if self.is_last() {
             return self.partial(Termination::MaxIterations);
         }
-        let tool = match tools::callable(&self.tools, &name, &arguments) {
-            Ok(tool) => tool.clone(),
+        let (tool, arguments) = match self.prepared(&name, &arguments) {
+            Ok(prepared) => prepared,
             Err(text) => return self.retry(name, arguments, text),
         };
         match repeats::seen(&self.request, &tool, &arguments, &self.situation.snapshot) {
@@ -319,6 +327,21 @@ impl Iteration {
         }
         self.calling = Some((tool.clone(), arguments.clone()));
         Order::CallTool(Box::new(ToolUse { tool, arguments }))
+    }
+
+    fn prepared(
+        &mut self,
+        name: &str,
+        arguments: &BTreeMap<String, String>,
+    ) -> Result<Prepared, String> {
+        pipeline::prepare(
+            &self.request,
+            &self.situation.snapshot,
+            &self.tools,
+            name,
+            arguments,
+            &mut self.decided,
+        )
     }
 
     /// Tells the agent that it repeats itself, instead of calling.
@@ -339,11 +362,9 @@ impl Iteration {
         // What was thought is told with the call that waited.
         self.recalled = held.thought;
         self.not_run = held.not_run;
-        match tools::callable(&self.tools, &held.tool, &held.arguments) {
-            Ok(tool) => {
-                let tool = tool.clone();
-                self.calling = Some((tool.clone(), held.arguments.clone()));
-                let arguments = held.arguments;
+        match self.prepared(&held.tool, &held.arguments) {
+            Ok((tool, arguments)) => {
+                self.calling = Some((tool.clone(), arguments.clone()));
                 Order::CallTool(Box::new(ToolUse { tool, arguments }))
             }
             Err(text) => self.retry(held.tool, held.arguments, text),

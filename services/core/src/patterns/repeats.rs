@@ -5,7 +5,7 @@
 //! call that failed once, or one before which something was changed.
 
 use crate::history::{self, is_error};
-use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::config::{Effect, Snapshot, ToolItem};
 use agentfleet_schema::{AgentRequest, AgentStep, StepKind};
 use std::collections::BTreeMap;
 
@@ -70,9 +70,9 @@ fn equal<'a>(
 ) -> impl Iterator<Item = (usize, &'a AgentStep)> {
     let changes = |step: &AgentStep| {
         let tool = snapshot.tools.get(&step.action);
-        !is_error(&step.observation) && tool.is_some_and(|tool| tool.side_effects)
+        !is_error(&step.observation) && tool.is_some_and(|tool| tool.effect() != Effect::ReadOnly)
     };
-    let since = if tool.side_effects {
+    let since = if tool.effect() != Effect::ReadOnly {
         0
     } else {
         let last = calls.iter().rposition(|step| changes(step));

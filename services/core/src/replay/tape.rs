@@ -235,6 +235,7 @@ impl Tape<'_, '_> {
             is_error,
             ms,
             sources,
+            tried,
             adopted,
         }) = self.call()
         else {
@@ -246,6 +247,7 @@ impl Tape<'_, '_> {
             sources: sources.clone(),
             ms: *ms,
             usage,
+            tried: tried.clone(),
             instead: adopted.map(|_| (name.clone(), arguments.clone())),
         });
         self.next += 1;

@@ -1,10 +1,11 @@
 //! Anthropic's messages.
 
 use super::failure::Fault;
-use super::messages::{Turn, parameters, portable_name, system_text};
+use super::messages::{Turn, parameters, system_text};
 use super::protocol::Outgoing;
 use super::reply::{Piece, Reply, tokens};
 use super::schema::strict;
+use agentfleet_schema::config::portable_name;
 use serde_json::{Value, json};
 
 /// The version of the protocol.

@@ -1,9 +1,10 @@
 //! Gemini's `generateContent`.
 
 use super::failure::Fault;
-use super::messages::{Turn, parameters, portable_name, system_text};
+use super::messages::{Turn, parameters, system_text};
 use super::protocol::Outgoing;
 use super::reply::{Piece, Reply, tokens};
+use agentfleet_schema::config::portable_name;
 use serde_json::{Value, json};
 
 /// Stands for the signed thinking that Gemini 3 wants with the first call of a turn, and that no step

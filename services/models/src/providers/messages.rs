@@ -6,6 +6,7 @@
 //! so are their results (Anthropic and Gemini refuse anything else).
 
 use crate::{Message, ToolCall, ToolSpec};
+use agentfleet_schema::config::portable_name;
 use serde_json::{Value, json};
 
 /// A turn of the conversation.
@@ -145,12 +146,6 @@ fn as_object(arguments: &Value) -> Value {
             json!({ "input": arguments })
         }
     }
-}
-
-/// A tool's name that every provider accepts. Ours may have dots, as in `blog.list_posts`, and no two of them
-/// come to the same name.
-pub(super) fn portable_name(name: &str) -> String {
-    name.replace('.', "_")
 }
 
 /// A call id that every provider accepts. A transcript may come from another provider's call.

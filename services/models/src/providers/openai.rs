@@ -1,10 +1,11 @@
 //! OpenAI's chat completions.
 
 use super::failure::Fault;
-use super::messages::{Turn, parameters, portable_name};
+use super::messages::{Turn, parameters};
 use super::protocol::Outgoing;
 use super::reply::{Piece, Reply, tokens};
 use super::schema::strict;
+use agentfleet_schema::config::portable_name;
 use serde_json::{Value, json};
 
 pub(super) fn body(call: &Outgoing<'_>) -> Value {

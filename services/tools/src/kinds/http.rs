@@ -5,15 +5,16 @@
 //! no side effects unless the item says so; all other methods have. See `http_address` for what may
 //! be reached. Anything but a success is an error result that quotes the service.
 
-use super::http_address::Guarded;
+use super::http_address::{Guarded, is_refused};
 use super::{Call, ToolKind};
-use crate::{Error, ToolResult};
+use crate::secrets::Used;
+use crate::{Error, Secrets, ToolResult};
 use agentfleet_models::root_cause;
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
-use agentfleet_schema::records::Source;
+use agentfleet_schema::records::{Source, Trouble};
 use async_trait::async_trait;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, ClientBuilder, Method, Response, Url};
 use serde_json::Value;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use std::time::Duration;
 const MAX_ANSWER: usize = 1024 * 1024;
 /// Most characters quoted of an answer that is no success.
 const MAX_QUOTED: usize = 1_000;
+/// Most redirects of one call that are followed.
+const MOST_REDIRECTS: usize = 5;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Http {
@@ -30,19 +33,26 @@ pub(crate) struct Http {
     client: Client,
     /// For services on this machine, which no proxy can reach.
     direct: Client,
+    secrets: Secrets,
 }
 
 impl Http {
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub(crate) fn new(secrets: Secrets) -> Result<Self, Error> {
         // TLS needs a provider for the whole process; whoever comes first sets the same one.
         drop(rustls::crypto::ring::default_provider().install_default());
         Ok(Self {
             client: client().build().map_err(Error::Http)?,
             direct: client().no_proxy().build().map_err(Error::Http)?,
+            secrets,
         })
     }
 
-    async fn send(&self, call: &Call, target: &Target) -> Result<Response, reqwest::Error> {
+    async fn send(
+        &self,
+        call: &Call,
+        target: &Target,
+        headers: HeaderMap,
+    ) -> Result<Response, reqwest::Error> {
         let client = if is_loopback(&target.url) {
             &self.direct
         } else {
@@ -50,7 +60,9 @@ impl Http {
         };
         let mut url = target.url.clone();
         let mut body = None;
-        if target.sends_body() {
+        if target.is_redirected {
+            // The service named the address that it is to be asked at.
+        } else if target.sends_body() {
             body = Some(call.arguments.to_value());
         } else {
             add_query(&mut url, &call.arguments);
@@ -59,7 +71,8 @@ impl Http {
             .request(target.method.clone(), url)
             .timeout(call.timeout)
             .header("Idempotency-Key", &call.context.idempotency_key)
-            .header(ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1");
+            .header(ACCEPT, "application/json, text/*;q=0.9, */*;q=0.1")
+            .headers(headers);
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -67,22 +80,89 @@ impl Http {
     }
 
     /// What came of a call, or what is wrong with it.
-    async fn tried(&self, call: &Call) -> Result<ToolResult, String> {
-        let target = Target::of(&call.tool)?;
-        let host = target.url.host_str().unwrap_or_default().to_owned();
-        let response = self.send(call, &target).await;
-        let response =
-            response.map_err(|error| format!("no answer from `{host}`: {}", cause(&error)))?;
-        let content = answer(response, &host).await?;
-        let sources = vec![Source {
-            uri: target.url.to_string(),
-            title: call.tool.name.clone(),
-        }];
-        Ok(ToolResult {
-            content,
-            sources,
-            ..ToolResult::default()
-        })
+    async fn tried(&self, call: &Call, used: &mut Used) -> Result<ToolResult, Failed> {
+        let mut target = Target::of(&call.tool)?;
+        let headers = self.headers(&call.tool, used)?;
+        for _ in 0..=MOST_REDIRECTS {
+            target.check()?;
+            let host = target.url.host_str().unwrap_or_default().to_owned();
+            // A secret goes to the service that it is for, and not to where that one points.
+            let headers = if target.is_redirected {
+                HeaderMap::new()
+            } else {
+                headers.clone()
+            };
+            let response = self.send(call, &target, headers).await;
+            let response = response.map_err(|error| Failed {
+                trouble: Some(if error.is_timeout() {
+                    Trouble::Timeout
+                } else {
+                    Trouble::Unavailable
+                }),
+                says: format!("no answer from `{host}`: {}", cause(&error)),
+            })?;
+            if let Some(next) = target.redirected(&call.tool, &response)? {
+                target = next;
+                continue;
+            }
+            let content = answer(response, &host).await?;
+            let sources = vec![Source {
+                uri: target.url.to_string(),
+                title: call.tool.name.clone(),
+            }];
+            return Ok(ToolResult {
+                content: result(&call.tool, content)?,
+                sources,
+                ..ToolResult::default()
+            });
+        }
+        Err(Failed::from(format!(
+            "`{}` redirects more than {MOST_REDIRECTS} times",
+            target.url.host_str().unwrap_or_default()
+        )))
+    }
+
+    /// The headers that the item gives, with secrets in place.
+    fn headers(&self, tool: &ToolItem, used: &mut Used) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        for (name, template) in &tool.headers {
+            let wrong = || format!("tool `{}` has a bad header `{name}`", tool.name);
+            let value = self.secrets.fill(template, used)?;
+            let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+            let mut value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(known, value);
+        }
+        Ok(headers)
+    }
+}
+
+/// What is wrong with a call.
+struct Failed {
+    trouble: Option<Trouble>,
+    says: String,
+}
+
+impl From<String> for Failed {
+    fn from(says: String) -> Self {
+        let trouble = None;
+        Self { trouble, says }
+    }
+}
+
+/// The part of an answer that the item asks for.
+fn result(tool: &ToolItem, content: String) -> Result<String, String> {
+    let Some(pointer) = &tool.result else {
+        return Ok(content);
+    };
+    let name = &tool.name;
+    let value: Value = serde_json::from_str(&content).map_err(|error| {
+        format!("the answer to `{name}` is not JSON, which `result` asks for: {error}")
+    })?;
+    match value.pointer(pointer) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(part) => Ok(part.to_string()),
+        None => Err(format!("the answer to `{name}` has nothing at `{pointer}`")),
     }
 }
 
@@ -97,18 +177,23 @@ fn client() -> ClientBuilder {
 #[async_trait]
 impl ToolKind for Http {
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
-        tool.arguments.clone()
-    }
-
-    fn has_side_effects(&self, tool: &ToolItem) -> bool {
-        match method(tool) {
-            Ok(Method::GET | Method::HEAD) => tool.side_effects,
-            _ => true,
-        }
+        tool.declared()
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {
-        Ok(self.tried(&call).await.unwrap_or_else(ToolResult::error))
+        let mut used = Used::default();
+        let mut result = match self.tried(&call, &mut used).await {
+            Ok(result) => result,
+            Err(failed) => ToolResult {
+                trouble: failed.trouble,
+                ..ToolResult::error(failed.says)
+            },
+        };
+        result.content = used.taken_out(&result.content).into_owned();
+        for source in &mut result.sources {
+            source.uri = used.taken_out(&source.uri).into_owned();
+        }
+        Ok(result)
     }
 }
 
@@ -116,6 +201,7 @@ impl ToolKind for Http {
 struct Target {
     url: Url,
     method: Method,
+    is_redirected: bool,
 }
 
 impl Target {
@@ -134,7 +220,56 @@ impl Target {
         Ok(Self {
             url: parsed,
             method: method(tool)?,
+            is_redirected: false,
         })
+    }
+
+    /// Refuses addresses written as digits that no tool may reach; names are checked when they are resolved.
+    fn check(&self) -> Result<(), String> {
+        let host = self.url.host_str().unwrap_or_default();
+        match host.trim_matches(['[', ']']).parse() {
+            Ok(address) if is_refused(address) => Err(format!(
+                "`{host}` is a link-local or metadata address, which is refused"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where an answer sends a reading call on to, if it does so and the item allows it.
+    fn redirected(&self, tool: &ToolItem, response: &Response) -> Result<Option<Self>, String> {
+        let status = response.status();
+        let reads = matches!(self.method, Method::GET | Method::HEAD);
+        if !status.is_redirection() || !reads {
+            return Ok(None);
+        }
+        let to = response
+            .headers()
+            .get(LOCATION)
+            .and_then(|to| to.to_str().ok());
+        let Some(url) = to.and_then(|to| self.url.join(to).ok()) else {
+            return Ok(None);
+        };
+        let host = url.host_str().unwrap_or_default();
+        if !tool
+            .allow_hosts
+            .iter()
+            .any(|one| one.eq_ignore_ascii_case(host))
+        {
+            return Err(format!(
+                "`{}` redirects to `{host}`, which is not among the tool's `allow-hosts`",
+                self.url.host_str().unwrap_or_default()
+            ));
+        }
+        if !matches!(url.scheme(), "http" | "https")
+            || self.url.scheme() == "https" && url.scheme() == "http"
+        {
+            return Err(format!("a redirect to `{}:` is not followed", url.scheme()));
+        }
+        Ok(Some(Self {
+            url,
+            method: self.method.clone(),
+            is_redirected: true,
+        }))
     }
 
     fn sends_body(&self) -> bool {
@@ -182,17 +317,17 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// The text of a successful answer, or what is wrong with it.
-async fn answer(response: Response, host: &str) -> Result<String, String> {
+async fn answer(response: Response, host: &str) -> Result<String, Failed> {
     let status = response.status();
     if status.is_redirection() {
         let to = response
             .headers()
             .get(LOCATION)
             .and_then(|to| to.to_str().ok());
-        return Err(format!(
+        return Err(Failed::from(format!(
             "`{host}` redirects to `{}`, which is not followed; the tool's `url` must be the final address",
             to.unwrap_or("nowhere")
-        ));
+        )));
     }
     let media_type = response
         .headers()
@@ -203,9 +338,9 @@ async fn answer(response: Response, host: &str) -> Result<String, String> {
         .await
         .map_err(|error| format!("the answer of `{host}` broke off: {}", cause(&error)))?;
     if !is_text(&media_type, &bytes, is_cut) {
-        return Err(format!(
+        return Err(Failed::from(format!(
             "`{host}` answered with `{media_type}`, which is not text"
-        ));
+        )));
     }
     let mut text = decoded(&bytes, &media_type);
     if media_type.starts_with("text/html") {
@@ -213,9 +348,13 @@ async fn answer(response: Response, host: &str) -> Result<String, String> {
     }
     if !status.is_success() {
         let quoted: String = text.chars().take(MAX_QUOTED).collect();
-        return Err(format!("`{host}` answered {status}: {}", quoted.trim())
-            .trim_end()
-            .to_owned());
+        let says = format!("`{host}` answered {status}: {}", quoted.trim());
+        // The service says that it cannot now, and nothing of what was asked.
+        let is_away = matches!(status.as_u16(), 429 | 502 | 503 | 504);
+        return Err(Failed {
+            trouble: is_away.then_some(Trouble::Unavailable),
+            says: says.trim_end().to_owned(),
+        });
     }
     if is_cut {
         text += &format!("\n\n[the answer was cut after {MAX_ANSWER} bytes]");
@@ -286,27 +425,6 @@ mod tests {
             url: url.map(Into::into),
             side_effects,
             ..ToolItem::default()
-        }
-    }
-
-    #[test]
-    fn only_reading_methods_have_no_side_effects_unless_the_item_says_so() {
-        let http = Http::new();
-        let Ok(http) = http else { unreachable!() };
-        for (method, declared, expected) in [
-            (None, false, false),
-            (Some("get"), false, false),
-            (Some("HEAD"), false, false),
-            (Some("GET"), true, true),
-            (Some("POST"), false, true),
-            (Some("DELETE"), false, true),
-            (Some("BREW"), false, true),
-        ] {
-            assert_eq!(
-                http.has_side_effects(&tool(method, None, declared)),
-                expected,
-                "{method:?}"
-            );
         }
     }
 

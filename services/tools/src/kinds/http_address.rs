@@ -2,9 +2,10 @@
 //!
 //! The rule: a host name that leads to a link-local address or to a known metadata service of a
 //! cloud is refused, because whoever answers for the name could otherwise read credentials of the
-//! machine. An address written into the tool's `url` as digits is taken at its word: the person
-//! who configured the tool chose it. Loopback and private addresses are allowed, since that is
-//! where own services are. Redirects are never followed, so no answer can lead elsewhere.
+//! machine; an address written as digits is refused likewise. Loopback and private addresses are
+//! allowed, since that is where own services are. A name is resolved once for each request, and the
+//! request goes to what was found. Only reading calls follow redirects, to hosts that the item names,
+//! each checked as the first address was.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -54,7 +55,7 @@ fn allowed(
     }
 }
 
-fn is_refused(address: IpAddr) -> bool {
+pub(super) fn is_refused(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
             address.is_link_local()

@@ -5,17 +5,21 @@ mod document_search;
 mod http;
 mod http_address;
 mod knowledge_query;
+mod memory;
 mod model;
 mod prompt;
 mod read_back;
+mod sparql;
 mod text_completion;
 
 pub(crate) use document_fetch::DocumentFetch;
 pub(crate) use document_search::DocumentSearch;
 pub(crate) use http::Http;
 pub(crate) use knowledge_query::KnowledgeQuery;
+pub(crate) use memory::{Doing, Memory};
 pub(crate) use prompt::Prompt;
 pub(crate) use read_back::ReadBack;
+pub(crate) use sparql::Sparql;
 pub(crate) use text_completion::TextCompletion;
 
 use crate::{CallContext, Error, ToolResult};
@@ -55,9 +59,9 @@ pub(crate) trait ToolKind: Send + Sync + 'static {
     /// The arguments of a tool of this kind.
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument>;
 
-    /// Whether a call may change something outside.
-    fn has_side_effects(&self, tool: &ToolItem) -> bool {
-        tool.side_effects
+    /// How long a call may take where its item does not say; `usual` is the fleet's.
+    fn patience(&self, usual: Duration) -> Duration {
+        usual
     }
 
     /// Makes the call. What goes wrong in it is a result; an error is a fault of the stores.

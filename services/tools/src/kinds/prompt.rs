@@ -3,7 +3,7 @@
 //! A prompt that declares `response-type` `json` must be answered with JSON; what stands around it
 //! is taken off, and an answer that is none is an error.
 
-use super::model::ask;
+use super::model::{FOR_MODELS, ask};
 use super::{Call, ToolKind};
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::render;
@@ -12,13 +12,18 @@ use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) struct Prompt(pub(crate) Arc<dyn ChatModel>);
 
 #[async_trait]
 impl ToolKind for Prompt {
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
-        tool.arguments.clone()
+        tool.declared()
+    }
+
+    fn patience(&self, usual: Duration) -> Duration {
+        usual.max(FOR_MODELS)
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

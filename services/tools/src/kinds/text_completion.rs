@@ -2,7 +2,7 @@
 //!
 //! The prompt item `question` frames it where there is one; else the question is sent as it is.
 
-use super::model::ask;
+use super::model::{FOR_MODELS, ask};
 use super::{Call, ToolKind};
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::{Rendered, render};
@@ -12,6 +12,7 @@ use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) struct TextCompletion(pub(crate) Arc<dyn ChatModel>);
 
@@ -19,6 +20,10 @@ pub(crate) struct TextCompletion(pub(crate) Arc<dyn ChatModel>);
 impl ToolKind for TextCompletion {
     fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
         vec![arguments::text("question", "what to ask the model")]
+    }
+
+    fn patience(&self, usual: Duration) -> Duration {
+        usual.max(FOR_MODELS)
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -59,6 +59,7 @@ impl Place {
             shelf.graph.clone(),
             model,
             Duration::from_secs(60),
+            agentfleet_tools::Secrets::default(),
         )
         .unwrap();
         Self {
@@ -96,6 +97,9 @@ impl Place {
             collection: collection.into(),
             context: CallContext {
                 session: self.session.clone(),
+                tenant: String::new(),
+                user: String::new(),
+                now: 0,
                 root: self.root.clone(),
                 lineage: self.lineage.clone(),
                 idempotency_key: "key-1".into(),

@@ -1,0 +1,34 @@
+//! What is remembered for a user or a tenant beyond a run: preferences and facts. Tools write and read it, and a
+//! run is shown it where the context of a specialist asks for it.
+
+use crate::say;
+use agentfleet_schema::AgentRequest;
+use agentfleet_schema::config::Snapshot;
+
+/// The section of a specialist's context.
+pub const MEMORIES: &str = "memories";
+/// Bytes of all that a run is shown.
+pub const SHOWN: usize = 8_000;
+
+/// Whether a request begins a run that can be shown what is remembered.
+pub fn may_be_shown(request: &AgentRequest) -> bool {
+    // A fork takes along what the run was shown that it goes on from.
+    let is_fork = request.control.forked_from.is_some();
+    request.step == 0 && !request.is_subagent() && !is_fork
+}
+
+/// Whether anybody of the config asks for what is remembered.
+pub fn are_wanted(snapshot: &Snapshot) -> bool {
+    let mut all = snapshot.specialists.values();
+    all.any(|one| one.context.iter().any(|section| section == MEMORIES))
+}
+
+/// What is remembered, as a section of context.
+pub(crate) fn listed(request: &AgentRequest) -> String {
+    let told = request.control.memories.iter();
+    let told = told.map(|one| {
+        let (name, value) = (say::in_one_line(&one.name), say::in_one_line(&one.value));
+        format!("{name} = {value}")
+    });
+    told.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,121 @@
+//! What is set right about arguments where nothing is lost by it: another name of an argument, a default, the
+//! case of a value that the tool lists.
+
+use crate::say;
+use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::records::Decision;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Subject of the decision that arguments were set right.
+const SUBJECT: &str = "tool-arguments";
+
+/// The arguments as the tool declares them, as far as no judgement is needed.
+pub(super) fn arguments(
+    tool: &ToolItem,
+    given: &BTreeMap<String, String>,
+    decided: &mut Vec<Decision>,
+) -> BTreeMap<String, String> {
+    let mut healed = given.clone();
+    let mut changes = Vec::new();
+    for argument in tool.declared() {
+        let name = &argument.name;
+        rename(tool, name, &mut healed, &mut changes);
+        let property = tool
+            .parameters
+            .as_ref()
+            .map(|schema| &schema["properties"][name.as_str()]);
+        if let Some(property) = property {
+            fill(name, property, &mut healed, &mut changes);
+            listed(name, property, &mut healed, &mut changes);
+        }
+    }
+    if !changes.is_empty() {
+        decided.push(say::only(
+            SUBJECT,
+            "healed",
+            format!("what tool `{}` declares", tool.name),
+            changes.join("; "),
+        ));
+    }
+    healed
+}
+
+fn is_missing(arguments: &BTreeMap<String, String>, name: &str) -> bool {
+    arguments
+        .get(name)
+        .is_none_or(|text| text.trim().is_empty())
+}
+
+/// Takes a value that stands under another name of an argument, where just one does.
+fn rename(
+    tool: &ToolItem,
+    name: &str,
+    arguments: &mut BTreeMap<String, String>,
+    changes: &mut Vec<String>,
+) {
+    if !is_missing(arguments, name) {
+        return;
+    }
+    let declared = tool.declared();
+    let plain = |s: &str| s.to_lowercase().replace(['_', '-', '.', ' '], "");
+    let aliases = tool.aliases.get(name).map_or(&[][..], Vec::as_slice);
+    let is_other = |given: &&String| {
+        let is_declared = declared.iter().any(|one| one.name == **given);
+        !is_declared && (aliases.contains(given) || plain(given) == plain(name))
+    };
+    let others: Vec<String> = arguments.keys().filter(is_other).cloned().collect();
+    if let [other] = others.as_slice()
+        && let Some(value) = arguments.remove(other)
+    {
+        changes.push(format!("`{other}` is read as `{name}`"));
+        arguments.insert(name.to_owned(), value);
+    }
+}
+
+fn fill(
+    name: &str,
+    property: &Value,
+    arguments: &mut BTreeMap<String, String>,
+    changes: &mut Vec<String>,
+) {
+    if let Some(default) = property.get("default")
+        && is_missing(arguments, name)
+    {
+        let text = text_of(default);
+        changes.push(format!(
+            "`{name}` is `{}` by default",
+            say::in_one_line(&text)
+        ));
+        arguments.insert(name.to_owned(), text);
+    }
+}
+
+/// Takes the one value of a list that a given one differs from in case alone.
+fn listed(
+    name: &str,
+    property: &Value,
+    arguments: &mut BTreeMap<String, String>,
+    changes: &mut Vec<String>,
+) {
+    let values = property["enum"].as_array().into_iter().flatten();
+    let values: Vec<&str> = values.filter_map(Value::as_str).collect();
+    let Some(given) = arguments.get_mut(name) else {
+        return;
+    };
+    let same = |value: &&&str| value.eq_ignore_ascii_case(given.trim());
+    let alike: Vec<&&str> = values.iter().filter(same).collect();
+    if let [value] = alike.as_slice()
+        && **value != given.as_str()
+    {
+        changes.push(format!("`{name}` is read as `{value}`"));
+        (**value).clone_into(given);
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

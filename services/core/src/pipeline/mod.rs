@@ -1,0 +1,47 @@
+//! What a call passes between the model that wants it and the driver that makes it, in this order: its tool
+//! is found, is it permitted, are its arguments healed, do they fit, must a person confirm it. Then the
+//! driver limits its rate, makes it and makes it again where that is allowed, and the outcome is read.
+//!
+//! Every stage is a pure function. One that changes or stops a call tells so in a [`Decision`]; a call that is
+//! stopped comes back to the model as an observation. That a person confirms is settled by
+//! [`approval::gate`](crate::approval), behind which no pattern can reach.
+
+mod heal;
+mod outcome;
+mod permit;
+mod resolve;
+mod validate;
+
+pub(crate) use outcome::tried;
+pub use outcome::words;
+pub(crate) use validate::misused;
+
+use agentfleet_schema::AgentRequest;
+use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::records::Decision;
+use std::collections::BTreeMap;
+
+/// A call that may be made, with the arguments to make it with.
+pub(crate) type Prepared = (ToolItem, BTreeMap<String, String>);
+
+/// Takes a call through the stages before a person is asked. `Err` is what the model is told instead;
+/// `decided` gets what was changed or stopped.
+pub(crate) fn prepare(
+    request: &AgentRequest,
+    snapshot: &Snapshot,
+    visible: &[ToolItem],
+    name: &str,
+    arguments: &BTreeMap<String, String>,
+    decided: &mut Vec<Decision>,
+) -> Result<Prepared, String> {
+    let tool = resolve::tool(request, snapshot, visible, name, decided)?;
+    permit::check(request, tool, decided)?;
+    let arguments = heal::arguments(tool, arguments, decided);
+    match misused(tool, &arguments) {
+        Some(text) => Err(text),
+        None => Ok((tool.clone(), arguments)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

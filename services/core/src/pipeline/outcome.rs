@@ -1,0 +1,61 @@
+//! What is made of a call that came back: which tries of it failed, and what people read instead of that.
+
+use crate::order::ToolOutcome;
+use crate::say;
+use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::records::{Decision, FailedTry, Trouble};
+
+/// Subject of the decision on a try that failed.
+const SUBJECT: &str = "tool-retry";
+
+/// What was decided after each try that failed: to make the call again, or to give it up.
+pub(crate) fn tried(tool: &ToolItem, outcome: &ToolOutcome) -> Vec<Decision> {
+    let tried = &outcome.tried;
+    let allowed = format!(
+        "effect `{}`, and {} retries",
+        tool.effect().as_str(),
+        tool.retries()
+    );
+    let decision = |(at, failed): (usize, &FailedTry)| {
+        let is_last = at + 1 == tried.len();
+        let chosen = if is_last && outcome.is_error {
+            "give-up"
+        } else {
+            "again"
+        };
+        let signal = format!(
+            "`{}` {}: {}",
+            tool.name,
+            failed.why.as_str(),
+            say::in_one_line(&failed.error)
+        );
+        say::only(SUBJECT, chosen, &*allowed, signal)
+    };
+    tried.iter().enumerate().map(decision).collect()
+}
+
+/// What a call that came to nothing tells: in words for people, without the words of what failed.
+pub fn words(tool: &ToolItem, why: Trouble) -> String {
+    let name = &tool.name;
+    let may_repeat = tool.effect().may_repeat();
+    match why {
+        Trouble::RateLimited => {
+            let limit = tool.rate_limit.unwrap_or_default();
+            let seconds = limit.per_ms.div_ceil(1_000);
+            format!(
+                "Error: `{name}` was not called: 0 of {} calls in {seconds} s remain. Tell the person: You've hit \
+                 your limit for this. Please try again later.",
+                limit.calls
+            )
+        }
+        Trouble::Unavailable | Trouble::Timeout if may_repeat => format!(
+            "Error: `{name}` did not answer, and was asked again as often as is allowed. Tell the person: I \
+             couldn't fetch this data right now."
+        ),
+        Trouble::Unavailable | Trouble::Timeout => format!(
+            "Error: `{name}` did not answer. Whether the call took effect is not known, and it is not made again \
+             by itself. Tell the person: I couldn't do this right now, and it should be looked at before it is \
+             tried again."
+        ),
+    }
+}

@@ -1,0 +1,79 @@
+//! `sparql-select`: a query that the tool's item gives, with the call's arguments as values of its variables.
+//! No text of a model becomes part of the query.
+
+use super::{Call, ToolKind};
+use crate::{Error, ToolResult};
+use agentfleet_graph::{Graph, QueryOptions};
+use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::{Term, TermType};
+use async_trait::async_trait;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Rows returned unless the item says otherwise.
+const LIMIT: usize = 50;
+
+pub(crate) struct Sparql(pub(crate) Arc<dyn Graph>);
+
+#[async_trait]
+impl ToolKind for Sparql {
+    fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
+        tool.declared()
+    }
+
+    async fn call(&self, call: Call) -> Result<ToolResult, Error> {
+        let name = &call.tool.name;
+        let Some(query) = call.tool.sparql.as_deref() else {
+            return Ok(ToolResult::error(format!("tool `{name}` has no `sparql`")));
+        };
+        if !call.context.tenant.is_empty() {
+            // The graph holds the runs of all tenants, and a query may read any of them.
+            return Ok(ToolResult::error(format!(
+                "tool `{name}` reads the whole graph, which runs of a tenant may not"
+            )));
+        }
+        let mut bindings: Vec<(&str, Term)> = Vec::new();
+        for (argument, value) in call.arguments.iter() {
+            bindings.push((argument, term(value)));
+        }
+        let limit = call.limit(LIMIT);
+        let options = QueryOptions {
+            timeout: call.timeout,
+            max_rows: limit,
+            ..QueryOptions::default()
+        };
+        let found = match self.0.select(query, &bindings, options).await {
+            Ok(found) => found,
+            Err(error) if error.retry().is_some() => return Err(error.into()),
+            Err(error) => return Ok(ToolResult::error(error.to_string())),
+        };
+        let mut lines = vec![found.variables.join("\t")];
+        lines.extend(found.rows.iter().map(|row| {
+            let cells = row.iter().map(|cell| match cell {
+                Some(term) => match term.kind {
+                    TermType::Iri => &term.iri,
+                    TermType::Blank => &term.id,
+                    TermType::Literal | TermType::Triple => &term.value,
+                }
+                .replace(['\t', '\n', '\r'], " "),
+                None => String::new(),
+            });
+            cells.collect::<Vec<_>>().join("\t")
+        }));
+        Ok(ToolResult {
+            content: lines.join("\n"),
+            ..ToolResult::default()
+        })
+    }
+}
+
+/// An address stays one; everything else is a literal of its type.
+fn term(value: &Value) -> Term {
+    match value {
+        Value::String(text) if text.starts_with("urn:") || text.contains("://") => {
+            Term::iri(text.as_str())
+        }
+        Value::String(text) => Term::text(text.as_str()),
+        other => Term::text(other.to_string()),
+    }
+}

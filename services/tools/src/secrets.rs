@@ -1,0 +1,143 @@
+//! Secrets that tools send and nobody else sees: by name, from a file or the environment.
+//!
+//! A tool's item says `${NAME}`. The value is read when a call is made, so a new one counts at once, and is
+//! taken out of whatever a service answers before anything is recorded.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// What a secret's variable begins with; its name follows.
+pub(crate) const VARIABLE: &str = "AGENTFLEET_SECRET_";
+/// Shorter values are no secrets: taking them out of texts would tear words apart.
+const SHORTEST: usize = 6;
+
+/// Where secrets lie.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    variables: BTreeMap<String, String>,
+    folder: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Values that a text was filled with.
+#[derive(Clone, Default)]
+pub(crate) struct Used(Vec<(String, String)>);
+
+impl Used {
+    /// A text without the values.
+    pub(crate) fn taken_out<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut text = Cow::Borrowed(text);
+        for (name, value) in &self.0 {
+            if text.contains(value.as_str()) {
+                text = Cow::Owned(text.replace(value.as_str(), &format!("[secret {name}]")));
+            }
+        }
+        text
+    }
+}
+
+impl Secrets {
+    /// Those of the environment, and those of a folder, in which each is a file of its name.
+    pub fn new(environment: impl IntoIterator<Item = (String, String)>, folder: PathBuf) -> Self {
+        let of = |(name, value): (String, String)| {
+            Some((name.strip_prefix(VARIABLE)?.to_owned(), value))
+        };
+        Self {
+            variables: environment.into_iter().filter_map(of).collect(),
+            folder: Some(folder),
+        }
+    }
+
+    /// The value of a secret.
+    pub fn get(&self, name: &str) -> Result<String, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(format!(
+                "`{name}` is no name of a secret: use letters, digits and `_`"
+            ));
+        }
+        if let Some(value) = self.variables.get(name) {
+            return checked(name, value);
+        }
+        let path = self.folder.as_ref().map(|folder| folder.join(name));
+        let text = path.as_ref().map(fs::read_to_string);
+        match text {
+            Some(Ok(text)) => checked(name, text.trim_end_matches(['\r', '\n'])),
+            _ => Err(format!(
+                "secret `{name}` is not there: set `{VARIABLE}{name}`, or write it to the file `secrets/{name}` \
+                 in the data directory"
+            )),
+        }
+    }
+
+    /// A text with each `${NAME}` replaced.
+    pub(crate) fn fill(&self, text: &str, used: &mut Used) -> Result<String, String> {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            let Some((name, behind)) = after.split_once('}') else {
+                return Err("`${` is not closed by `}`".to_owned());
+            };
+            let value = self.get(name)?;
+            filled.push_str(before);
+            filled.push_str(&value);
+            used.0.push((name.to_owned(), value));
+            rest = behind;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+}
+
+fn checked(name: &str, value: &str) -> Result<String, String> {
+    if value.len() < SHORTEST {
+        return Err(format!("secret `{name}` has fewer than {SHORTEST} bytes"));
+    }
+    Ok(value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn secrets() -> Secrets {
+        let variable = (format!("{VARIABLE}KEY"), "s3cret-value".to_owned());
+        Secrets::new([variable], "/nowhere".into())
+    }
+
+    #[test]
+    fn a_secret_is_filled_in_and_taken_out_again() {
+        let mut used = Used::default();
+        let filled = secrets().fill("Bearer ${KEY}!", &mut used).unwrap();
+        assert_eq!(filled, "Bearer s3cret-value!");
+        assert_eq!(
+            used.taken_out("you sent s3cret-value"),
+            "you sent [secret KEY]"
+        );
+    }
+
+    #[test]
+    fn what_is_no_secret_is_named() {
+        for (text, expected) in [
+            (
+                "${NONE}",
+                "secret `NONE` is not there: set `AGENTFLEET_SECRET_NONE`",
+            ),
+            ("${../x}", "`../x` is no name of a secret"),
+            ("${KEY", "is not closed"),
+        ] {
+            let error = secrets().fill(text, &mut Used::default()).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

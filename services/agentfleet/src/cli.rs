@@ -174,6 +174,18 @@ pub(crate) enum Command {
     )]
     #[command(subcommand)]
     Config(Config),
+    /// What agents may call, on which terms; call one by hand
+    #[command(
+        after_help = "Examples:\n  agentfleet tools list\n  agentfleet tools show document-search\n  agentfleet tools call document-search --set query=refunds --collection handbook"
+    )]
+    #[command(subcommand)]
+    Tools(Tools),
+    /// What is remembered for users and tenants beyond a run
+    #[command(
+        after_help = "Examples:\n  agentfleet memory set tone friendly --user ada\n  agentfleet memory list --user ada\n  agentfleet memory erase --user ada --yes"
+    )]
+    #[command(subcommand)]
+    Memory(Memory),
     /// Messages that no worker could work
     #[command(after_help = "Examples:\n  agentfleet dlq list\n  agentfleet dlq redrive --all")]
     #[command(subcommand)]

@@ -294,6 +294,7 @@ impl Settings {
     fn resolve(flags: &Flags, env: &BTreeMap<String, String>) -> Result<Self, Failure> {
         for name in env.keys() {
             let known = ALSO_READ.contains(&name.as_str())
+                || name.starts_with(agentfleet_tools::SECRET_VARIABLE)
                 || NAMES.iter().any(|setting| variable(setting) == *name);
             if !known {
                 let all: Vec<String> = NAMES.iter().map(|setting| variable(setting)).collect();

@@ -168,7 +168,7 @@ impl Orchestrator {
             return self.pass_on(&intake.request).await;
         }
         self.remember(&mut intake.request).await?;
-        self.recall(&mut intake.request).await?;
+        Box::pin(self.recall(&mut intake.request)).await?;
         let request = &intake.request;
         name_in_log(request, delivery);
         let (found, first) = self.begin(request, delivery).await?;

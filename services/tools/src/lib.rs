@@ -17,13 +17,14 @@ use std::sync::Arc;
 mod error;
 mod kinds;
 mod memories;
+pub mod openapi;
 mod registry;
 mod secrets;
 
 pub use error::Error;
 pub use memories::{Memories, Refused};
 pub use registry::Toolbox;
-pub use secrets::Secrets;
+pub use secrets::{Secrets, VARIABLE as SECRET_VARIABLE};
 
 /// One call of a tool.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// What a secret's variable begins with; its name follows.
-pub(crate) const VARIABLE: &str = "AGENTFLEET_SECRET_";
+pub const VARIABLE: &str = "AGENTFLEET_SECRET_";
 /// Shorter values are no secrets: taking them out of texts would tear words apart.
 const SHORTEST: usize = 6;
 

@@ -127,7 +127,6 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     reason: "it costs".into(),
                 }),
                 repeatable: true,
-                arguments: Vec::new(),
                 parameters: Some(serde_json::json!({
                     "type": "object",
                     "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "maximum": 50}},

@@ -315,8 +315,6 @@ fn common() -> StepRecord {
             goal: "Review legal exposure".into(),
         }),
         conversation: "talk-1".into(),
-        tenant: "acme".into(),
-        principal: "ada".into(),
         collection: CollectionName::from("dossiers"),
         request: Digest::of(b"request"),
         previous: Some(Digest::of(b"previous")),
@@ -351,10 +349,7 @@ fn common() -> StepRecord {
                 is_error: false,
                 ms: 40,
                 sources: Vec::new(),
-                tried: vec![FailedTry {
-                    why: Trouble::Timeout,
-                    error: "10 s were up".into(),
-                }],
+                tried: Vec::new(),
                 adopted: None,
             },
             Call::Document {
@@ -450,7 +445,10 @@ fn worked() -> StepRecord {
                 is_error: false,
                 ms: 40,
                 sources: vec![source()],
-                tried: Vec::new(),
+                tried: vec![FailedTry {
+                    why: Trouble::Timeout,
+                    error: "10 s were up".into(),
+                }],
                 adopted: Some(Adopted::Instead),
             },
             Call::Document {
@@ -459,6 +457,8 @@ fn worked() -> StepRecord {
                 missing: true,
             },
         ],
+        tenant: "acme".into(),
+        principal: "ada".into(),
         forked_from: Some(ForkedFrom {
             session: "s-9".into(),
             step: 3,

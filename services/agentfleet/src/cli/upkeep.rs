@@ -265,3 +265,125 @@ pub(crate) struct Completions {
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
+
+/// What agents may call.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tools {
+    /// List the tools, what they do outside, and who must agree
+    #[command(after_help = "Example:\n  agentfleet tools list")]
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show all of one tool as JSON, with its parameters as models see them
+    #[command(after_help = "Example:\n  agentfleet tools show document-search")]
+    Show { name: String },
+    /// Make a tool of each operation of an OpenAPI 3 description, in JSON or YAML
+    #[command(
+        after_help = "Example:\n  agentfleet tools import openapi https://blog.example/openapi.yaml --prefix blog. --dry-run"
+    )]
+    Import {
+        /// What is read: `openapi`.
+        #[arg(value_parser = ["openapi"])]
+        from: String,
+        /// A file, or an address.
+        source: String,
+        /// Put before each name, such as `blog.`.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        prefix: String,
+        /// Names to take, prefix included, as a glob in which `*` stands for any characters.
+        #[arg(long, default_value = "*")]
+        only: String,
+        /// Address of the services, where the description has none of its own, or another is meant.
+        #[arg(long, value_name = "URL")]
+        base: Option<String>,
+        /// Group of the tools; may be repeated.
+        #[arg(long, default_value = "default")]
+        group: Vec<String>,
+        /// Show the items, and put none.
+        #[arg(long)]
+        dry_run: bool,
+        /// Whose change it is; the user of the system unless given.
+        #[arg(long = "as", value_name = "NAME")]
+        by: Option<String>,
+    },
+    /// Call a tool by hand, as an agent would
+    ///
+    /// Arguments are healed and checked. Exit code 4 says that its service is away.
+    #[command(after_help = "Example:\n  agentfleet tools call document-search --set query=refunds")]
+    Call {
+        name: String,
+        /// An argument, as NAME=VALUE; may be repeated. What is no text is written as JSON.
+        #[arg(long, value_name = "NAME=VALUE", value_parser = argument)]
+        set: Vec<(String, String)>,
+        /// Collection that the tool may see.
+        #[arg(long, default_value = "default")]
+        collection: String,
+        /// Who asks.
+        #[arg(long)]
+        user: Option<String>,
+        /// Do not ask before a call that changes something.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+fn argument(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not NAME=VALUE")),
+    }
+}
+
+/// Whose memories.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Whose {
+    /// Whose; left out, what all of the tenant share.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub user: String,
+    /// Of which tenant; left out, of runs that were asked for without a key.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub tenant: String,
+}
+
+/// What is remembered beyond a run.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Memory {
+    /// List what is remembered
+    #[command(after_help = "Example:\n  agentfleet memory list --user ada")]
+    List {
+        #[command(flatten)]
+        whose: Whose,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Remember a value under a name
+    #[command(after_help = "Example:\n  agentfleet memory set tone friendly --user ada --keep 90d")]
+    Set {
+        name: String,
+        value: String,
+        /// For how long, such as `30d`; for ever if left out.
+        #[arg(long)]
+        keep: Option<String>,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Forget a name
+    #[command(after_help = "Example:\n  agentfleet memory forget tone --user ada")]
+    Forget {
+        name: String,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Forget everything of a user, or what a tenant shares
+    #[command(after_help = "Example:\n  agentfleet memory erase --user ada --yes")]
+    Erase {
+        #[command(flatten)]
+        whose: Whose,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
+}

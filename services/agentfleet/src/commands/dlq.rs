@@ -141,7 +141,11 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
         request.session_id = session.clone();
         request.step = 0;
         request.history.clear();
-        request.control = agentfleet_schema::RunControl::default();
+        // For whom it is asked is not for whoever sends it again to change.
+        request.control = agentfleet_schema::RunControl {
+            principal: request.control.principal.take(),
+            ..agentfleet_schema::RunControl::default()
+        };
         if !request.task_type.is_empty() {
             // It had been routed: let it be routed again.
             request.pattern.clear();

@@ -8,5 +8,6 @@ mod place;
 mod prices;
 mod runs;
 mod seen;
+mod tools;
 mod upkeep;
 mod wrong;

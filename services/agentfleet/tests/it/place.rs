@@ -169,6 +169,21 @@ impl Place {
         });
     }
 
+    /// Whether any record or text holds some words.
+    pub(crate) fn holds(&self, words: &str) -> bool {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&self.settings()).await.unwrap();
+            let keys = store.documents.list("").await.unwrap();
+            let bodies = store.documents.get_many(&keys).await.unwrap();
+            let mut texts = bodies
+                .iter()
+                .flatten()
+                .map(|body| String::from_utf8_lossy(body));
+            texts.any(|text| text.contains(words))
+        })
+    }
+
     /// A fleet that serves HTTP, and its address.
     pub(crate) fn up(&self, args: &[&str]) -> (Running, String) {
         let args = [&["up", "--json", "--listen", "127.0.0.1:0"], args].concat();
@@ -195,7 +210,7 @@ impl Place {
 const HANGS: Duration = Duration::from_secs(300);
 
 /// What a process came to. One that hangs is ended and named, with where each of its threads waits.
-fn finished(child: Child, args: &[&str]) -> Ran {
+pub(crate) fn finished(child: Child, args: &[&str]) -> Ran {
     let id = child.id();
     let (done, ended) = mpsc::channel();
     let reader = std::thread::spawn(move || {

@@ -77,7 +77,7 @@ enum Criticised {
     Action {
         name: String,
         arguments: BTreeMap<String, String>,
-        outcome: ToolOutcome,
+        outcome: Box<ToolOutcome>,
         state: Option<String>,
     },
     Answer(String),
@@ -128,7 +128,7 @@ impl PatternTurn for Iteration {
                 arguments,
                 outcome,
                 state,
-            }) => self.next(name, arguments, outcome, state, 0),
+            }) => self.next(name, arguments, *outcome, state, 0),
             Some(Criticised::Answer(text)) => {
                 self.conclude(text, Termination::FinalAnswer, false, false)
             }

@@ -72,11 +72,11 @@ fn equal<'a>(
         let tool = snapshot.tools.get(&step.action);
         !is_error(&step.observation) && tool.is_some_and(|tool| tool.effect() != Effect::ReadOnly)
     };
-    let since = if tool.effect() != Effect::ReadOnly {
-        0
-    } else {
+    let since = if tool.effect() == Effect::ReadOnly {
         let last = calls.iter().rposition(|step| changes(step));
         last.map_or(0, |at| at + 1)
+    } else {
+        0
     };
     calls
         .iter()

@@ -22,11 +22,11 @@ use agentfleet_schema::records::Decision;
 use std::collections::BTreeMap;
 
 /// A call that may be made, with the arguments to make it with.
-pub(crate) type Prepared = (ToolItem, BTreeMap<String, String>);
+pub type Prepared = (ToolItem, BTreeMap<String, String>);
 
 /// Takes a call through the stages before a person is asked. `Err` is what the model is told instead;
 /// `decided` gets what was changed or stopped.
-pub(crate) fn prepare(
+pub fn prepare(
     request: &AgentRequest,
     snapshot: &Snapshot,
     visible: &[ToolItem],

@@ -78,11 +78,8 @@ fn came(
 #[test]
 fn what_is_clear_is_healed_and_told() {
     let local = AgentRequest::default();
-    let (arguments, decided) = came(
-        &local,
-        "Blog_list-posts",
-        &[("State", "x"), ("state", "Draft")],
-    );
+    let two = [("Status", "all"), ("state", "Draft")];
+    let (arguments, decided) = came(&local, "Blog_list-posts", &two);
     // Two values for one argument are no slip: nothing is guessed.
     assert!(
         arguments.unwrap_err().contains("missing argument `status`"),
@@ -103,7 +100,7 @@ fn what_is_clear_is_healed_and_told() {
             ("tool-name", "the model called `blog_list_posts`"),
             (
                 "tool-arguments",
-                "`limit` is `10` by default; `state` is read as `status`; `status` is read as `draft`"
+                "`state` is read as `status`; `status` is read as `draft`; `limit` is `10` by default"
             ),
         ]
     );

@@ -5,18 +5,18 @@
 //! no side effects unless the item says so; all other methods have. See `http_address` for what may
 //! be reached. Anything but a success is an error result that quotes the service.
 
-use super::http_address::{Guarded, is_refused};
+use super::http_address::Guarded;
+use super::http_target::Target;
 use super::{Call, ToolKind};
 use crate::secrets::Used;
 use crate::{Error, Secrets, ToolResult};
 use agentfleet_models::root_cause;
-use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::{Source, Trouble};
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, ClientBuilder, Method, Response, Url};
-use serde_json::Value;
+use reqwest::{Client, ClientBuilder, Response, Url};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,9 +63,9 @@ impl Http {
         if target.is_redirected {
             // The service named the address that it is to be asked at.
         } else if target.sends_body() {
-            body = Some(call.arguments.to_value());
+            body = Some(Value::Object(target.rest.clone()));
         } else {
-            add_query(&mut url, &call.arguments);
+            add_query(&mut url, &target.rest);
         }
         let mut request = client
             .request(target.method.clone(), url)
@@ -81,7 +81,7 @@ impl Http {
 
     /// What came of a call, or what is wrong with it.
     async fn tried(&self, call: &Call, used: &mut Used) -> Result<ToolResult, Failed> {
-        let mut target = Target::of(&call.tool)?;
+        let mut target = Target::of(&call.tool, &call.arguments)?;
         let headers = self.headers(&call.tool, used)?;
         for _ in 0..=MOST_REDIRECTS {
             target.check()?;
@@ -197,112 +197,12 @@ impl ToolKind for Http {
     }
 }
 
-/// Where a tool's calls go.
-struct Target {
-    url: Url,
-    method: Method,
-    is_redirected: bool,
-}
-
-impl Target {
-    fn of(tool: &ToolItem) -> Result<Self, String> {
-        let Some(url) = tool.url.as_deref().filter(|url| !url.is_empty()) else {
-            return Err(format!("tool `{}` has no `url`", tool.name));
-        };
-        let parsed = Url::parse(url)
-            .map_err(|error| format!("tool `{}` has the bad `url` `{url}`: {error}", tool.name))?;
-        if !matches!(parsed.scheme(), "http" | "https") {
-            return Err(format!(
-                "tool `{}` has the `url` `{url}`, which is neither `http` nor `https`",
-                tool.name
-            ));
-        }
-        Ok(Self {
-            url: parsed,
-            method: method(tool)?,
-            is_redirected: false,
-        })
-    }
-
-    /// Refuses addresses written as digits that no tool may reach; names are checked when they are resolved.
-    fn check(&self) -> Result<(), String> {
-        let host = self.url.host_str().unwrap_or_default();
-        match host.trim_matches(['[', ']']).parse() {
-            Ok(address) if is_refused(address) => Err(format!(
-                "`{host}` is a link-local or metadata address, which is refused"
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Where an answer sends a reading call on to, if it does so and the item allows it.
-    fn redirected(&self, tool: &ToolItem, response: &Response) -> Result<Option<Self>, String> {
-        let status = response.status();
-        let reads = matches!(self.method, Method::GET | Method::HEAD);
-        if !status.is_redirection() || !reads {
-            return Ok(None);
-        }
-        let to = response
-            .headers()
-            .get(LOCATION)
-            .and_then(|to| to.to_str().ok());
-        let Some(url) = to.and_then(|to| self.url.join(to).ok()) else {
-            return Ok(None);
-        };
-        let host = url.host_str().unwrap_or_default();
-        if !tool
-            .allow_hosts
-            .iter()
-            .any(|one| one.eq_ignore_ascii_case(host))
-        {
-            return Err(format!(
-                "`{}` redirects to `{host}`, which is not among the tool's `allow-hosts`",
-                self.url.host_str().unwrap_or_default()
-            ));
-        }
-        if !matches!(url.scheme(), "http" | "https")
-            || self.url.scheme() == "https" && url.scheme() == "http"
-        {
-            return Err(format!("a redirect to `{}:` is not followed", url.scheme()));
-        }
-        Ok(Some(Self {
-            url,
-            method: self.method.clone(),
-            is_redirected: true,
-        }))
-    }
-
-    fn sends_body(&self) -> bool {
-        matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
-    }
-}
-
-fn method(tool: &ToolItem) -> Result<Method, String> {
-    let name = tool
-        .method
-        .as_deref()
-        .unwrap_or_default()
-        .to_ascii_uppercase();
-    match name.as_str() {
-        "" | "GET" => Ok(Method::GET),
-        "HEAD" => Ok(Method::HEAD),
-        "POST" => Ok(Method::POST),
-        "PUT" => Ok(Method::PUT),
-        "PATCH" => Ok(Method::PATCH),
-        "DELETE" => Ok(Method::DELETE),
-        _ => Err(format!(
-            "tool `{}` has the unknown `method` `{name}` (known: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`)",
-            tool.name
-        )),
-    }
-}
-
-fn add_query(url: &mut Url, arguments: &Arguments) {
-    if arguments.iter().next().is_none() {
+fn add_query(url: &mut Url, arguments: &Map<String, Value>) {
+    if arguments.is_empty() {
         return;
     }
     let mut pairs = url.query_pairs_mut();
-    for (name, value) in arguments.iter() {
+    for (name, value) in arguments {
         match value {
             Value::String(text) => pairs.append_pair(name, text),
             other => pairs.append_pair(name, &other.to_string()),
@@ -412,46 +312,4 @@ fn cause(error: &reqwest::Error) -> String {
         return "it took too long".to_owned();
     }
     root_cause(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tool(method: Option<&str>, url: Option<&str>, side_effects: bool) -> ToolItem {
-        ToolItem {
-            name: "t".into(),
-            method: method.map(Into::into),
-            url: url.map(Into::into),
-            side_effects,
-            ..ToolItem::default()
-        }
-    }
-
-    #[test]
-    fn a_bad_item_is_named() {
-        for (method, url, expected) in [
-            (None, None, "tool `t` has no `url`"),
-            (
-                None,
-                Some("nowhere"),
-                "tool `t` has the bad `url` `nowhere`",
-            ),
-            (
-                None,
-                Some("file:///etc/passwd"),
-                "neither `http` nor `https`",
-            ),
-            (
-                Some("BREW"),
-                Some("http://e.org"),
-                "unknown `method` `BREW`",
-            ),
-        ] {
-            let reason = Target::of(&tool(method, url, false))
-                .err()
-                .unwrap_or_default();
-            assert!(reason.contains(expected), "{reason}");
-        }
-    }
 }

@@ -81,10 +81,13 @@ impl ToolKind for Memory {
                     lines.join("\n")
                 }
             }
-            Doing::Delete => match memories.forget(name).await? {
-                true => format!("`{name}` is forgotten."),
-                false => format!("Nothing was remembered as `{name}`."),
-            },
+            Doing::Delete => {
+                if memories.forget(name).await? {
+                    format!("`{name}` is forgotten.")
+                } else {
+                    format!("Nothing was remembered as `{name}`.")
+                }
+            }
             Doing::Set => {
                 let days = call.arguments.count("days").unwrap_or_default();
                 if days > MOST_DAYS {

@@ -4,6 +4,7 @@ mod document_fetch;
 mod document_search;
 mod http;
 mod http_address;
+mod http_target;
 mod knowledge_query;
 mod memory;
 mod model;

@@ -2,6 +2,7 @@
 
 use crate::place::{Place, tool};
 use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::records::Trouble;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -72,6 +73,28 @@ async fn serve() -> String {
         .route(
             "/refused",
             any(|| async { (StatusCode::UNPROCESSABLE_ENTITY, "amount must be positive") }),
+        )
+        .route(
+            "/away",
+            any(|| async { (StatusCode::SERVICE_UNAVAILABLE, "try later") }),
+        )
+        .route(
+            "/told",
+            any(|headers: HeaderMap| async move {
+                let key = headers
+                    .get("x-key")
+                    .map(|key| key.to_str().unwrap().to_owned());
+                format!("{{\"data\": {{\"key\": \"{}\"}}}}", key.unwrap_or_default())
+            }),
+        )
+        .route(
+            "/on",
+            any(|headers: HeaderMap| async move {
+                let host = headers.get(header::HOST).unwrap().to_str().unwrap();
+                let port = host.rsplit_once(':').unwrap().1.to_owned();
+                let to = format!("http://localhost:{port}/told");
+                (StatusCode::FOUND, [(header::LOCATION, to)])
+            }),
         )
         .route("/empty", any(|| async { StatusCode::NO_CONTENT }));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -158,7 +181,7 @@ async fn answers_become_text_and_failures_are_told() {
             "/moved",
             true,
             format!(
-                "`{host}` redirects to `http://169.254.169.254/secret`, which is not followed; the tool's `url` must be the final address"
+                "`{host}` redirects to `169.254.169.254`, which is not among the tool's `allow-hosts`"
             ),
         ),
         (
@@ -229,4 +252,54 @@ async fn a_service_that_is_not_there_is_an_error_of_the_call() {
         "{}",
         result.content
     );
+}
+
+#[tokio::test]
+async fn a_secret_reaches_its_service_and_nobody_else() {
+    let base = serve().await;
+    let place = Place::new().await;
+    let mut tool = http("GET", &format!("{base}/told"));
+    tool.headers = [("x-key".to_owned(), "${KEY}".to_owned())].into();
+    tool.result = Some("/data/key".into());
+    // The service got it, and sent it back: what is recorded has its name.
+    assert_eq!(place.call(&tool, "c", &[]).await.content, "[secret KEY]");
+    // Where the service sends the call on to, it is not sent.
+    tool.url = Some(format!("{base}/on"));
+    let refused = place.call(&tool, "c", &[]).await;
+    let expected = "redirects to `localhost`, which is not among the tool's `allow-hosts`";
+    assert!(
+        refused.is_error && refused.content.contains(expected),
+        "{refused:?}"
+    );
+    tool.allow_hosts = vec!["localhost".into()];
+    assert_eq!(place.call(&tool, "c", &[]).await.content, "");
+    tool.headers = [("x-key".to_owned(), "${OTHER}".to_owned())].into();
+    let missing = place.call(&tool, "c", &[]).await;
+    assert!(
+        missing.content.starts_with("secret `OTHER` is not there"),
+        "{missing:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_may_pass_is_told_apart_from_what_a_service_says() {
+    let base = serve().await;
+    let place = Place::new().await;
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    for (url, expected) in [
+        (format!("{base}/away"), Some(Trouble::Unavailable)),
+        (nobody, Some(Trouble::Unavailable)),
+        (format!("{base}/hang"), Some(Trouble::Timeout)),
+        (format!("{base}/refused"), None),
+        (format!("{base}/nowhere"), None),
+        ("http://169.254.169.254/latest".to_owned(), None),
+    ] {
+        let mut tool = http("GET", &url);
+        tool.timeout_ms = Some(300);
+        let result = place.call(&tool, "c", &[]).await;
+        assert!(result.is_error, "{url}");
+        assert_eq!(result.trouble, expected, "{url}: {}", result.content);
+    }
 }

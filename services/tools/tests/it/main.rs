@@ -8,6 +8,7 @@ mod documents;
 mod dossier;
 mod http;
 mod knowledge;
+mod memory;
 mod offline;
 mod opening;
 mod place;

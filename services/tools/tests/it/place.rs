@@ -19,6 +19,9 @@ pub(crate) struct Place {
     pub(crate) session: String,
     pub(crate) root: String,
     pub(crate) lineage: Vec<Lineage>,
+    pub(crate) tenant: String,
+    pub(crate) user: String,
+    pub(crate) now: i64,
     pub(crate) config: Snapshot,
 }
 
@@ -59,7 +62,13 @@ impl Place {
             shelf.graph.clone(),
             model,
             Duration::from_secs(60),
-            agentfleet_tools::Secrets::default(),
+            agentfleet_tools::Secrets::new(
+                [(
+                    "AGENTFLEET_SECRET_KEY".to_owned(),
+                    "s3cret-value".to_owned(),
+                )],
+                "/nowhere".into(),
+            ),
         )
         .unwrap();
         Self {
@@ -69,6 +78,9 @@ impl Place {
             session: "s".into(),
             root: "s".into(),
             lineage: Vec::new(),
+            tenant: String::new(),
+            user: String::new(),
+            now: 0,
             config: Snapshot::default(),
         }
     }
@@ -97,9 +109,9 @@ impl Place {
             collection: collection.into(),
             context: CallContext {
                 session: self.session.clone(),
-                tenant: String::new(),
-                user: String::new(),
-                now: 0,
+                tenant: self.tenant.clone(),
+                user: self.user.clone(),
+                now: self.now,
                 root: self.root.clone(),
                 lineage: self.lineage.clone(),
                 idempotency_key: "key-1".into(),

@@ -39,7 +39,7 @@ impl Iteration {
         self.criticised = Some(Criticised::Action {
             name,
             arguments,
-            outcome,
+            outcome: Box::new(outcome),
             state,
         });
         ask
@@ -54,7 +54,7 @@ impl Iteration {
                 arguments,
                 outcome,
                 state,
-            } => self.next(name, arguments, outcome, state, 0),
+            } => self.next(name, arguments, *outcome, state, 0),
             Criticised::Answer(text) if critique.sent_back => self.sent_back(text, &critique),
             Criticised::Answer(text) => self.conclude(text, Termination::FinalAnswer, false, false),
         };

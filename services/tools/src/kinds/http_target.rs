@@ -1,0 +1,231 @@
+//! Where a call of an `http` tool goes: its address with arguments in place, and where that sends it on to.
+
+use super::http_address::is_refused;
+use agentfleet_schema::arguments::Arguments;
+use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::uris;
+use reqwest::header::LOCATION;
+use reqwest::{Method, Response, Url};
+use serde_json::{Map, Value};
+
+/// Where a tool's calls go.
+pub(super) struct Target {
+    pub(super) url: Url,
+    pub(super) method: Method,
+    /// Arguments that are no part of the address.
+    pub(super) rest: Map<String, Value>,
+    pub(super) is_redirected: bool,
+}
+
+impl Target {
+    pub(super) fn of(tool: &ToolItem, arguments: &Arguments) -> Result<Self, String> {
+        let Some(template) = tool.url.as_deref().filter(|url| !url.is_empty()) else {
+            return Err(format!("tool `{}` has no `url`", tool.name));
+        };
+        let mut rest: Map<String, Value> = arguments
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect();
+        let url = filled(&tool.name, template, &mut rest)?;
+        let url = url.as_str();
+        let parsed = Url::parse(url)
+            .map_err(|error| format!("tool `{}` has the bad `url` `{url}`: {error}", tool.name))?;
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return Err(format!(
+                "tool `{}` has the `url` `{url}`, which is neither `http` nor `https`",
+                tool.name
+            ));
+        }
+        Ok(Self {
+            url: parsed,
+            method: method(tool)?,
+            rest,
+            is_redirected: false,
+        })
+    }
+
+    /// Refuses addresses written as digits that no tool may reach; names are checked when they are resolved.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let host = self.url.host_str().unwrap_or_default();
+        match host.trim_matches(['[', ']']).parse() {
+            Ok(address) if is_refused(address) => Err(format!(
+                "`{host}` is a link-local or metadata address, which is refused"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where an answer sends a reading call on to, if it does so and the item allows it.
+    pub(super) fn redirected(
+        &self,
+        tool: &ToolItem,
+        response: &Response,
+    ) -> Result<Option<Self>, String> {
+        let status = response.status();
+        let reads = matches!(self.method, Method::GET | Method::HEAD);
+        if !status.is_redirection() || !reads {
+            return Ok(None);
+        }
+        let to = response
+            .headers()
+            .get(LOCATION)
+            .and_then(|to| to.to_str().ok());
+        let Some(url) = to.and_then(|to| self.url.join(to).ok()) else {
+            return Ok(None);
+        };
+        let host = url.host_str().unwrap_or_default();
+        if !tool
+            .allow_hosts
+            .iter()
+            .any(|one| one.eq_ignore_ascii_case(host))
+        {
+            return Err(format!(
+                "`{}` redirects to `{host}`, which is not among the tool's `allow-hosts`",
+                self.url.host_str().unwrap_or_default()
+            ));
+        }
+        if !matches!(url.scheme(), "http" | "https")
+            || self.url.scheme() == "https" && url.scheme() == "http"
+        {
+            return Err(format!("a redirect to `{}:` is not followed", url.scheme()));
+        }
+        Ok(Some(Self {
+            url,
+            method: self.method.clone(),
+            rest: Map::new(),
+            is_redirected: true,
+        }))
+    }
+
+    pub(super) fn sends_body(&self) -> bool {
+        matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
+    }
+}
+
+/// An address with arguments in the places of their names. What an argument says stays within one segment.
+fn filled(tool: &str, template: &str, rest: &mut Map<String, Value>) -> Result<String, String> {
+    let mut url = String::new();
+    let mut left = template;
+    while let Some((before, after)) = left.split_once('{') {
+        let Some((name, behind)) = after.split_once('}') else {
+            return Err(format!(
+                "tool `{tool}` has the bad `url` `{template}`: `{{` is not closed"
+            ));
+        };
+        url.push_str(before);
+        let is_within_path = url
+            .split_once("://")
+            .is_some_and(|(_, behind)| behind.contains('/'));
+        if !is_within_path {
+            return Err(format!(
+                "tool `{tool}` has the bad `url` `{template}`: an argument may not choose the host"
+            ));
+        }
+        let text = match rest.remove(name) {
+            Some(Value::String(text)) => text,
+            Some(other) => other.to_string(),
+            None => return Err(format!("`{name}` is part of the address, and is missing")),
+        };
+        if ["", ".", ".."].contains(&text.as_str()) {
+            return Err(format!(
+                "`{name}` is part of the address, and cannot be `{text}`"
+            ));
+        }
+        url.push_str(&uris::encode(&text));
+        left = behind;
+    }
+    url.push_str(left);
+    Ok(url)
+}
+
+fn method(tool: &ToolItem) -> Result<Method, String> {
+    let name = tool
+        .method
+        .as_deref()
+        .unwrap_or_default()
+        .to_ascii_uppercase();
+    match name.as_str() {
+        "" | "GET" => Ok(Method::GET),
+        "HEAD" => Ok(Method::HEAD),
+        "POST" => Ok(Method::POST),
+        "PUT" => Ok(Method::PUT),
+        "PATCH" => Ok(Method::PATCH),
+        "DELETE" => Ok(Method::DELETE),
+        _ => Err(format!(
+            "tool `{}` has the unknown `method` `{name}` (known: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`)",
+            tool.name
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(method: Option<&str>, url: Option<&str>, side_effects: bool) -> ToolItem {
+        ToolItem {
+            name: "t".into(),
+            method: method.map(Into::into),
+            url: url.map(Into::into),
+            side_effects,
+            ..ToolItem::default()
+        }
+    }
+
+    #[test]
+    fn a_bad_item_is_named() {
+        for (method, url, expected) in [
+            (None, None, "tool `t` has no `url`"),
+            (
+                None,
+                Some("nowhere"),
+                "tool `t` has the bad `url` `nowhere`",
+            ),
+            (
+                None,
+                Some("http://e.org/{id}"),
+                "`id` is part of the address, and is missing",
+            ),
+            (
+                None,
+                Some("http://{host}/x"),
+                "an argument may not choose the host",
+            ),
+            (
+                None,
+                Some("file:///etc/passwd"),
+                "neither `http` nor `https`",
+            ),
+            (
+                Some("BREW"),
+                Some("http://e.org"),
+                "unknown `method` `BREW`",
+            ),
+        ] {
+            let reason = Target::of(&tool(method, url, false), &Arguments::default())
+                .err()
+                .unwrap_or_default();
+            assert!(reason.contains(expected), "{reason}");
+        }
+    }
+
+    #[test]
+    fn an_argument_stays_in_its_segment() {
+        let fill = |id: &str| {
+            let mut rest =
+                Map::from_iter([("id".to_owned(), id.into()), ("q".to_owned(), 1.into())]);
+            let url = filled("t", "https://e.org/posts/{id}?x=1", &mut rest);
+            assert_eq!(rest.len(), 1);
+            url
+        };
+        for (id, expected) in [
+            ("p-7", "https://e.org/posts/p-7?x=1"),
+            ("a/../b?c#d", "https://e.org/posts/a%2F..%2Fb%3Fc%23d?x=1"),
+        ] {
+            assert_eq!(fill(id).as_deref(), Ok(expected));
+        }
+        for id in ["", ".", ".."] {
+            assert!(fill(id).is_err(), "{id}");
+        }
+    }
+}

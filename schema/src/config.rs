@@ -122,6 +122,10 @@ pub struct ModelProfile {
     #[serde(default, deserialize_with = "null_default")]
     pub model: String,
     pub temperature: Option<f64>,
+    /// Models to go to where this one is away, each as `PROVIDER:MODEL`, the first that can be had.
+    #[serde(default, deserialize_with = "null_default")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<String>,
     #[serde(rename = "max-tokens")]
     pub max_tokens: Option<u32>,
     /// Tokens that prompt and reply may have together; absent means the fleet's setting.

@@ -30,6 +30,9 @@ pub enum Call {
         /// call is none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ignored: Vec<String>,
+        /// Models that were to answer before, and did not.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tried: Vec<FailedTry>,
     },
     Tool {
         name: String,
@@ -78,6 +81,9 @@ impl Call {
 /// A try of a call that failed around the tool, and says nothing of what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTry {
+    /// The model that was tried; empty for a tool's call.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub of: String,
     pub why: Trouble,
     /// In the words of whatever failed; people are told otherwise.
     pub error: String,
@@ -93,6 +99,8 @@ pub enum Trouble {
     Timeout,
     /// The tenant made all the calls that it may make for now.
     RateLimited,
+    /// It failed too often lately, and was not asked.
+    PassedOver,
 }
 
 impl Trouble {
@@ -101,6 +109,7 @@ impl Trouble {
             Self::Unavailable => "unavailable",
             Self::Timeout => "timeout",
             Self::RateLimited => "rate-limited",
+            Self::PassedOver => "passed-over",
         }
     }
 }

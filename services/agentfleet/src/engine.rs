@@ -15,7 +15,7 @@ use agentfleet_graph::{
 };
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
 use agentfleet_library::Library;
-use agentfleet_models::{Choice, ModelOptions, ProviderKind};
+use agentfleet_models::{Chain, Choice, ModelOptions, ProviderKind};
 use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts};
 use agentfleet_runs::Endings;
 use agentfleet_runtime::{Drain, Host, serve_batches};
@@ -324,7 +324,13 @@ pub async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
     let mut options = ModelOptions::from_environment();
     options.model = (settings.model != "auto").then(|| settings.model.clone());
     options.base_url.clone_from(&settings.base_url);
-    Ok(agentfleet_models::select(&options).await?)
+    let choice = agentfleet_models::select(&options).await?;
+    let (provider, reason) = (choice.provider, choice.reason.clone());
+    Ok(Choice {
+        model: Arc::new(Chain::new(choice, options)),
+        provider,
+        reason,
+    })
 }
 
 #[cfg(test)]

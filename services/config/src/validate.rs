@@ -396,6 +396,15 @@ impl Check<'_> {
     }
 
     fn profile(&mut self, profile: &ModelProfile) {
+        for (at, name) in profile.fallbacks.iter().enumerate() {
+            let is_named = name
+                .split_once(':')
+                .is_some_and(|(p, m)| !p.is_empty() && !m.is_empty());
+            if !is_named {
+                let says = "must be `PROVIDER:MODEL`, such as `anthropic:claude-sonnet-4-5`";
+                self.problem(format!("/fallbacks/{at}"), says);
+            }
+        }
         for (field, price) in [
             ("/input-price", profile.input_price),
             ("/output-price", profile.output_price),

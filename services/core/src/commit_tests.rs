@@ -63,6 +63,7 @@ fn commit_of(request: AgentRequest, reply: &str, streamed: Streamed) -> Assemble
             calls_tools: false,
             cut: false,
             ignored: Vec::new(),
+            tried: Vec::new(),
         }],
         ..template(request)
     })

@@ -126,6 +126,8 @@ pub struct Reply {
     pub ms: u64,
     /// It was cut at the limit of its length.
     pub cut: bool,
+    /// Models that were to reply before, and did not.
+    pub tried: Vec<FailedTry>,
     /// Replies before it that were cut, and whose usage and time this one holds too.
     pub earlier: u32,
 }

@@ -161,8 +161,11 @@ impl Turn {
         order
     }
 
-    /// Notes what was decided about tries of a call that failed around its tool.
+    /// Notes what was decided about tries of a call that failed around its model or its tool.
     fn note_tries(&mut self, input: &Input) {
+        if let Input::ModelReplied(reply) = input {
+            self.settled.extend(pipeline::passed_on(&reply.tried));
+        }
         let Input::ToolReturned(outcome) = input else {
             return;
         };

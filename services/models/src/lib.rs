@@ -12,12 +12,14 @@ use async_trait::async_trait;
 use serde_json::Value;
 use std::time::Duration;
 
+mod chain;
 mod error;
 mod offline;
 mod providers;
 mod scripted;
 mod select;
 
+pub use chain::Chain;
 pub use error::{Error, Kind};
 pub use offline::Offline;
 pub use providers::{
@@ -39,6 +41,8 @@ pub struct ModelRequest {
     pub inputs: Value,
     /// Model name that overrides the fleet's; empty keeps it.
     pub model: String,
+    /// Models to go to where this one is away, as `PROVIDER:MODEL`.
+    pub fallbacks: Vec<String>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
     pub timeout: Duration,
@@ -100,8 +104,42 @@ pub struct ModelReply {
     pub usage: Usage,
     /// The model that answered, as the provider names it.
     pub model: String,
+    /// Models that were to answer before, and why they did not.
+    pub tried: Vec<Tried>,
+    /// The one of the request's fallbacks that answered; empty where none had to.
+    pub fallback: String,
     /// The reply ends where it reached the limit of tokens, not where the model had ended.
     pub cut: bool,
+}
+
+/// A model that did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    pub of: String,
+    pub kind: Kind,
+    /// It was not even asked.
+    pub passed_over: bool,
+    pub error: String,
+}
+
+impl Tried {
+    fn of(of: String, error: &Error) -> Self {
+        Self {
+            of,
+            kind: error.kind(),
+            passed_over: false,
+            error: error.to_string(),
+        }
+    }
+
+    fn passed_over(of: String, error: String) -> Self {
+        Self {
+            of,
+            kind: Kind::Unavailable,
+            passed_over: true,
+            error,
+        }
+    }
 }
 
 /// A native tool call.

@@ -353,6 +353,7 @@ fn finish(
             _ => reply.model,
         },
         cut,
+        ..ModelReply::default()
     })
 }
 

@@ -40,7 +40,11 @@ pub(crate) fn limited(tool_use: ToolUse) -> Called {
     Called {
         result: failed(pipeline::words(&tool_use.tool, why)),
         ran: (tool_use.tool.name, tool_use.arguments),
-        tried: vec![FailedTry { why, error }],
+        tried: vec![FailedTry {
+            of: String::new(),
+            why,
+            error,
+        }],
     }
 }
 
@@ -74,7 +78,11 @@ impl Caller<'_> {
             };
             let again = !is_last;
             let error = bounds::reason(&result.content).into_owned();
-            tried.push(FailedTry { why, error });
+            tried.push(FailedTry {
+                of: String::new(),
+                why,
+                error,
+            });
             if !again {
                 let result = told_otherwise(&tool_use.tool, result);
                 return Ok(Called { ran, result, tried });
@@ -181,7 +189,11 @@ impl Caller<'_> {
         let result = match result.trouble {
             Some(why) => {
                 let error = bounds::reason(&result.content).into_owned();
-                tried.push(FailedTry { why, error });
+                tried.push(FailedTry {
+                    of: String::new(),
+                    why,
+                    error,
+                });
                 told_otherwise(&tool, result)
             }
             None => result,

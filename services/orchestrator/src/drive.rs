@@ -339,6 +339,7 @@ impl<'w> Driver<'_, 'w> {
             calls_tools: false,
             cut: false,
             ignored: Vec::new(),
+            tried: Vec::new(),
         }
     }
 

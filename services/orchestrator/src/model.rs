@@ -2,12 +2,13 @@
 //! profile and bounds.
 
 use crate::Options;
-use agentfleet_core::limits::Left;
+use agentfleet_core::bounds;
+use agentfleet_core::limits::{FleetLimits, Left, Limits};
 use agentfleet_core::prices::{prices, profile};
 use agentfleet_core::{AfterCut, ModelAsk, Reply, task_types};
-use agentfleet_models::{Message, ModelReply, ModelRequest, ToolSpec, tokens_in};
-use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::Usage;
+use agentfleet_models::{Kind, Message, ModelReply, ModelRequest, ToolSpec, tokens_in};
+use agentfleet_schema::config::{ModelProfile, Snapshot};
+use agentfleet_schema::records::{FailedTry, Trouble, Usage};
 use agentfleet_schema::tolerant::text_of;
 use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent, StepKind};
 use agentfleet_tools::Tools;
@@ -37,6 +38,7 @@ pub(crate) fn request(
             .collect(),
         schema: ask.schema.clone(),
         inputs: ask.variables.clone(),
+        fallbacks: fallbacks(&profile, of, snapshot, &options.limits),
         model: named(profile.model, &of.model),
         temperature: profile.temperature,
         max_tokens: profile.max_tokens,
@@ -127,6 +129,40 @@ fn named(of_the_profile: String, of_the_request: &str) -> String {
     } else {
         of_the_request.to_owned()
     }
+}
+
+/// Where a call may go if its model is away: nowhere if its caller named the model, and where the run is
+/// bounded in money only to models that have a price.
+fn fallbacks(
+    profile: &ModelProfile,
+    of: &AgentRequest,
+    snapshot: &Snapshot,
+    fleet: &FleetLimits,
+) -> Vec<String> {
+    if !of.model.is_empty() {
+        return Vec::new();
+    }
+    let is_bounded = Limits::of(of, snapshot, fleet).budget.cost.is_some();
+    let may = |name: &&String| {
+        let priced = snapshot.prices(ModelProfile::default(), name);
+        !is_bounded || priced.has_prices()
+    };
+    profile.fallbacks.iter().filter(may).cloned().collect()
+}
+
+/// Models that were to reply before, as records tell it.
+pub(crate) fn tried(reply: &ModelReply) -> Vec<FailedTry> {
+    let told = reply.tried.iter().map(|one| FailedTry {
+        of: one.of.clone(),
+        why: match one.kind {
+            _ if one.passed_over => Trouble::PassedOver,
+            Kind::Timeout | Kind::ConnectTimeout => Trouble::Timeout,
+            Kind::RateLimited => Trouble::RateLimited,
+            _ => Trouble::Unavailable,
+        },
+        error: bounds::reason(&one.error).into_owned(),
+    });
+    told.collect()
 }
 
 /// Output tokens that a call is taken to come to where its profile sets no bound.
@@ -229,6 +265,7 @@ pub(crate) fn reply(reply: &ModelReply, usage: Usage, ms: u64) -> Reply {
         usage,
         ms,
         cut: reply.cut,
+        tried: tried(reply),
         earlier: 0,
     }
 }

@@ -303,6 +303,7 @@ impl Spans<'_> {
                 calls_tools: _,
                 cut,
                 ignored: _,
+                tried: _,
             } => {
                 let provider = model.split_once(':').map_or("agentfleet", |(name, _)| name);
                 let mut attributes = vec![

@@ -75,7 +75,7 @@ pub fn snapshots(policy: JoinPolicy, parallel: bool, approval_ms: u64) -> Vec<Ar
     ] {
         let tool = ToolItem {
             name: name.into(),
-            side_effects,
+            effect: side_effects.then_some(agentfleet_schema::config::Effect::Destructive),
             approval: Some(Approval {
                 timeout_ms: approval_ms,
                 default,

@@ -163,6 +163,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
             "config/model-profile/full",
             ModelProfile {
                 model: "a-model".into(),
+                fallbacks: vec!["anthropic:another".into()],
                 temperature: Some(0.25),
                 max_tokens: Some(4_096),
                 context_window: Some(32_000),

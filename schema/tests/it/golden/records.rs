@@ -122,6 +122,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                     calls_tools: false,
                     cut: false,
                     ignored: Vec::new(),
+                    tried: Vec::new(),
                 }],
                 publications: vec![Publication {
                     topic: "agent-request".into(),
@@ -341,6 +342,7 @@ fn common() -> StepRecord {
                 calls_tools: false,
                 cut: false,
                 ignored: Vec::new(),
+                tried: Vec::new(),
             },
             Call::Tool {
                 name: "search".into(),
@@ -437,6 +439,11 @@ fn worked() -> StepRecord {
                 calls_tools: true,
                 cut: false,
                 ignored: Vec::new(),
+                tried: vec![FailedTry {
+                    of: "openai:m".into(),
+                    why: Trouble::PassedOver,
+                    error: "it failed 3 times".into(),
+                }],
             },
             Call::Tool {
                 name: "search".into(),
@@ -446,6 +453,7 @@ fn worked() -> StepRecord {
                 ms: 40,
                 sources: vec![source()],
                 tried: vec![FailedTry {
+                    of: "openai:m".into(),
                     why: Trouble::Timeout,
                     error: "10 s were up".into(),
                 }],

@@ -482,6 +482,7 @@ async fn model(settings: &Settings) -> Result<String, Failure> {
         tools: Vec::new(),
         schema: None,
         model: String::new(),
+        fallbacks: Vec::new(),
         temperature: None,
         max_tokens: None,
         timeout: PATIENCE,

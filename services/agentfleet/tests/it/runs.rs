@@ -681,3 +681,30 @@ fn a_message_that_hangs_ends_its_process_and_the_try_counts() {
     assert_eq!(ended.code, 1, "{ended:?}");
     assert!(ended.err.contains("gave up after 2 tries"), "{ended:?}");
 }
+
+#[test]
+fn another_model_answers_where_the_fleets_is_away() {
+    let place = Place::new();
+    let away = r#"{"rules": [{"fail": "the provider is overloaded", "retry-after-ms": 60000}]}"#;
+    let well = r#"{"rules": [{"text": "Thought: t\nFinal Answer: from the other"}]}"#;
+    let away = format!("scripted:{}", place.write("away.json", away));
+    let well = format!("scripted:{}", place.write("well.json", well));
+    let profile = serde_json::json!({"fallbacks": [well]}).to_string();
+    let file = place.write("profile.json", &profile);
+    place
+        .run(&["config", "put", "model-profile", "default", &file])
+        .well();
+    let ask = ["ask", "q", "--pattern", "react", "--model", &away];
+    let ran = place.run(&ask).well();
+    assert!(ran.out.contains("from the other"), "{ran:?}");
+    let session = &place.sessions(&[])[0];
+    let explained = place.run(&["explain", session]).well().out;
+    assert!(explained.contains("model-failover"), "{explained}");
+    assert!(explained.contains("overloaded"), "{explained}");
+    for command in ["replay", "verify"] {
+        place.run(&[command, session]).well();
+    }
+    let file = place.write("wrong.json", r#"{"fallbacks": ["anthropic"]}"#);
+    let ran = place.run(&["config", "put", "model-profile", "default", &file]);
+    assert!(ran.err.contains("must be `PROVIDER:MODEL`"), "{ran:?}");
+}

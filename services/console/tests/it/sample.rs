@@ -461,6 +461,7 @@ impl Fleet {
                         calls_tools: false,
                         cut: false,
                         ignored: Vec::new(),
+                        tried: Vec::new(),
                     });
                     Input::ModelReplied(Reply {
                         text,

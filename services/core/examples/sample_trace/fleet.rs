@@ -258,6 +258,7 @@ impl Fleet {
             calls_tools: false,
             cut: text.len() % 5 == 0,
             ignored: vec!["search".to_owned(); text.len() % 7 / 6],
+            tried: Vec::new(),
         });
         Input::ModelReplied(Reply {
             text,

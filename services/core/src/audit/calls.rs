@@ -416,6 +416,7 @@ mod tests {
             calls_tools: false,
             cut: false,
             ignored: Vec::new(),
+            tried: Vec::new(),
         }
     }
 

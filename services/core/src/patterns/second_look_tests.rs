@@ -206,6 +206,7 @@ fn worked(request: &AgentRequest, replies: &[&str]) -> Assembled {
             calls_tools: false,
             cut: false,
             ignored: Vec::new(),
+            tried: Vec::new(),
         });
         input = Input::ModelReplied(Reply {
             text: (*text).into(),

@@ -12,8 +12,8 @@ mod permit;
 mod resolve;
 mod validate;
 
-pub(crate) use outcome::tried;
 pub use outcome::words;
+pub(crate) use outcome::{passed_on, tried};
 pub(crate) use validate::misused;
 
 use agentfleet_schema::AgentRequest;

@@ -7,6 +7,8 @@ use agentfleet_schema::records::{Decision, FailedTry, Trouble};
 
 /// Subject of the decision on a try that failed.
 const SUBJECT: &str = "tool-retry";
+/// Subject of the decision to ask another model.
+const FAILOVER: &str = "model-failover";
 
 /// What was decided after each try that failed: to make the call again, or to give it up.
 pub(crate) fn tried(tool: &ToolItem, outcome: &ToolOutcome) -> Vec<Decision> {
@@ -34,6 +36,20 @@ pub(crate) fn tried(tool: &ToolItem, outcome: &ToolOutcome) -> Vec<Decision> {
     tried.iter().enumerate().map(decision).collect()
 }
 
+/// That a call went on to another model, for each that did not answer.
+pub(crate) fn passed_on(tried: &[FailedTry]) -> Vec<Decision> {
+    let decision = |failed: &FailedTry| {
+        let signal = format!(
+            "{}: {}",
+            failed.why.as_str(),
+            say::in_one_line(&failed.error)
+        );
+        let narrowed_by = format!("the fallbacks of the model profile, after `{}`", failed.of);
+        say::only(FAILOVER, "next", narrowed_by, signal)
+    };
+    tried.iter().map(decision).collect()
+}
+
 /// What a call that came to nothing tells: in words for people, without the words of what failed.
 pub fn words(tool: &ToolItem, why: Trouble) -> String {
     let name = &tool.name;
@@ -48,11 +64,11 @@ pub fn words(tool: &ToolItem, why: Trouble) -> String {
                 limit.calls
             )
         }
-        Trouble::Unavailable | Trouble::Timeout if may_repeat => format!(
+        Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver if may_repeat => format!(
             "Error: `{name}` did not answer, and was asked again as often as is allowed. Tell the person: I \
              couldn't fetch this data right now."
         ),
-        Trouble::Unavailable | Trouble::Timeout => format!(
+        Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver => format!(
             "Error: `{name}` did not answer. Whether the call took effect is not known, and it is not made again \
              by itself. Tell the person: I couldn't do this right now, and it should be looked at before it is \
              tried again."

@@ -167,6 +167,7 @@ fn a_principal_calls_what_its_permissions_name() {
 #[test]
 fn tries_that_failed_are_decisions_and_people_read_other_words() {
     let failed = |why, error: &str| FailedTry {
+        of: String::new(),
         why,
         error: error.into(),
     };

@@ -108,6 +108,7 @@ impl Tape<'_, '_> {
             calls_tools,
             cut,
             ignored,
+            tried,
             ..
         }) = self.call()
         else {
@@ -124,6 +125,7 @@ impl Tape<'_, '_> {
             usage: *usage,
             ms: *ms,
             cut: *cut,
+            tried: tried.clone(),
             earlier: 0,
         };
         let (prompt, ignored) = (prompt.clone(), ignored.clone());

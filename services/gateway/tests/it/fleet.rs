@@ -475,6 +475,7 @@ impl Worker {
             calls_tools: false,
             cut: false,
             ignored: Vec::new(),
+            tried: Vec::new(),
         });
         Input::ModelReplied(Reply {
             text,

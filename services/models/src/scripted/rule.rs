@@ -303,6 +303,7 @@ impl Rule {
             usage,
             model: "scripted".to_owned(),
             cut: self.cut,
+            ..ModelReply::default()
         })
     }
 

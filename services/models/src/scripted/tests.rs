@@ -34,6 +34,7 @@ fn with_inputs(operation: Operation, prompt: &str, inputs: Value) -> ModelReques
         schema: None,
         inputs,
         model: String::new(),
+        fallbacks: Vec::new(),
         temperature: None,
         max_tokens: None,
         timeout: Duration::ZERO,

@@ -158,6 +158,7 @@ fn request(question: &str) -> ModelRequest {
         schema: None,
         inputs: Value::Null,
         model: String::new(),
+        fallbacks: Vec::new(),
         temperature: None,
         max_tokens: Some(200),
         timeout: Duration::from_secs(30),

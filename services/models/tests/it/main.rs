@@ -66,6 +66,7 @@ fn request() -> ModelRequest {
         schema: None,
         inputs: Value::Null,
         model: String::new(),
+        fallbacks: Vec::new(),
         temperature: Some(0.25),
         max_tokens: Some(300),
         timeout: Duration::ZERO,

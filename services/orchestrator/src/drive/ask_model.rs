@@ -10,6 +10,7 @@ use agentfleet_core::{Input, ModelAsk, ModelFailure, StreamAs, prices};
 use agentfleet_models::{Discard, Error as ModelError};
 use agentfleet_runtime::metrics;
 use agentfleet_schema::Spent;
+use agentfleet_schema::config::ModelProfile;
 use agentfleet_schema::records::{Call, FailedCall, Usage};
 
 impl Driver<'_, '_> {
@@ -89,8 +90,12 @@ impl Driver<'_, '_> {
         };
         let ms = (self.parts.host.now() - started).max(0).unsigned_abs();
         self.debits.open = None;
-        let priced = |usage: Usage| {
-            if metered {
+        let priced = |usage: Usage, fallback: &str| {
+            if metered && !fallback.is_empty() {
+                snapshot
+                    .prices(ModelProfile::default(), fallback)
+                    .priced(usage)
+            } else if metered {
                 prices::prices(snapshot, of, ask.operation).priced(usage)
             } else {
                 usage
@@ -98,7 +103,7 @@ impl Driver<'_, '_> {
         };
         match replied {
             Ok(reply) => {
-                let usage = priced(reply.usage);
+                let usage = priced(reply.usage, &reply.fallback);
                 let told = model::reply(&reply, usage, ms);
                 self.done.calls.push(Call::Model {
                     operation: ask.operation.as_str().to_owned(),
@@ -110,6 +115,7 @@ impl Driver<'_, '_> {
                     calls_tools: !reply.tool_calls.is_empty(),
                     cut: reply.cut,
                     ignored: told.not_called(ask.is_agent),
+                    tried: model::tried(&reply),
                 });
                 Ok(Ok(Input::ModelReplied(told)))
             }
@@ -119,7 +125,7 @@ impl Driver<'_, '_> {
                 let spent = if error.usage() == Usage::default() {
                     Spent::default()
                 } else {
-                    let usage = priced(error.usage());
+                    let usage = priced(error.usage(), "");
                     let wordless = self.wordless(ask.operation.as_str(), prompt, usage, ms);
                     let spent = wordless.spent();
                     self.done.calls.push(wordless);

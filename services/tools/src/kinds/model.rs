@@ -33,6 +33,7 @@ pub(super) async fn ask(
         schema: None,
         inputs,
         model: profile.model.clone(),
+        fallbacks: Vec::new(),
         temperature: profile.temperature,
         max_tokens: profile.max_tokens,
         timeout: call.timeout,

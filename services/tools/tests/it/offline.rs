@@ -42,6 +42,7 @@ fn request(operation: Operation, inputs: Value) -> ModelRequest {
         schema: None,
         inputs,
         model: String::new(),
+        fallbacks: Vec::new(),
         temperature: None,
         max_tokens: None,
         timeout: Duration::from_secs(5),

@@ -299,7 +299,14 @@ impl Check<'_> {
         }
         if tool.kind == tool_kind::HTTP {
             match &tool.url {
-                Some(url) if url.starts_with("https://") || url.starts_with("http://") => (),
+                Some(url) if url.starts_with("https://") || url.starts_with("http://") => {
+                    let host = url
+                        .split_once("://")
+                        .and_then(|(_, rest)| rest.split('/').next());
+                    if host.is_some_and(|host| host.contains('{')) {
+                        self.problem("/url", "an argument may not choose the host");
+                    }
+                }
                 Some(_) => self.problem("/url", "must begin with `https://` or `http://`"),
                 None => self.problem("/url", "an `http` tool must have an address here"),
             }

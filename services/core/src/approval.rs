@@ -212,6 +212,10 @@ pub fn decide(
     let arguments = match (verdict.answer, verdict.arguments) {
         (ApprovalAnswer::Edit, None) => return Err(Misanswered::NoArguments(asked.tool.clone())),
         (ApprovalAnswer::Edit, Some(arguments)) => {
+            let arguments = tool.map_or_else(
+                || arguments.clone(),
+                |tool| pipeline::healed(tool, &arguments, &mut Vec::new()),
+            );
             if let Some(misfit) = tool.and_then(|tool| pipeline::misused(tool, &arguments)) {
                 let misfit = misfit.strip_prefix("Error: ").unwrap_or(&misfit).to_owned();
                 return Err(Misanswered::Misfit(misfit));

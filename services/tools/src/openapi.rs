@@ -5,7 +5,7 @@
 
 use agentfleet_schema::config::{Effect, ToolItem, fits, tool_kind};
 use serde_json::{Map, Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 /// Most operations of a description.
@@ -60,6 +60,7 @@ pub fn tools(description: &Value, wanted: Wanted<'_>) -> Result<Imported, String
                 method,
                 itself: &item[*method],
                 left: Cell::new(MANY),
+                missing: RefCell::default(),
             };
             let name = format!("{}{}", wanted.prefix, operation.name());
             if !fits(wanted.only, &name) {
@@ -103,6 +104,8 @@ struct Operation<'a> {
     itself: &'a Value,
     /// Values that may still be put in the place of references.
     left: Cell<usize>,
+    /// A reference that leads nowhere.
+    missing: RefCell<Option<String>>,
 }
 
 impl Operation<'_> {
@@ -140,6 +143,9 @@ impl Operation<'_> {
             if !properties.contains_key(name) {
                 return Err(format!("its path names `{name}`, which is no parameter"));
             }
+        }
+        if let Some(reference) = self.missing.take() {
+            return Err(format!("it refers to `{reference}`, which is not there"));
         }
         let schema = json!({"type": "object", "properties": properties, "required": required});
         if schema.to_string().len() > MAX_SCHEMA {
@@ -215,10 +221,11 @@ impl Operation<'_> {
         properties: &mut Map<String, Value>,
         required: &mut Vec<String>,
     ) -> Result<(), String> {
+        let is_json = |body: &Value| body["content"].get("application/json").is_some();
         let body = self.whole(body, DEEP);
         let schema = &body["content"]["application/json"]["schema"];
         let Some(fields) = schema["properties"].as_object() else {
-            return if body["required"] == true {
+            return if body["required"] == true || is_json(&body) {
                 Err("its body is no JSON object with named fields".to_owned())
             } else {
                 Ok(())
@@ -288,7 +295,13 @@ impl Operation<'_> {
             let there = reference.strip_prefix('#');
             return match there.and_then(|pointer| self.description.pointer(pointer)) {
                 Some(there) if deep > 0 => self.whole(there, deep - 1),
-                _ => json!({}),
+                Some(_) => json!({}),
+                None => {
+                    self.missing
+                        .borrow_mut()
+                        .get_or_insert_with(|| reference.to_owned());
+                    json!({})
+                }
             };
         }
         match value {

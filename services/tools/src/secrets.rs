@@ -3,6 +3,7 @@
 //! A tool's item says `${NAME}`. The value is read when a call is made, so a new one counts at once, and is
 //! taken out of whatever a service answers before anything is recorded.
 
+use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,12 +38,65 @@ impl Used {
     pub(crate) fn taken_out<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = Cow::Borrowed(text);
         for (name, value) in &self.0 {
-            if text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), &format!("[secret {name}]")));
+            for form in forms(value) {
+                if text.contains(form.as_str()) {
+                    text = Cow::Owned(text.replace(form.as_str(), &format!("[secret {name}]")));
+                }
             }
         }
         text
     }
+}
+
+/// A value as services usually send it back: as it is, in JSON, in an address, in Base64. The longest come
+/// first, so that no rest of one stays.
+fn forms(value: &str) -> Vec<String> {
+    let quoted = Value::from(value).to_string();
+    let in_json = quoted[1..quoted.len() - 1].to_owned();
+    let slashes = in_json.replace('/', "\\/");
+    let percent = |keep: &[u8]| {
+        let bytes = value.bytes().map(|b| {
+            if b.is_ascii_alphanumeric() || keep.contains(&b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        });
+        bytes.collect::<String>()
+    };
+    let mut forms = vec![
+        value.to_owned(),
+        in_json,
+        slashes,
+        percent(b"-_.~"),
+        percent(b"-_.~").replace("%20", "+"),
+        percent(b"-_.~").to_ascii_lowercase(),
+    ];
+    // What stands before a secret shifts its Base64: of each place that it can begin at, the part that is
+    // the secret's own.
+    for shift in 0..3 {
+        let mut bytes = vec![0; shift];
+        bytes.extend_from_slice(value.as_bytes());
+        let whole = bytes.len() / 3 * 3;
+        let own = base64(&bytes[..whole]);
+        let skip = if shift == 0 { 0 } else { 4 };
+        if own.len() >= skip + SHORTEST {
+            forms.push(own[skip..].to_owned());
+        }
+    }
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms.dedup();
+    forms
+}
+
+/// Base64 of bytes whose number is a multiple of three.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = bytes.chunks_exact(3).flat_map(|three| {
+        let bits = u32::from(three[0]) << 16 | u32::from(three[1]) << 8 | u32::from(three[2]);
+        [18, 12, 6, 0].map(|by| char::from(DIGITS[(bits >> by & 63) as usize]))
+    });
+    digits.collect()
 }
 
 impl Secrets {
@@ -124,6 +178,27 @@ mod tests {
             used.taken_out("you sent s3cret-value"),
             "you sent [secret KEY]"
         );
+    }
+
+    #[test]
+    fn a_secret_that_comes_back_in_another_form_is_taken_out_too() {
+        let value = "Zq7\"x&/+ SECRET-value99";
+        let used = Used(vec![("KEY".to_owned(), value.to_owned())]);
+        for text in [
+            r#"{"told": "Zq7\"x&/+ SECRET-value99"}"#,
+            "key=Zq7%22x%26%2F%2B%20SECRET-value99&x",
+            "key=Zq7%22x%26%2F%2B+SECRET-value99&x",
+            // Base64 of it alone, of `Bearer ` and it, and of `user:` and it.
+            "WnE3IngmLysgU0VDUkVULXZhbHVlOTk=",
+            "QmVhcmVyIFpxNyJ4Ji8rIFNFQ1JFVC12YWx1ZTk5",
+            "dXNlcjpacTcieCYvKyBTRUNSRVQtdmFsdWU5OQ==",
+        ] {
+            let told = used.taken_out(text);
+            assert!(told.contains("[secret KEY]"), "{told}");
+            for part in ["SECRET", "U0VDUkVU", "NFQ1JF", "TRUNSRV"] {
+                assert!(!told.contains(part), "{told}");
+            }
+        }
     }
 
     #[test]

@@ -139,9 +139,8 @@ pub(crate) async fn run(command: Tools, settings: &Settings, ui: Ui) -> Result<(
             yes,
             output,
         } => {
-            let item = find(&snapshot, &name)?.clone();
             let given = set.into_iter().collect();
-            let (item, arguments) = prepared(&snapshot, &item, &given)?;
+            let (item, arguments) = prepared(&snapshot, &name, &given)?;
             if !item.effect().may_repeat() && !yes {
                 let says = format!(
                     "Call `{}`, whose effect is {}?",
@@ -194,13 +193,13 @@ pub(crate) async fn run(command: Tools, settings: &Settings, ui: Ui) -> Result<(
 /// A call as the stages before it would let it through.
 fn prepared(
     snapshot: &Snapshot,
-    item: &ToolItem,
+    name: &str,
     given: &BTreeMap<String, String>,
 ) -> Result<pipeline::Prepared, Failure> {
     let request = AgentRequest::default();
     let mut decided = Vec::new();
-    let visible = std::slice::from_ref(item);
-    let prepared = pipeline::prepare(&request, snapshot, visible, &item.name, given, &mut decided);
+    let visible: Vec<ToolItem> = snapshot.tools.values().cloned().collect();
+    let prepared = pipeline::prepare(&request, snapshot, &visible, name, given, &mut decided);
     for one in decided {
         errln!("{}: {}", one.subject, one.signal);
     }

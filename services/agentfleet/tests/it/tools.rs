@@ -244,7 +244,7 @@ fn tools_are_listed_shown_and_called_by_hand() {
             2,
             "is not NAME=VALUE",
         ),
-        (&["nothing"], 3, "there is no tool `nothing`"),
+        (&["blog.list_post"], 2, "did you mean `blog.list_posts`?"),
     ] {
         let ran = call(args);
         assert_eq!(ran.code, code, "{ran:?}");

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const SUBJECT: &str = "tool-arguments";
 
 /// The arguments as the tool declares them, as far as no judgement is needed.
-pub(super) fn arguments(
+pub(crate) fn arguments(
     tool: &ToolItem,
     given: &BTreeMap<String, String>,
     decided: &mut Vec<Decision>,

@@ -12,6 +12,7 @@ mod permit;
 mod resolve;
 mod validate;
 
+pub(crate) use heal::arguments as healed;
 pub use outcome::words;
 pub(crate) use outcome::{passed_on, tried};
 pub(crate) use validate::misused;

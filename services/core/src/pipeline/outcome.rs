@@ -65,11 +65,11 @@ pub fn words(tool: &ToolItem, why: Trouble) -> String {
             )
         }
         Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver if may_repeat => format!(
-            "Error: `{name}` did not answer, and was asked again as often as is allowed. Tell the person: I \
+            "Error: `{name}` could not be had, as often as it may be asked. Tell the person: I \
              couldn't fetch this data right now."
         ),
         Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver => format!(
-            "Error: `{name}` did not answer. Whether the call took effect is not known, and it is not made again \
+            "Error: `{name}` did not do this, as far as is known. Whether the call took effect is not known, and it is not made again \
              by itself. Tell the person: I couldn't do this right now, and it should be looked at before it is \
              tried again."
         ),

@@ -74,10 +74,12 @@ impl Target {
             return Ok(None);
         };
         let host = url.host_str().unwrap_or_default();
-        if !tool
-            .allow_hosts
-            .iter()
-            .any(|one| one.eq_ignore_ascii_case(host))
+        let is_same = url.origin() == self.url.origin();
+        if !is_same
+            && !tool
+                .allow_hosts
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(host))
         {
             return Err(format!(
                 "`{}` redirects to `{host}`, which is not among the tool's `allow-hosts`",

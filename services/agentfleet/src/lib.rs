@@ -78,6 +78,8 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Load(load) => commands::library::load(load, &settings).await,
         Command::Document(document) => commands::library::document(document, &settings).await,
         Command::Config(config) => commands::config::run(config, &settings, ui).await,
+        Command::Keys(command) => commands::keys::run(command, &settings, ui).await,
+        Command::Audit(command) => commands::audit::run(command, &settings, ui).await,
         Command::Dlq(dlq) => commands::dlq::run(dlq, &settings, ui).await,
         Command::Sessions(command) => commands::sessions::run(command, &settings, ui).await,
         Command::Query(query) => commands::query::run(query, &settings, ui).await,

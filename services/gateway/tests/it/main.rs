@@ -10,6 +10,7 @@ mod errors;
 mod events;
 mod examples;
 mod fleet;
+mod identity;
 mod independent;
 mod requests;
 mod sessions;

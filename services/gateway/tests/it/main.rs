@@ -12,6 +12,7 @@ mod examples;
 mod fleet;
 mod identity;
 mod independent;
+mod keys;
 mod requests;
 mod sessions;
 mod sparql;

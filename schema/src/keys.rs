@@ -91,12 +91,23 @@ pub fn api_key(id: &str) -> String {
     format!("{API_KEYS}{id}")
 }
 
+/// Present once an API key was revoked: a record is never changed, so this one stands beside it.
+pub fn api_key_revoked(id: &str) -> String {
+    format!("{API_KEYS}{id}/revoked")
+}
+
 /// What was refused, changed or answered, and by whom, lies below; the oldest first.
 pub const AUDIT: &str = "audit/";
 
 /// An entry of the audit log; `id` tells entries of one instant apart.
 pub fn audit_entry(at: Millis, id: &str) -> String {
     format!("{AUDIT}{:015}-{id}", at.clamp(0, LAST_INSTANT))
+}
+
+/// Instant and id of a key made by [`audit_entry`].
+pub fn audit_entry_of(key: &str) -> Option<(Millis, &str)> {
+    let (at, id) = key.strip_prefix(AUDIT)?.split_once('-')?;
+    Some((at.parse().ok()?, id))
 }
 
 /// Present once a run of a conversation ended with an answer.

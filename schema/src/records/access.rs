@@ -59,13 +59,21 @@ pub struct ApiKeyRecord {
     /// When it stops to count; 0 means never.
     #[serde(default)]
     pub expires_at: Millis,
-    /// When it was revoked; 0 means it was not.
-    #[serde(default)]
+    /// When it was revoked; 0 means it was not. It is read from the record that a revocation leaves beside this one.
+    #[serde(skip)]
     pub revoked_at: Millis,
 }
 
-/// `audit/{instant}-{id}`: something refused, changed or answered, and by whom. Each entry names the hash
-/// of the one before it that its writer knew, so that one which is changed or lost shows.
+/// `api-keys/{id}/revoked`: an API key counts no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokedRecord {
+    pub at: Millis,
+    pub by: String,
+}
+
+/// `audit/{instant}-{id}`: something refused, changed or answered, and by whom. The id is the beginning of the
+/// entry's own hash, and each entry names the hash of the one before it that its writer knew: so one that is
+/// changed or lost shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
     pub at: Millis,

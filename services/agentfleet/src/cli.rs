@@ -1,8 +1,10 @@
 //! The command line: what there is to type.
 
+mod access;
 mod runs;
 mod upkeep;
 
+pub(crate) use access::*;
 pub(crate) use runs::*;
 pub(crate) use upkeep::*;
 
@@ -20,7 +22,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
                   Exit codes: 0 done, 1 the run ended in an error, 2 wrong usage, 3 not found, \
                   4 a store or model is unavailable, 5 left before the run ended, \
                   6 a message hung and the process is to be started again, \
-                  7 `verify` or `replay` found something that is not as it was committed.\n\n\
+                  7 `verify`, `audit verify` or `replay` found something that is not as it was committed.\n\n\
                   Examples:\n  agentfleet demo\n  agentfleet load docs/ --collection handbook\n  \
                   agentfleet ask \"How do refunds work?\" --collection handbook\n  \
                   agentfleet trace <SESSION> --format svg > trace.svg"
@@ -186,6 +188,18 @@ pub(crate) enum Command {
     )]
     #[command(subcommand)]
     Memory(Memory),
+    /// API keys for the HTTP door: make, list and revoke them
+    #[command(
+        after_help = "Examples:\n  agentfleet keys create billing --tenant acme --role producer\n  agentfleet keys list"
+    )]
+    #[command(subcommand)]
+    Keys(Keys),
+    /// The audit log: what was refused, answered and changed, and by whom
+    #[command(
+        after_help = "Examples:\n  agentfleet audit list --since 1d\n  agentfleet audit verify"
+    )]
+    #[command(subcommand)]
+    Audit(Audit),
     /// Messages that no worker could work
     #[command(after_help = "Examples:\n  agentfleet dlq list\n  agentfleet dlq redrive --all")]
     #[command(subcommand)]

@@ -80,6 +80,8 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Config(config) => commands::config::run(config, &settings, ui).await,
         Command::Tools(command) => commands::tools::run(command, &settings, ui).await,
         Command::Memory(command) => commands::memory::run(command, &settings, ui).await,
+        Command::Keys(command) => commands::keys::run(command, &settings, ui).await,
+        Command::Audit(command) => commands::audit::run(command, &settings, ui).await,
         Command::Dlq(dlq) => commands::dlq::run(dlq, &settings, ui).await,
         Command::Sessions(command) => commands::sessions::run(command, &settings, ui).await,
         Command::Query(query) => commands::query::run(query, &settings, ui).await,

@@ -5,6 +5,7 @@
 //! record, message and marker are one transaction. The record also says what the session was asked,
 //! so that the same key or session id with another request is refused instead of mixed up.
 
+use crate::identity::Caller;
 use crate::problem::{Code, Problem};
 use crate::seams::Collections;
 use crate::state::App;
@@ -18,12 +19,12 @@ use agentfleet_runtime::{Adoption, Committed, Committer, Host, StepCommit};
 use agentfleet_schema::records::{AcceptedRecord, FleetLimits, Publication, StepRecord};
 use agentfleet_schema::topics::{self, property};
 use agentfleet_schema::{AgentRequest, Digest, SessionId, keys};
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ pub(crate) struct AcceptedView {
 /// `POST /requests`.
 pub(crate) async fn ask(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
@@ -66,9 +68,23 @@ pub(crate) async fn ask(
     // Before the commit: who is told that there is no room must not have a run going.
     let open = if listens { Some(app.stream()?) } else { None };
     let mut request = request;
+    if let Some(key) = caller.key() {
+        // Whatever the body says: who asks is known.
+        request.user.clone_from(&key.principal.name);
+        request.control.principal = Some(key.principal.clone());
+        if let Err(problem) = within_tenant(&mut request, &key.principal.tenant) {
+            app.overstepped(&caller, request.collection.as_str(), &problem);
+            return Err(problem);
+        }
+    }
     let id = identify(&mut request, key)?;
     let one = app.taking_in(&request.session_id).await;
-    let taken = app.parts.intake.admit(request, id, trace).await?;
+    let asked = request.session_id.clone();
+    let taken = app.parts.intake.admit(request, id, trace).await;
+    if matches!(&taken, Err(problem) if problem.code == Code::SessionTaken) {
+        app.conceal(&caller, asked.as_str());
+    }
+    let taken = taken?;
     drop(one);
     let Taken { session, repeated } = taken;
     let location = session::link(&session, "");
@@ -170,7 +186,7 @@ fn identify(request: &mut AgentRequest, key: Option<String>) -> Result<String, P
         (None, session) => session.to_owned(),
     };
     if key.is_some() || request.session_id.is_empty() {
-        let derived = SessionId::derive(&["", &request.user, &id]);
+        let derived = SessionId::derive(&[request.tenant(), &request.user, &id]);
         if !request.session_id.is_empty() && request.session_id != derived {
             return Err(Problem::new(
                 Code::InvalidRequest,
@@ -283,16 +299,22 @@ impl Intake {
         ];
         let found = self.documents.get_many(&wanted).await?;
         let body = |at: usize| found.get(at).and_then(Option::as_ref);
+        // Somebody with a tenant is shown nothing of what is not theirs.
+        let of_others = |tenant: &str| !request.tenant().is_empty() && request.tenant() != tenant;
         if let Some(tombstone) = body(0) {
+            if of_others("") {
+                return Err(taken_elsewhere(id));
+            }
             return Err(Problem::erased(session.as_str(), tombstone));
         }
         if let Some(body) = body(1) {
             let record: AcceptedRecord = decode(&wanted[1], body)?;
+            let asked = record.asked();
+            if of_others(asked.as_ref().map_or("", AgentRequest::tenant)) {
+                return Err(taken_elsewhere(id));
+            }
             // Compared as this program reads both, so that a field which came later makes no difference.
-            let theirs = record
-                .asked()
-                .map(|asked| self::digest(&asked))
-                .unwrap_or_default();
+            let theirs = asked.map(|asked| self::digest(&asked)).unwrap_or_default();
             if theirs != *digest {
                 return Err(conflict(id, session, &theirs, digest));
             }
@@ -309,6 +331,9 @@ impl Intake {
         if let Some(body) = body(3) {
             // Asked through another door, which left no record of its own.
             let record: StepRecord = decode(&wanted[3], body)?;
+            if of_others(&record.tenant) {
+                return Err(taken_elsewhere(id));
+            }
             let same = [true, false].into_iter().any(|streaming| {
                 let asked = AgentRequest {
                     streaming,
@@ -323,6 +348,29 @@ impl Intake {
         }
         Ok(false)
     }
+}
+
+/// Keeps a request to the collections of its tenant: the one of its name, and those whose names go on behind
+/// that with a dot.
+fn within_tenant(request: &mut AgentRequest, tenant: &str) -> Result<(), Problem> {
+    let asked = request.collection.as_str();
+    if request.collection == AgentRequest::default().collection {
+        request.collection = tenant.into();
+        return Ok(());
+    }
+    let behind = asked.strip_prefix(tenant);
+    if behind.is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
+        return Ok(());
+    }
+    let says = format!("collection `{asked}` is not of tenant `{tenant}`");
+    Err(Problem::new(Code::NotPermitted, says).hint(format!(
+        "leave it out for `{tenant}`, or name one that begins with `{tenant}.`"
+    )))
+}
+
+fn taken_elsewhere(id: &str) -> Problem {
+    Problem::new(Code::SessionTaken, format!("`{id}` is in use elsewhere"))
+        .hint("use another key or session id")
 }
 
 fn conflict(id: &str, session: &SessionId, theirs: &Digest, ours: &Digest) -> Problem {
@@ -381,5 +429,32 @@ fn publication(request: &AgentRequest, id: &str, trace: Option<&str>) -> Publica
         properties,
         deliver_at: None,
         body: serde_json::to_string(request).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_asks_in_its_own_collections() {
+        let ask = |collection: &str| {
+            let mut request = AgentRequest {
+                collection: collection.into(),
+                ..AgentRequest::default()
+            };
+            let kept = within_tenant(&mut request, "acme");
+            kept.map(|()| request.collection.to_string()).ok()
+        };
+        for (collection, expected) in [
+            ("default", Some("acme")),
+            ("acme", Some("acme")),
+            ("acme.handbook", Some("acme.handbook")),
+            ("acme2", None),
+            ("bolt", None),
+            ("Acme", None),
+        ] {
+            assert_eq!(ask(collection).as_deref(), expected, "{collection}");
+        }
     }
 }

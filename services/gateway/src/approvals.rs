@@ -1,6 +1,7 @@
 //! Calls that wait for a person: what there is, and the answers to them.
 
 use crate::accept::refused_body;
+use crate::identity::Caller;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::session::link;
@@ -11,11 +12,11 @@ use agentfleet_core::provenance::date_time;
 use agentfleet_runs::{Answered, Found, became, tool_of};
 use agentfleet_schema::records::{ApprovalAnswer, Decided, PauseRecord};
 use agentfleet_schema::{ApprovalId, SessionId};
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -123,10 +124,12 @@ impl DecisionView {
 /// `GET /approvals`.
 pub(crate) async fn list(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<ApprovalList>, Problem> {
     Params::read(query.as_deref(), &[])?;
-    let open = app.parts.approvals.open().await?;
+    let mut open = app.parts.approvals.open().await?;
+    open.retain(|pause| caller.sees(&tenant_of(pause)));
     Ok(Json(ApprovalList {
         approvals: open.into_iter().map(ApprovalView::of).collect(),
     }))
@@ -135,6 +138,7 @@ pub(crate) async fn list(
 /// `POST /approvals/{id}`.
 pub(crate) async fn answer(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -158,10 +162,11 @@ pub(crate) async fn answer(
         let says = "`$.by` must have no control characters";
         return Err(Problem::new(Code::InvalidRequest, says));
     }
-    let by = if body.by.trim().is_empty() {
-        SOMEBODY.to_owned()
-    } else {
-        body.by
+    let by = match caller.key() {
+        // What somebody with a key says of who they are is not asked for.
+        Some(key) => key.principal.name.clone(),
+        None if body.by.trim().is_empty() => SOMEBODY.to_owned(),
+        None => body.by,
     };
     let verdict = Verdict {
         answer: body.answer,
@@ -173,13 +178,10 @@ pub(crate) async fn answer(
         let says = format!("approval `{id}` is {became}");
         Problem::new(Code::ApprovalOver, says)
     };
-    let pause = match app.parts.approvals.find(&id).await? {
-        Found::Open(pause) if pause.asked.id.as_str() == id => pause,
-        Found::Over(pause, after) if pause.asked.id.as_str() == id => {
-            return Err(over(became(&after)));
-        }
-        // Programs name it whole.
-        Found::Open(_) | Found::Over(..) | Found::Several(_) | Found::Unknown => {
+    let pause = match find(&app, &caller, &id).await? {
+        Found::Open(pause) => pause,
+        Found::Over(_, after) => return Err(over(became(&after))),
+        Found::Several(_) | Found::Unknown => {
             return Err(Problem::new(
                 Code::UnknownApproval,
                 format!("nothing is known of approval `{id}`"),
@@ -190,7 +192,16 @@ pub(crate) async fn answer(
     let tool = tool_of(&*app.parts.intake.config, &pause).await?;
     let answering = app.parts.approvals.answer(&pause, verdict, tool.as_ref());
     match Box::pin(answering).await? {
-        Answered::Now(decided) => Ok(Json(DecisionView::of(&pause.session, decided))),
+        Answered::Now(decided) => {
+            let (answer, tool) = (format!("answer {}", decided.answer.as_str()), &decided.tool);
+            let about = format!(
+                "call of `{tool}` in session {}, decided by {}",
+                pause.session, decided.by
+            );
+            app.note(&caller, &answer, &format!("approval {id}"), &about)
+                .await;
+            Ok(Json(DecisionView::of(&pause.session, decided)))
+        }
         Answered::Before(after) => Err(over(became(&after))),
         Answered::TooLate(reason) => Err(Problem::new(
             Code::ApprovalOver,
@@ -198,4 +209,28 @@ pub(crate) async fn answer(
         )),
         Answered::Refused(refused) => Err(Problem::new(Code::InvalidRequest, refused.to_string())),
     }
+}
+
+/// An approval by its whole id: programs name it so. Another tenant's is as one that nothing is known of.
+async fn find(app: &App, caller: &Caller, id: &str) -> Result<Found, Problem> {
+    let found = app.parts.approvals.find(id).await?;
+    let pause = match &found {
+        Found::Open(pause) | Found::Over(pause, _) if pause.asked.id.as_str() == id => pause,
+        Found::Open(_) | Found::Over(..) | Found::Several(_) | Found::Unknown => {
+            return Ok(Found::Unknown);
+        }
+    };
+    if caller.sees(&tenant_of(pause)) {
+        return Ok(found);
+    }
+    app.conceal(caller, id);
+    Ok(Found::Unknown)
+}
+
+/// Whose the session is that waits.
+fn tenant_of(pause: &PauseRecord) -> String {
+    let request = pause.request();
+    request
+        .map(|request| request.tenant().to_owned())
+        .unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! A conversation: its exchanges, newest first.
 
+use crate::identity::Caller;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::session::link;
@@ -7,8 +8,8 @@ use crate::state::App;
 use agentfleet_core::provenance::date_time;
 use agentfleet_runs::{Asked, exchanges};
 use agentfleet_schema::{ConversationId, SessionId, keys};
-use axum::Json;
 use axum::extract::{Path, RawQuery, State};
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -17,6 +18,7 @@ const MAX_LIMIT: usize = 100;
 /// `GET /conversations/{id}`.
 pub(crate) async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<ConversationView>, Problem> {
@@ -24,9 +26,11 @@ pub(crate) async fn show(
     let limit = params.limit(MAX_LIMIT)?;
     let before = params.one("before")?.unwrap_or_default();
     let conversation = ConversationId::from(id);
-    let place = format!("{}{before}", keys::exchanges("", &conversation));
+    // The same name of another tenant is another conversation.
+    let tenant = caller.tenant();
+    let place = format!("{}{before}", keys::exchanges(tenant, &conversation));
     let is_place = keys::exchange_of(&place).is_some_and(|(at, session)| {
-        session.is_well_formed() && keys::exchange("", &conversation, at, &session) == place
+        session.is_well_formed() && keys::exchange(tenant, &conversation, at, &session) == place
     });
     if !before.is_empty() && !is_place {
         return Err(Problem::parameter(
@@ -35,7 +39,7 @@ pub(crate) async fn show(
         ));
     }
     let documents = &*app.parts.intake.documents;
-    let mut found = exchanges(documents, "", &conversation, before, limit + 1).await?;
+    let mut found = exchanges(documents, tenant, &conversation, before, limit + 1).await?;
     if found.is_empty() && before.is_empty() {
         let says = format!("nothing was asked in conversation `{conversation}`");
         return Err(Problem::new(Code::UnknownConversation, says)

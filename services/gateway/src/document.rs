@@ -1,9 +1,11 @@
 //! Texts of the librarian.
 
+use crate::identity::{self, Caller};
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::state::App;
-use agentfleet_schema::{Digest, keys};
+use agentfleet_schema::{Digest, keys, uris};
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +19,7 @@ pub(crate) fn link(uri: &str) -> String {
 /// `GET /documents`.
 pub(crate) async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -25,7 +28,15 @@ pub(crate) async fn show(
         Problem::parameter("uri", "missing")
             .hint("`document` of an event and `tg:document` of a node hold URIs of documents")
     })?;
-    let Some(body) = app.parts.intake.documents.get(&keys::document(uri)).await? else {
+    let body = app.parts.intake.documents.get(&keys::document(uri)).await?;
+    let body = match body {
+        Some(_) if !is_shown(&app, &caller, uri).await? => {
+            app.conceal(&caller, uri);
+            None
+        }
+        body => body,
+    };
+    let Some(body) = body else {
         return Err(Problem::new(
             Code::UnknownDocument,
             format!("there is no document `{uri}`"),
@@ -54,4 +65,17 @@ pub(crate) async fn show(
         headers.insert(header::ETAG, tag);
     }
     Ok(response)
+}
+
+/// Whether a text is of a session that the caller sees. What no session wrote, such as a document that was
+/// loaded, is the owner's.
+async fn is_shown(app: &App, caller: &Caller, uri: &str) -> Result<bool, Problem> {
+    if caller.key().is_none() {
+        return Ok(true);
+    }
+    let Some(session) = uris::session_of(uri) else {
+        return Ok(false);
+    };
+    let tenant = identity::tenant_of(app, &session).await?;
+    Ok(tenant.is_some_and(|tenant| caller.sees(&tenant)))
 }

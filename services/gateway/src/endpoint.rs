@@ -2,6 +2,7 @@
 //! made from it, so that none of them can forget one.
 
 use crate::guard::{self, Hosts};
+use crate::identity;
 use crate::options::{Doors, Options};
 use crate::problem::{Code, Problem};
 use crate::state::App;
@@ -9,6 +10,7 @@ use crate::{
     accept, approvals, conversation, document, events, health, index, session, sessions, sparql,
     trace, update,
 };
+use agentfleet_schema::records::Role;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{from_fn_with_state, map_response};
@@ -100,6 +102,26 @@ impl Endpoint {
         )
     }
 
+    /// The roles of which an API key needs one; with none of them it is the owner's only.
+    pub(crate) fn roles(self) -> &'static [Role] {
+        match self {
+            Self::Ask | Self::Events => &[Role::Producer, Role::Operator],
+            Self::Session | Self::Conversation => &[Role::Producer, Role::Operator, Role::Analyst],
+            Self::Sessions => &[Role::Operator, Role::Analyst],
+            Self::CancelSession => &[Role::Operator],
+            Self::Trace | Self::Document => &[Role::Analyst],
+            Self::Approvals | Self::Answer => &[Role::Approver],
+            // The graph holds the runs of all tenants.
+            Self::SparqlGet | Self::SparqlPost | Self::GraphUpdate => &[],
+            Self::Index | Self::OpenApi | Self::Live | Self::Ready | Self::Metrics => &Role::ALL,
+        }
+    }
+
+    /// What the audit log calls it.
+    pub(crate) fn action(self) -> String {
+        format!("{} {}", self.method().to_uppercase(), self.path())
+    }
+
     /// Whether it gives the fleet something to do, which the queue and the documents take in.
     fn takes_in(self) -> bool {
         matches!(self, Self::Ask | Self::CancelSession | Self::Answer)
@@ -145,8 +167,12 @@ pub(crate) fn routes(app: App, hosts: Hosts) -> Router {
             handler = handler.layer(from_fn_with_state(app.clone(), guard::soon));
         }
         let handler = handler.layer(from_fn_with_state(patience, guard::within));
-        let token = app.options.token.clone().filter(|_| !endpoint.is_public());
-        let handler = handler.layer(from_fn_with_state(token, guard::authorized));
+        let handler = if endpoint.is_public() {
+            handler
+        } else {
+            let door = (app.clone(), endpoint);
+            handler.layer(from_fn_with_state(door, identity::enter))
+        };
         router = router.route(endpoint.path(), handler);
     }
     let max_body = app.options.max_body;

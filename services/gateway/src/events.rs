@@ -4,6 +4,7 @@
 //! leave, and resume after the last position it saw. A stream reads on only when its client has
 //! taken what was read before, so a slow client holds one page, and no worker ever waits for it.
 
+use crate::identity::Caller;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::session::{self, Seen, link};
@@ -11,6 +12,7 @@ use crate::state::{App, OpenStream};
 use agentfleet_runtime::client::{self, Follow, Followed};
 use agentfleet_schema::records::StepRecord;
 use agentfleet_schema::{AgentResponse, MessageType, SessionId, topics};
+use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -33,6 +35,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 /// `GET /sessions/{id}/events`.
 pub(crate) async fn follow(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -56,7 +59,7 @@ pub(crate) async fn follow(
         return Err(Problem::stopping());
     }
     let session = SessionId::new(id);
-    let seen = session::look(&app, &session).await?;
+    let seen = session::look_as(&app, &caller, &session).await?;
     seen.require_root("/events")?;
     if read_to_the_end(&app, &seen, after).await? {
         // What tells an `EventSource` not to come back.

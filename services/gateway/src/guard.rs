@@ -1,4 +1,5 @@
-//! What every request passes: whose name it was sent to, who sent it, a panic, the token, the clock.
+//! What every request passes: whose name it was sent to, a panic, the clock. Who sent it is found out
+//! in `identity`.
 //!
 //! A gateway on the loopback interface can be reached by every web page the person opens, in two
 //! ways. A page can make its own host name point to 127.0.0.1 and then read answers as if they were
@@ -163,20 +164,6 @@ pub(crate) fn holds(token: &Digest, headers: &HeaderMap) -> bool {
     given.is_some_and(|(scheme, given)| {
         scheme.eq_ignore_ascii_case(b"bearer ") && Digest::of(given) == *token
     })
-}
-
-/// Refuses who does not hold the token, before anything of the request is read.
-pub(crate) async fn authorized(
-    State(token): State<Option<Digest>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match token {
-        Some(token) if !holds(&token, request.headers()) => {
-            Problem::not_authorized().into_response()
-        }
-        _ => next.run(request).await,
-    }
 }
 
 /// Ends a request that takes too long to arrive or to be answered. A stream has been answered when

@@ -10,8 +10,8 @@
 //!   both in OpenAPI. `guard` is what every request passes.
 //! - `accept` takes a request in at most once for each session; `session` reads what became of it.
 //!
-//! Who is behind the door is checked by a token, unless there is none; no web page is answered: see
-//! `guard`.
+//! Who is behind the door is found out by a token or an API key, unless nobody is asked: see `identity`. No web
+//! page is answered: see `guard`.
 
 mod accept;
 mod approvals;
@@ -23,6 +23,7 @@ mod error;
 mod events;
 mod guard;
 mod health;
+mod identity;
 mod index;
 mod intake;
 mod negotiate;
@@ -42,6 +43,7 @@ mod update;
 
 pub use accept::{Intake, Taken};
 pub use error::Error;
+pub use identity::{Audit, Logged, NewKey, Report, create_key, keys, logged, revoke_key, verify};
 pub use intake::check_collection;
 pub use options::{Doors, Options};
 pub use problem::{Code, Problem};

@@ -28,6 +28,8 @@ pub struct Options {
     pub token: Option<Digest>,
     /// SHA-256 of the token with which the graph may be written; without one nobody may.
     pub graph_token: Option<Digest>,
+    /// Requests a minute of one principal with an API key that says nothing of its own.
+    pub per_minute: u32,
     /// Largest request body, in bytes.
     pub max_body: usize,
     /// How long a request may take to arrive and be answered; streams and queries have their own.
@@ -64,6 +66,7 @@ impl Default for Options {
             allowed_hosts: Vec::new(),
             token: None,
             graph_token: None,
+            per_minute: 600,
             max_body: 1024 * 1024,
             request_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),

@@ -81,8 +81,10 @@ codes! {
     DatasetParameter = "dataset-parameter", BAD_REQUEST;
     /// An update of the graph cannot be read; the message says what is wrong.
     InvalidUpdate = "invalid-update", BAD_REQUEST;
-    /// The request does not hold the token of the gateway.
+    /// The request holds neither the token of the gateway nor an API key that is in force.
     NotAuthorized = "not-authorized", UNAUTHORIZED;
+    /// None of the roles of the API key may do this.
+    NotPermitted = "not-permitted", FORBIDDEN;
     /// The SPARQL request is an update, and this endpoint only reads.
     ReadOnly = "read-only", FORBIDDEN;
     /// A web page of another origin sent the request.
@@ -105,6 +107,8 @@ codes! {
     RequestTimeout = "request-timeout", REQUEST_TIMEOUT;
     /// The idempotency key or session id was used for another request.
     RequestConflict = "request-conflict", CONFLICT;
+    /// The idempotency key or session id is in use elsewhere.
+    SessionTaken = "session-taken", CONFLICT;
     /// The call does not wait any more: somebody answered, or its run ended.
     ApprovalOver = "approval-over", CONFLICT;
     /// The session was erased.
@@ -115,6 +119,8 @@ codes! {
     UnsupportedMediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE;
     /// The request is addressed to a host this gateway does not answer for.
     HostNotAllowed = "host-not-allowed", MISDIRECTED_REQUEST;
+    /// The principal sent as many requests as it may within a minute.
+    TooManyRequests = "too-many-requests", TOO_MANY_REQUESTS;
     /// The query has more rows, or takes more memory, than it may.
     QueryTooExpensive = "query-too-expensive", UNPROCESSABLE_ENTITY;
     /// Something broke inside; the log of the gateway says what.
@@ -177,6 +183,12 @@ impl Problem {
         self
     }
 
+    /// When to come again, in seconds.
+    pub(crate) fn after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
     /// A wrong parameter of the URL.
     pub(crate) fn parameter(name: &str, message: impl std::fmt::Display) -> Self {
         Self::new(
@@ -209,8 +221,8 @@ impl Problem {
     }
 
     pub(crate) fn not_authorized() -> Self {
-        Self::new(Code::NotAuthorized, "this needs the token of the gateway").hint(
-            "send `Authorization: Bearer TOKEN`; the token is in `http-token` in the data directory, unless the setting `http-token` says it",
+        Self::new(Code::NotAuthorized, "this needs the token of the gateway, or an API key").hint(
+            "send `Authorization: Bearer TOKEN`; `agentfleet keys create` makes a key, and the token is in `http-token` in the data directory, unless the setting `http-token` says it",
         )
     }
 

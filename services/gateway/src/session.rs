@@ -1,6 +1,7 @@
 //! What became of a session, read from its records: so a result is found whenever it came, and
 //! after any restart.
 
+use crate::identity::Caller;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::state::App;
@@ -13,8 +14,8 @@ use agentfleet_schema::records::{
     Termination,
 };
 use agentfleet_schema::{SessionId, keys, uris};
-use axum::Json;
 use axum::extract::{Path, RawQuery, State};
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
@@ -45,6 +46,17 @@ impl Seen {
         self.first
             .as_ref()
             .map_or(&self.session, |record| &record.root)
+    }
+
+    /// Whose it is; empty where nobody was asked who they are.
+    fn tenant(&self) -> String {
+        let asked = || self.accepted.as_ref().and_then(AcceptedRecord::asked);
+        match &self.first {
+            Some(record) => record.tenant.clone(),
+            None => asked()
+                .map(|asked| asked.tenant().to_owned())
+                .unwrap_or_default(),
+        }
     }
 
     fn is_root(&self) -> bool {
@@ -100,6 +112,27 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
         return Err(Problem::unknown_session(session.as_str()));
     }
     Ok(seen)
+}
+
+/// The same for who may not see every session: another tenant's is as one that nothing is known of. Of one that
+/// was erased nobody knows any more whose it was.
+pub(crate) async fn look_as(
+    app: &App,
+    caller: &Caller,
+    session: &SessionId,
+) -> Result<Seen, Problem> {
+    let unknown = || Problem::unknown_session(session.as_str());
+    let seen = match look(app, session).await {
+        Err(problem) if problem.code == Code::SessionErased && caller.key().is_some() => {
+            return Err(unknown());
+        }
+        seen => seen?,
+    };
+    if caller.sees(&seen.tenant()) {
+        return Ok(seen);
+    }
+    app.conceal(caller, session.as_str());
+    Err(unknown())
 }
 
 /// How a session is, and what became of it. What is not known, or does not apply, is left out.
@@ -305,6 +338,7 @@ fn subagents(newest: &StepRecord) -> Vec<SubagentView> {
 /// `GET /sessions/{id}`.
 pub(crate) async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<View>, Problem> {
@@ -320,11 +354,11 @@ pub(crate) async fn show(
         ));
     }
     let session = SessionId::new(id);
-    let mut seen = look(&app, &session).await?;
+    let mut seen = look_as(&app, &caller, &session).await?;
     if wait > 0 && seen.ended().is_none() {
         seen.require_root("?wait=")?;
         until_ended(&app, &session, Duration::from_secs(wait)).await?;
-        seen = look(&app, &session).await?;
+        seen = look_as(&app, &caller, &session).await?;
     }
     view(&app, &seen).await.map(Json)
 }
@@ -351,6 +385,7 @@ async fn until_ended(app: &App, session: &SessionId, wait: Duration) -> Result<(
 /// `DELETE /sessions/{id}`.
 pub(crate) async fn cancel(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<CancelView>, Problem> {
@@ -362,13 +397,16 @@ pub(crate) async fn cancel(
             "at most 200 bytes, and no control characters",
         ));
     }
+    // What somebody with a key says of who they are is not asked for.
+    let by = caller.key().map_or(by, |key| &key.principal.name);
     let session = SessionId::new(id);
-    look(&app, &session).await?;
+    look_as(&app, &caller, &session).await?;
     let cancel = match app.parts.endings.end(&session, "cancelled", by).await? {
         Ended::Now => CancelResult::Cancelled,
         Ended::Before(_) => CancelResult::AlreadyEnded,
         Ended::Unknown => CancelResult::WhenItStarts,
     };
+    app.note(&caller, "cancel", session.as_str(), "").await;
     let seen = look(&app, &session).await?;
     let state = RunState::of(seen.newest.as_ref());
     Ok(Json(CancelView {

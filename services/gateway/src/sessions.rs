@@ -1,5 +1,6 @@
 //! Root sessions, newest first, as the graph knows them.
 
+use crate::identity::{self, Caller};
 use crate::params::Params;
 use crate::problem::Problem;
 use crate::session::link;
@@ -11,13 +12,18 @@ use agentfleet_schema::records::RunState;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::xsd;
 use agentfleet_schema::{Millis, SessionId, Term};
-use axum::Json;
 use axum::extract::{RawQuery, State};
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
 const MAX_LIMIT: usize = 200;
+/// Sessions that are looked at together for those of a tenant, and how often that is done for one page.
+const PASSED_AT_ONCE: usize = 100;
+const MOST_PASSED: usize = 10;
+/// Comes after the URI of every session.
+const AFTER_ALL: &str = "~";
 /// Sessions that the graph is asked about at once; subagents are among them.
 const AT_ONCE: usize = 250;
 /// Stands in the query for the sessions that it is about.
@@ -29,6 +35,7 @@ const WINDOWS: [Millis; 4] = [10_000, 300_000, 10_800_000, 345_600_000];
 /// `GET /sessions`.
 pub(crate) async fn list(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<SessionList>, Problem> {
     let known = ["limit", "collection", "conversation", "before"];
@@ -36,13 +43,110 @@ pub(crate) async fn list(
     let limit = params.limit(MAX_LIMIT)?;
     let (collection, conversation) = (params.one("collection")?, params.one("conversation")?);
     let before = params.one("before")?.map(cursor).transpose()?;
+    let asked = Wanted {
+        limit,
+        collection,
+        conversation,
+    };
+    if caller.key().is_some() {
+        return of_tenant(&app, &caller, asked, before).await.map(Json);
+    }
+    let page = page(&app, asked, before).await?;
+    Ok(Json(SessionList {
+        next: page.last.map(|place| asked.next(&place)),
+        sessions: page.entries.into_iter().map(|(_, entry)| entry).collect(),
+    }))
+}
 
+/// What a page is to hold.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    limit: usize,
+    collection: Option<&'a str>,
+    conversation: Option<&'a str>,
+}
+
+impl Wanted<'_> {
+    /// Where the page after a place is.
+    fn next(self, (at, session): &Place) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", &self.limit.to_string());
+        for (name, value) in [
+            ("collection", self.collection),
+            ("conversation", self.conversation),
+        ] {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        query.append_pair("before", &format!("{at},{session}"));
+        format!("/sessions?{}", query.finish())
+    }
+}
+
+/// The instant at which a session began, and its URI.
+type Place = (String, String);
+
+/// Sessions with their places, and the last place where there are more.
+#[derive(Debug, Default)]
+struct Page {
+    entries: Vec<(Place, SessionEntry)>,
+    last: Option<Place>,
+}
+
+/// A page of the sessions of one tenant: others are passed over, and no more than a bounded number of them. A
+/// page that comes to that bound has fewer sessions, and says where to go on.
+async fn of_tenant(
+    app: &App,
+    caller: &Caller,
+    wanted: Wanted<'_>,
+    mut before: Option<Place>,
+) -> Result<SessionList, Problem> {
+    let mut own = Vec::new();
+    let some = Wanted {
+        limit: PASSED_AT_ONCE,
+        ..wanted
+    };
+    for _ in 0..MOST_PASSED {
+        let page = page(app, some, before).await?;
+        let sessions: Vec<_> = page
+            .entries
+            .iter()
+            .map(|(_, one)| &one.session_id)
+            .collect();
+        let tenants = identity::tenants_of(app, &sessions).await?;
+        for ((place, entry), tenant) in page.entries.into_iter().zip(tenants) {
+            if tenant.is_some_and(|tenant| caller.sees(&tenant)) {
+                own.push((place, entry));
+            }
+        }
+        before = page.last;
+        if before.is_none() || own.len() > wanted.limit {
+            break;
+        }
+    }
+    let next = if own.len() > wanted.limit {
+        own.truncate(wanted.limit);
+        own.last().map(|(place, _)| place.clone())
+    } else {
+        // The last one that was passed over may be another tenant's: its name is not told.
+        before.map(|(at, _)| (at, AFTER_ALL.to_owned()))
+    };
+    Ok(SessionList {
+        sessions: own.into_iter().map(|(_, entry)| entry).collect(),
+        next: next.map(|place| wanted.next(&place)),
+    })
+}
+
+/// A page of all sessions.
+async fn page(app: &App, wanted: Wanted<'_>, before: Option<Place>) -> Result<Page, Problem> {
+    let limit = wanted.limit;
     let (mut which, mut bindings) = (String::new(), Vec::new());
-    if let Some(collection) = collection {
+    if let Some(collection) = wanted.collection {
         which.push_str("?session tg:collection ?wanted_collection . ");
         bindings.push(("wanted_collection", Term::text(collection)));
     }
-    if let Some(conversation) = conversation {
+    if let Some(conversation) = wanted.conversation {
         which.push_str("?session tg:conversationId ?wanted_conversation . ");
         bindings.push(("wanted_conversation", Term::text(conversation)));
     }
@@ -54,15 +158,22 @@ pub(crate) async fn list(
         bindings.push(("before_session", Term::text(session.as_str())));
     }
     let sparql = Root::query(SOME, &which, &bindings, "", limit + 1);
-    let found = newest(&app, &sparql, &bindings, before, limit).await?;
+    let found = newest(app, &sparql, &bindings, before, limit).await?;
     let mut rows = one_each(&found);
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| more);
-    let next = next.map(|last| next_page(&found, *last, limit, collection, conversation));
-    let sessions = rows.iter().filter_map(|row| Root::of(&found, *row));
-    let sessions = sessions.map(SessionEntry::of).collect();
-    Ok(Json(SessionList { sessions, next }))
+    let place = |row: usize| {
+        let text = |name| found.text(row, name).unwrap_or_default().to_owned();
+        (text("start"), text("session"))
+    };
+    let entries = rows.iter().filter_map(|row| {
+        let root = Root::of(&found, *row)?;
+        Some((place(*row), SessionEntry::of(root)))
+    });
+    Ok(Page {
+        entries: entries.collect(),
+        last: rows.last().filter(|_| more).map(|row| place(*row)),
+    })
 }
 
 /// A row of each session. A node may say a thing twice, and two rows are one session all the same.
@@ -196,24 +307,4 @@ fn cursor(text: &str) -> Result<(String, String), Problem> {
         })
         .map(|(at, session)| (at.to_owned(), session.to_owned()))
         .ok_or_else(|| Problem::parameter("before", "take it from `next` of the page before"))
-}
-
-fn next_page(
-    found: &Solutions,
-    last: usize,
-    limit: usize,
-    collection: Option<&str>,
-    conversation: Option<&str>,
-) -> String {
-    let at = found.text(last, "start").unwrap_or_default();
-    let session = found.text(last, "session").unwrap_or_default();
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("limit", &limit.to_string());
-    for (name, value) in [("collection", collection), ("conversation", conversation)] {
-        if let Some(value) = value {
-            query.append_pair(name, value);
-        }
-    }
-    query.append_pair("before", &format!("{at},{session}"));
-    format!("/sessions?{}", query.finish())
 }

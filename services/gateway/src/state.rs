@@ -1,6 +1,7 @@
 //! What the handlers share.
 
 use crate::accept::Intake;
+use crate::identity::Door;
 use crate::options::Options;
 use crate::problem::{Code, Problem};
 use crate::seams::Status;
@@ -54,6 +55,7 @@ pub(crate) struct App {
     pub options: Arc<Options>,
     /// Cancelled when the gateway should stop.
     pub stop: CancellationToken,
+    pub door: Arc<Door>,
     pub queries: Arc<Semaphore>,
     /// When something was last written to see whether that can be done, and what came of it.
     pub written: Arc<Mutex<Option<(Instant, Result<(), String>)>>>,
@@ -65,6 +67,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(parts: Parts, options: Options, stop: CancellationToken) -> Self {
         Self {
+            door: Arc::new(Door::new(Arc::clone(&parts.intake.documents))),
             parts,
             queries: Arc::new(Semaphore::new(options.max_queries.max(1))),
             written: Arc::default(),

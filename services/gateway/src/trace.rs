@@ -1,5 +1,6 @@
 //! Why: the provenance of a session and of all below it.
 
+use crate::identity::Caller;
 use crate::negotiate::{self, Offer};
 use crate::params::Params;
 use crate::problem::Problem;
@@ -14,6 +15,7 @@ use agentfleet_graph::{Answer, Error, Graph, QueryOptions};
 use agentfleet_runtime::Records;
 use agentfleet_schema::vocabulary::{RDF_TYPE, RDFS_LABEL};
 use agentfleet_schema::{SessionId, Term, TermType, Triple, uris};
+use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -55,6 +57,7 @@ enum Form {
 /// `GET /sessions/{id}/trace`.
 pub(crate) async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -63,6 +66,9 @@ pub(crate) async fn show(
     let name = params.one("format")?.map(str::to_ascii_lowercase);
     let form = form(name.as_deref(), &headers)?;
     let session = SessionId::new(id);
+    if caller.key().is_some() {
+        session::look_as(&app, &caller, &session).await?;
+    }
     let mut trace = told(&app, &session).await?;
     match form {
         Form::Json => {

@@ -1,6 +1,6 @@
 //! `approvals`: calls that wait for a person, and what a person says about them.
 
-use super::{person, records};
+use super::{audit, person, records};
 use crate::cli::{Answering, Approvals as Command};
 use crate::engine::settled_graph;
 use crate::error::{Exit, Failure};
@@ -326,6 +326,9 @@ impl Door<'_> {
                 });
             }
         };
+        let action = format!("answer {}", decided.answer.as_str());
+        let about = format!("approval {id}, session {}", pause.session);
+        audit::note(self.store, &decided.by, &action, &about).await?;
         if answering.output.json {
             return ui::json(&ShownDecision::of(&pause, &decided));
         }

@@ -463,6 +463,7 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
         // Erased in between: of a subagent nothing is closed.
         return Err(records::missing(&store, &session).await?);
     }
+    super::audit::note(&store, &by, "cancel", session.as_str()).await?;
     let says = match ended {
         Ended::Now => "cancelled",
         Ended::Before(_) => "had ended already",

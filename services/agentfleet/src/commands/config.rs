@@ -1,6 +1,6 @@
 //! `config`: typed, versioned items, read and changed.
 
-use super::person;
+use super::{audit, person};
 use crate::cli::Config;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -61,7 +61,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             let text = read(&file)?;
             let value = seed::value(&item_type, &text)
                 .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display())))?;
-            put(config, item_type, key, value, &author).await
+            put(&store, "config put", item_type, key, value, &author).await
         }
         Config::Prices { key: None, .. } => {
             show_prices(&*config.snapshot().await?, ui);
@@ -82,7 +82,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             profile.output_price = output.or(profile.output_price);
             let value = serde_json::to_value(profile).unwrap_or_default();
             let item_type = item_type::MODEL_PROFILE.to_owned();
-            put(config, item_type, key, value, &author).await
+            put(&store, "config prices", item_type, key, value, &author).await
         }
         Config::Restore {
             item_type,
@@ -92,18 +92,18 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
         } => {
             let author = person::name(by.as_deref())?;
             let value = at(config, &item_type, &key, version).await?.item.value;
-            put(config, item_type, key, value, &author).await
+            put(&store, "config restore", item_type, key, value, &author).await
         }
         Config::Reset { item_type, key } => {
-            reset(config, item_type, key, &settings.program()).await
+            reset(&store, item_type, key, &settings.program()).await
         }
         Config::Delete { item_type, key, by } => {
             let author = person::name(by.as_deref())?;
-            delete(config, &item_type, &key, &author, &settings.program()).await
+            delete(&store, &item_type, &key, &author, &settings.program()).await
         }
         Config::Seed { directory, by } => {
             seed_from(
-                config,
+                &store,
                 directory.as_deref(),
                 by.as_deref(),
                 &settings.program(),
@@ -115,18 +115,28 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
 
 /// Seeds from a directory, or what comes with this version.
 async fn seed_from(
-    config: &dyn ConfigStore,
+    store: &Store,
     directory: Option<&Path>,
     by: Option<&str>,
     program: &str,
 ) -> Result<(), Failure> {
-    let report = match directory {
-        None => seed::seed(config, seed::embedded()?).await?,
+    let config = &*store.config;
+    let (report, author) = match directory {
+        None => {
+            let report = seed::seed(config, seed::embedded()?).await?;
+            let by = person::of_system();
+            (report, by.unwrap_or_else(|| seed::Release::this().author()))
+        }
         Some(directory) => {
-            let by = Seeder::Person(person::name(by)?);
-            config.seed(seed::directory(directory)?, &by).await?
+            let author = person::name(by)?;
+            let by = Seeder::Person(author.clone());
+            (config.seed(seed::directory(directory)?, &by).await?, author)
         }
     };
+    let what = directory.map_or("what comes with the program".to_owned(), |directory| {
+        directory.display().to_string()
+    });
+    audit::note(store, &author, "config seed", &format!("{what}: {report}")).await?;
     outln!("{report}");
     if report.newer > 0 {
         errln!(
@@ -170,7 +180,7 @@ fn show_prices(set: &Snapshot, ui: Ui) {
 
 /// Brings an item back to what comes with the program.
 async fn reset(
-    config: &dyn ConfigStore,
+    store: &Store,
     item_type: String,
     key: String,
     program: &str,
@@ -181,19 +191,23 @@ async fn reset(
         return Err(Failure::not_found(says).hint(hint));
     };
     let author = seed::Release::this().author();
-    put(config, item_type, key, item.value, &author).await
+    let action = "config reset";
+    put(store, action, item_type, key, item.value, &author).await
 }
 
 async fn delete(
-    config: &dyn ConfigStore,
+    store: &Store,
     item_type: &str,
     key: &str,
     author: &str,
     program: &str,
 ) -> Result<(), Failure> {
+    let config = &*store.config;
     let Some(version) = config.delete(item_type, key, author).await? else {
         return Err(missing(config, item_type, key).await?);
     };
+    let about = format!("{item_type} {key}, version {version}");
+    audit::note(store, author, "config delete", &about).await?;
     outln!("version {version}");
     if shipped(item_type, key)?.is_some() {
         if item_type == item_type::PROMPT {
@@ -211,12 +225,15 @@ fn shipped(item_type: &str, key: &str) -> Result<Option<Item>, Failure> {
 }
 
 async fn put(
-    config: &dyn ConfigStore,
+    store: &Store,
+    action: &str,
     item_type: String,
     key: String,
     value: serde_json::Value,
     author: &str,
 ) -> Result<(), Failure> {
+    let config = &*store.config;
+    let about = format!("{item_type} {key}");
     let before = config.snapshot().await?.version;
     let item = Item {
         item_type,
@@ -227,6 +244,10 @@ async fn put(
     if version == before {
         outln!("version {version}, unchanged");
     } else {
+        // A reset is written in the name of the version it comes with; a person did it all the same.
+        let by = person::of_system().filter(|_| action == "config reset");
+        let by = by.as_deref().unwrap_or(author);
+        audit::note(store, by, action, &format!("{about}, version {version}")).await?;
         outln!("version {version}");
     }
     Ok(())

@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod archive;
 pub(crate) mod ask;
+pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod config;
 pub(crate) mod cost;
@@ -12,6 +13,7 @@ pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod fork;
+pub(crate) mod keys;
 pub(crate) mod library;
 pub(crate) mod memory;
 pub(crate) mod migrate;

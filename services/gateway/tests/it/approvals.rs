@@ -2,11 +2,20 @@
 
 use crate::fleet::Fleet;
 use agentfleet_schema::records::{ApprovalPlace, Asked, PauseRecord, Publication};
-use agentfleet_schema::{AgentRequest, HeldCall, RunControl, keys};
+use agentfleet_schema::{AgentRequest, HeldCall, Principal, RunControl, keys};
 use serde_json::json;
 
 /// A call that waits, as a worker leaves it behind.
 async fn waiting(fleet: &Fleet, id: &str) -> PauseRecord {
+    waiting_for(fleet, id, None).await
+}
+
+/// The same on behalf of somebody.
+pub(crate) async fn waiting_for(
+    fleet: &Fleet,
+    id: &str,
+    principal: Option<Principal>,
+) -> PauseRecord {
     let held = HeldCall {
         approval: id.into(),
         tool: "pay".into(),
@@ -20,6 +29,7 @@ async fn waiting(fleet: &Fleet, id: &str) -> PauseRecord {
         step: 1,
         control: RunControl {
             held: Some(held.clone()),
+            principal,
             ..RunControl::default()
         },
         ..AgentRequest::default()

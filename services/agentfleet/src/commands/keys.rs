@@ -1,0 +1,144 @@
+//! `keys`: who may come in at the HTTP door.
+
+use super::{audit, person};
+use crate::cli::{Keys, NewKey};
+use crate::error::Failure;
+use crate::settings::{self, Settings};
+use crate::store::Store;
+use crate::ui::{self, Ui};
+use agentfleet_core::provenance::date_time;
+use agentfleet_gateway as gateway;
+use agentfleet_schema::Millis;
+use agentfleet_schema::records::{ApiKeyRecord, Role};
+use serde_json::{Value, json};
+
+/// Longest name of a principal or a tenant.
+const MAX_NAME: usize = 64;
+
+pub(crate) async fn run(command: Keys, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    let store = Store::open(settings).await?;
+    match command {
+        Keys::Create(new) => create(&store, new).await,
+        Keys::List(output) => {
+            let keys = gateway::keys(&*store.documents).await?;
+            let now = store.host.now();
+            if output.json {
+                return ui::json(&keys.iter().map(|key| shown(key, now)).collect::<Vec<_>>());
+            }
+            let columns = ["ID", "NAME", "TENANT", "ROLES", "STATE", "SINCE", "UNTIL"];
+            ui.table(&columns, 1, keys.iter().map(|key| row(key, now)));
+            Ok(())
+        }
+        Keys::Revoke { id, by } => {
+            let by = person::name(by.as_deref())?;
+            let now = store.host.now();
+            let revoked = gateway::revoke_key(&*store.documents, &id, &by, now).await?;
+            let Some(key) = revoked else {
+                let hint = format!("`{} keys list` shows them", settings.program());
+                return Err(Failure::not_found(format!("there is no API key `{id}`")).hint(hint));
+            };
+            let about = format!("key {id} of {} for tenant {}", key.name, key.tenant);
+            audit::note(&store, &by, "keys revoke", &about).await?;
+            outln!(
+                "API key `{id}` of `{}` is revoked; gateways know it within 5 s",
+                key.name
+            );
+            Ok(())
+        }
+    }
+}
+
+async fn create(store: &Store, new: NewKey) -> Result<(), Failure> {
+    let by = person::name(new.by.as_deref())?;
+    checked("NAME", &new.name)?;
+    checked("--tenant", &new.tenant)?;
+    let now = store.host.now();
+    let expires = new.expires.as_deref();
+    let expires = expires.map(|text| settings::age("--expires", text));
+    let mut roles = new.role;
+    roles.sort_unstable();
+    roles.dedup();
+    let wanted = gateway::NewKey {
+        name: new.name,
+        tenant: new.tenant,
+        roles,
+        permissions: new.permission,
+        per_minute: new.per_minute,
+        expires_at: expires.transpose()?.map_or(0, |age| now + age),
+    };
+    let (key, secret) = gateway::create_key(&*store.documents, wanted, now).await?;
+    let roles = names(&key.roles);
+    let about = format!(
+        "key {} of {} for tenant {}: {roles}",
+        key.id, key.name, key.tenant
+    );
+    audit::note(store, &by, "keys create", &about).await?;
+    if new.output.json {
+        let mut shown = shown(&key, now);
+        shown["key"] = secret.into();
+        return ui::json(&shown);
+    }
+    outln!("{secret}");
+    errln!(
+        "This is shown once: the store has its hash only. Its id is `{}`.",
+        key.id
+    );
+    Ok(())
+}
+
+/// Names stand in logs, in paths of the shell and in tables.
+fn checked(what: &str, name: &str) -> Result<(), Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@+".contains(c);
+    if !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(is_plain) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "`{what}` is `{name}`: expected 1 to {MAX_NAME} letters, digits and `-_.@+`"
+    )))
+}
+
+fn names(roles: &[Role]) -> String {
+    let names: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
+    names.join(",")
+}
+
+fn state(key: &ApiKeyRecord, now: Millis) -> &'static str {
+    if key.revoked_at != 0 {
+        "revoked"
+    } else if key.expires_at != 0 && key.expires_at <= now {
+        "expired"
+    } else {
+        "in force"
+    }
+}
+
+fn instant(at: Millis) -> Option<String> {
+    (at != 0).then(|| date_time(at))
+}
+
+fn shown(key: &ApiKeyRecord, now: Millis) -> Value {
+    json!({
+        "id": key.id,
+        "name": key.name,
+        "tenant": key.tenant,
+        "roles": key.roles,
+        "permissions": key.permissions,
+        "per_minute": key.per_minute,
+        "state": state(key, now),
+        "created_at": date_time(key.created_at),
+        "expires_at": instant(key.expires_at),
+        "revoked_at": instant(key.revoked_at),
+    })
+}
+
+fn row(key: &ApiKeyRecord, now: Millis) -> Vec<String> {
+    vec![
+        key.id.clone(),
+        key.name.clone(),
+        key.tenant.clone(),
+        names(&key.roles),
+        state(key, now).to_owned(),
+        date_time(key.created_at),
+        instant(key.expires_at).unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,279 @@
+//! The door: who sent a request, whether they may do that, and how often they came.
+
+use super::audit::Audit;
+use super::caller::{Authenticated, Caller};
+use super::keyring::{self, PREFIX};
+use crate::endpoint::Endpoint;
+use crate::guard;
+use crate::problem::{Code, Problem};
+use crate::state::App;
+use agentfleet_core::provenance::date_time;
+use agentfleet_documents::Documents;
+use agentfleet_schema::records::{ApiKeyRecord, AuditEntry, Role};
+use agentfleet_schema::{Digest, Principal};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a key counts as it was read: after that a revocation is known everywhere.
+const KEPT: Duration = Duration::from_secs(5);
+/// Keys that are kept; also ids that there is no key for.
+const MOST_KEPT: usize = 10_000;
+/// How long the store may take to say whose key it is.
+const SOON: Duration = Duration::from_secs(3);
+const MINUTE: Duration = Duration::from_secs(60);
+
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+
+/// What a gateway remembers of its callers.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub audit: Audit,
+    keys: Mutex<HashMap<String, Kept>>,
+    /// By tenant and name: since when they are counted, and how often they came.
+    came: Mutex<HashMap<(String, String), (Instant, u32)>>,
+}
+
+type Kept = (Instant, Option<Arc<ApiKeyRecord>>);
+
+/// How often somebody may still come within the minute.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    limit: u32,
+    remaining: u32,
+}
+
+impl Door {
+    pub(crate) fn new(documents: Arc<dyn Documents>) -> Self {
+        Self {
+            audit: Audit::new(documents),
+            keys: Mutex::default(),
+            came: Mutex::default(),
+        }
+    }
+
+    /// A key by its id, as it was at most a few seconds ago.
+    async fn key(&self, app: &App, id: &str) -> Result<Option<Arc<ApiKeyRecord>>, Problem> {
+        let kept = |keys: &HashMap<String, Kept>| {
+            let (at, record) = keys.get(id)?;
+            (at.elapsed() < KEPT).then(|| record.clone())
+        };
+        let found = kept(&self.keys.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(record) = found {
+            return Ok(record);
+        }
+        // From before it is read: what is revoked meanwhile is no older than that.
+        let at = Instant::now();
+        let found = keyring::find(&*app.parts.intake.documents, id);
+        let found = tokio::time::timeout(SOON, found).await.map_err(|_| {
+            Problem::new(
+                Code::Unavailable,
+                "the store of the API keys does not answer",
+            )
+            .hint("try again; the same key or session id is safe to repeat")
+        })??;
+        let record = found.map(Arc::new);
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= MOST_KEPT {
+            keys.clear();
+        }
+        keys.insert(id.to_owned(), (at, record.clone()));
+        Ok(record)
+    }
+
+    /// Counts a request, within a minute from the first.
+    fn count(&self, principal: &Principal, limit: u32) -> Result<Left, (Duration, Left)> {
+        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        if came.len() >= MOST_KEPT {
+            came.retain(|_, (since, _)| since.elapsed() < MINUTE);
+        }
+        let who = (principal.tenant.clone(), principal.name.clone());
+        let (since, times) = came.entry(who).or_insert((Instant::now(), 0));
+        if since.elapsed() >= MINUTE {
+            (*since, *times) = (Instant::now(), 0);
+        }
+        if *times >= limit {
+            let wait = MINUTE.saturating_sub(since.elapsed());
+            return Err((
+                wait,
+                Left {
+                    limit,
+                    remaining: 0,
+                },
+            ));
+        }
+        *times += 1;
+        let remaining = limit - *times;
+        Ok(Left { limit, remaining })
+    }
+}
+
+/// Lets a request in, with who sent it; or refuses it before anything of it is read.
+pub(crate) async fn enter(
+    State((app, endpoint)): State<(App, Endpoint)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let (mut response, left) = match admit(&app, endpoint, request.headers()).await {
+        Ok((caller, left)) => {
+            request.extensions_mut().insert(caller);
+            (next.run(request).await, left)
+        }
+        Err((problem, left)) => (problem.into_response(), left),
+    };
+    if let Some(left) = left {
+        let headers = response.headers_mut();
+        headers.insert(LIMIT, HeaderValue::from(left.limit));
+        headers.insert(REMAINING, HeaderValue::from(left.remaining));
+    }
+    response
+}
+
+type Refused = (Problem, Option<Left>);
+
+async fn admit(
+    app: &App,
+    endpoint: Endpoint,
+    headers: &HeaderMap,
+) -> Result<(Caller, Option<Left>), Refused> {
+    let token = app.options.token.as_ref();
+    if token.is_some_and(|token| guard::holds(token, headers)) {
+        return Ok((Caller::Owner, None));
+    }
+    let Some(secret) = bearer(headers).filter(|given| given.starts_with(PREFIX)) else {
+        return match token {
+            Some(_) => Err((Problem::not_authorized(), None)),
+            None => Ok((Caller::Owner, None)),
+        };
+    };
+    let action = endpoint.action();
+    let key = known(app, secret, &action)
+        .await
+        .map_err(|problem| (problem, None))?;
+    let caller = Authenticated {
+        principal: Principal {
+            name: key.name.clone(),
+            tenant: key.tenant.clone(),
+            permissions: key.permissions.clone(),
+        },
+        action,
+    };
+    let limit = key.per_minute.unwrap_or(app.options.per_minute);
+    let counted = app.door.count(&caller.principal, limit);
+    let caller = Caller::Key(Arc::new(caller));
+    let left = match counted {
+        Ok(left) => left,
+        Err((wait, left)) => {
+            let problem = too_many(&key.name, limit, wait);
+            refuse(app, &caller, &problem);
+            return Err((problem, Some(left)));
+        }
+    };
+    match permitted(endpoint, &key.roles) {
+        Ok(()) => Ok((caller, Some(left))),
+        Err(problem) => {
+            refuse(app, &caller, &problem);
+            Err((problem, Some(left)))
+        }
+    }
+}
+
+fn refuse(app: &App, caller: &Caller, problem: &Problem) {
+    let code = problem.code.as_str();
+    let entry = AuditEntry {
+        reason: format!("{code}: {}", problem.message),
+        ..caller.entry("")
+    };
+    app.door
+        .audit
+        .refused(entry, code, app.parts.intake.host.now());
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, given) = given.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case("bearer ").then_some(given)
+}
+
+/// The key of a secret, if it counts. Whose it is and why it does not is told to who has all of it only.
+async fn known(app: &App, secret: &str, action: &str) -> Result<Arc<ApiKeyRecord>, Problem> {
+    let id = keyring::id_of(secret);
+    let found = match id {
+        Some(id) => app.door.key(app, id).await?,
+        None => None,
+    };
+    let digest = Digest::of(secret.as_bytes());
+    let key = found.filter(|key| key.digest == digest);
+    let now = app.parts.intake.host.now();
+    let (code, says) = match &key {
+        None => ("unknown-key", "the API key is not known".to_owned()),
+        Some(key) if key.revoked_at != 0 => {
+            let at = date_time(key.revoked_at);
+            (
+                "revoked",
+                format!("API key `{}` was revoked at {at}", key.id),
+            )
+        }
+        Some(key) if key.expires_at != 0 && key.expires_at <= now => {
+            let at = date_time(key.expires_at);
+            ("expired", format!("API key `{}` expired at {at}", key.id))
+        }
+        Some(key) => return Ok(Arc::clone(key)),
+    };
+    let entry = AuditEntry {
+        principal: key.as_ref().map_or("nobody", |key| &key.name).to_owned(),
+        tenant: key
+            .as_ref()
+            .map(|key| key.tenant.clone())
+            .unwrap_or_default(),
+        action: action.to_owned(),
+        subject: id.map(|id| format!("key {id}")).unwrap_or_default(),
+        reason: format!("not-authorized: {says}"),
+        ..AuditEntry::default()
+    };
+    app.door.audit.refused(entry, code, now);
+    Err(Problem::new(Code::NotAuthorized, says)
+        .hint("ask who runs the fleet for a key: `agentfleet keys create` makes one"))
+}
+
+fn too_many(name: &str, limit: u32, wait: Duration) -> Problem {
+    let seconds = wait.as_secs() + 1;
+    let says = format!("`{name}` may send {limit} requests a minute, and 0 of them remain");
+    Problem::new(Code::TooManyRequests, says)
+        .hint(format!(
+            "go on in {seconds} s; nothing of this request was read"
+        ))
+        .after(seconds)
+}
+
+/// Whether one of the roles may use an endpoint.
+fn permitted(endpoint: Endpoint, has: &[Role]) -> Result<(), Problem> {
+    let needed = endpoint.roles();
+    if needed.is_empty() {
+        let says = if endpoint == Endpoint::GraphUpdate {
+            "the graph is written by the owner of the data directory only, with its token"
+        } else {
+            "the graph holds the runs of all tenants, and is open to the owner of the data directory only"
+        };
+        return Err(Problem::new(Code::NotPermitted, says)
+            .hint("`GET /sessions/{id}/trace` shows a run of your tenant, to the role `analyst`"));
+    }
+    if needed.iter().any(|role| has.contains(role)) {
+        return Ok(());
+    }
+    let told = |roles: &[Role]| {
+        let names: Vec<_> = roles
+            .iter()
+            .map(|role| format!("`{}`", role.as_str()))
+            .collect();
+        names
+    };
+    let (needs, has) = (told(needed).join(" or "), told(has).join(", "));
+    let says = format!("this needs the role {needs}; the key has {has}");
+    Err(Problem::new(Code::NotPermitted, says).hint("docs/identity.md says what each role may do"))
+}

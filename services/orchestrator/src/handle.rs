@@ -52,7 +52,7 @@ impl Handler for Orchestrator {
     async fn handle(&self, delivery: &Delivery) -> Disposition {
         // Of a level that is never filtered out: every log line below carries the ids.
         let span = tracing::error_span!("step", session = Empty, step = Empty, trace = Empty);
-        self.work(delivery).instrument(span).await
+        Box::pin(self.work(delivery)).instrument(span).await
     }
 
     async fn keep(&self, delivery: &Delivery) {

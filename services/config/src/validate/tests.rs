@@ -3,6 +3,7 @@
 
 use super::*;
 use agentfleet_schema::config::Snapshot;
+use agentfleet_schema::config::ToolItem;
 use serde_json::json;
 
 fn found(item_type: &str, key: &str, value: Value) -> Vec<(String, String)> {

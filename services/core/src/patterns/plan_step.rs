@@ -476,27 +476,6 @@ impl Execute {
         (!self.is_last_try() && !self.faults.contains(&hint)).then(|| self.fault(hint))
     }
 
-    /// Whether a person denied just this call for this step.
-    fn was_denied(&self, name: &str, arguments: &BTreeMap<String, String>) -> bool {
-        let denied = approval::denied_since(&self.request, |step| step.plan.is_some());
-        denied
-            .iter()
-            .any(|step| step.action == name && step.arguments == *arguments)
-    }
-
-    /// The goals that are still to be reached.
-    fn open(&self) -> Vec<&str> {
-        let others = self
-            .plan
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| *at != self.at);
-        others
-            .filter(|(_, step)| step.status == dag::PENDING)
-            .map(|(_, step)| step.goal.as_str())
-            .collect()
-    }
-
     fn n(&self) -> u32 {
         iterations(&self.request) + 1
     }

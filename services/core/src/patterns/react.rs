@@ -12,7 +12,6 @@ use super::reflexion;
 use super::repeats::{self, Seen};
 use super::{Begun, Pattern, PatternTurn, iterations};
 use crate::approval::Asker;
-use crate::cut::CUT;
 use crate::history;
 use crate::history::preview;
 use crate::limits::Limits;
@@ -300,18 +299,6 @@ impl Iteration {
         self.request.control.state.react().retries + 1 >= self.limits.max_retries || self.is_last()
     }
 
-    /// What becomes of a reply that was cut before its call or answer was there.
-    fn cut_off(&mut self) -> Order {
-        if self.must_end() {
-            return self.partial_because(Termination::ReplyCut, CUT);
-        }
-        let text = format!(
-            "Error: {CUT}, before its call or its answer was complete, so nothing was called. Reply \
-             again, and shorter."
-        );
-        self.retry(PARSE_ERROR.to_owned(), BTreeMap::new(), text)
-    }
-
     fn act(&mut self, name: String, arguments: BTreeMap<String, String>) -> Order {
         if self.is_last() {
             return self.partial(Termination::MaxIterations);
@@ -369,18 +356,6 @@ impl Iteration {
             }
             Err(text) => self.retry(held.tool, held.arguments, text),
         }
-    }
-
-    fn unreadable(&mut self, reason: &str, loose: String) -> Order {
-        if self.must_end() && !loose.is_empty() {
-            // It said something, if never in the format: better than nothing, and marked.
-            return self.conclude(loose, Termination::FinalAnswer, true, false);
-        }
-        let text = format!(
-            "Error: the reply could not be read: {reason}. Reply with `Thought:`, then either \
-             `Action:` and `Args:`, or `Final Answer:`."
-        );
-        self.retry(PARSE_ERROR.to_owned(), BTreeMap::new(), text)
     }
 
     fn retry(

@@ -101,7 +101,7 @@ impl Audit {
         }
         drop(recent);
         let audit = self.clone();
-        entry.outcome = "refused".to_owned();
+        "refused".clone_into(&mut entry.outcome);
         tokio::spawn(async move {
             if let Err(error) = audit.write(entry, now).await {
                 tracing::error!(%error, "a refusal could not be written to the audit log");

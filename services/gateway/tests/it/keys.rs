@@ -31,7 +31,7 @@ async fn a_key_counts_until_it_is_revoked_or_expires() {
         revoke_key(&*documents, "none", "ada", 7).await.unwrap(),
         None
     );
-    let other_secret = format!("{}x", ann);
+    let other_secret = format!("{ann}x");
     for (key, says) in [
         (expired.as_str(), "expired at"),
         (&gone, "was revoked at"),

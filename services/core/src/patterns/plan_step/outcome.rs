@@ -1,21 +1,44 @@
 //! What a step of a plan came to: its call, looked at by the model, and what the plan is then.
 
 use super::{Called, Came, Execute, brief, revision};
+use crate::approval;
 use crate::cut::CUT;
 use crate::history::preview;
 use crate::json;
 use crate::order::{Finish, ModelAsk, Order, Reply, Said, ToolOutcome};
-use crate::patterns::dag::{COMPLETE, FAILED};
+use crate::patterns::dag::{COMPLETE, FAILED, PENDING};
 use crate::patterns::plan::{go_on, remember};
 use crate::say;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Executed, Iterated, StepResult};
 use agentfleet_schema::{AgentStep, MessageType, Operation, StepKind, uris};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What a call may come to for its step.
 const COMES_TO: [&str; 3] = [COMPLETE, FAILED, "surprising"];
 
 impl Execute {
+    /// Whether a person denied just this call for this step.
+    pub(super) fn was_denied(&self, name: &str, arguments: &BTreeMap<String, String>) -> bool {
+        let denied = approval::denied_since(&self.request, |step| step.plan.is_some());
+        denied
+            .iter()
+            .any(|step| step.action == name && step.arguments == *arguments)
+    }
+
+    /// The goals that are still to be reached.
+    pub(super) fn open(&self) -> Vec<&str> {
+        let others = self
+            .plan
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != self.at);
+        others
+            .filter(|(_, step)| step.status == PENDING)
+            .map(|(_, step)| step.goal.as_str())
+            .collect()
+    }
+
     pub(super) fn returned(&mut self, mut outcome: ToolOutcome) -> Order {
         let (name, arguments, state) = match (outcome.instead.take(), self.calling.take()) {
             (Some((name, arguments)), _) => {

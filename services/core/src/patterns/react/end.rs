@@ -1,6 +1,7 @@
 //! The end of an agent: its answer, or the best that can be said without one.
 
-use super::{Criticised, Iteration};
+use super::{Criticised, Iteration, PARSE_ERROR};
+use crate::cut::CUT;
 use crate::order::Order;
 use crate::patterns::answer::{answered, name_cut};
 use crate::patterns::reflexion::{self, ANSWER, Subject};
@@ -10,6 +11,30 @@ use agentfleet_schema::records::{Concluded, Termination};
 use std::collections::BTreeMap;
 
 impl Iteration {
+    /// What becomes of a reply that was cut before its call or answer was there.
+    pub(super) fn cut_off(&mut self) -> Order {
+        if self.must_end() {
+            return self.partial_because(Termination::ReplyCut, CUT);
+        }
+        let text = format!(
+            "Error: {CUT}, before its call or its answer was complete, so nothing was called. Reply \
+             again, and shorter."
+        );
+        self.retry(PARSE_ERROR.to_owned(), BTreeMap::new(), text)
+    }
+
+    pub(super) fn unreadable(&mut self, reason: &str, loose: String) -> Order {
+        if self.must_end() && !loose.is_empty() {
+            // It said something, if never in the format: better than nothing, and marked.
+            return self.conclude(loose, Termination::FinalAnswer, true, false);
+        }
+        let text = format!(
+            "Error: the reply could not be read: {reason}. Reply with `Thought:`, then either \
+             `Action:` and `Args:`, or `Final Answer:`."
+        );
+        self.retry(PARSE_ERROR.to_owned(), BTreeMap::new(), text)
+    }
+
     pub(super) fn answer(&mut self, text: String, streamed: bool) -> Order {
         let unread = self.last_call.as_ref().filter(|_| self.is_unread());
         let unread = unread.map(|why| format!("{why}, so no tool could be called"));

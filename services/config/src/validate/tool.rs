@@ -1,0 +1,123 @@
+//! What is wrong with a `tool` item.
+
+use super::{ARGUMENT_TYPES, Check, METHODS, MOST_RETRIES, nearest};
+use agentfleet_schema::config::{Effect, ToolItem, tool_kind};
+use std::collections::BTreeSet;
+
+impl Check<'_> {
+    pub(super) fn tool(&mut self, tool: &ToolItem) {
+        self.named(&tool.name);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if tool.name.len() > 64 || !tool.name.chars().all(plain) {
+            let reason = "takes only letters, digits, `_`, `-` and `.`, at most 64 of them";
+            self.problem("/name", reason);
+        }
+        self.among("/type", &tool.kind, tool_kind::ALL);
+        if tool.kind == tool_kind::PROMPT && tool.template.is_none() {
+            self.problem("/template", "a `prompt` tool must name a prompt here");
+        }
+        if tool.kind == tool_kind::HTTP {
+            match &tool.url {
+                Some(url) if url.starts_with("https://") || url.starts_with("http://") => {
+                    let host = url
+                        .split_once("://")
+                        .and_then(|(_, rest)| rest.split('/').next());
+                    if host.is_some_and(|host| host.contains('{')) {
+                        self.problem("/url", "an argument may not choose the host");
+                    }
+                }
+                Some(_) => self.problem("/url", "must begin with `https://` or `http://`"),
+                None => self.problem("/url", "an `http` tool must have an address here"),
+            }
+        }
+        if let Some(method) = &tool.method {
+            self.among("/method", &method.to_ascii_uppercase(), METHODS);
+        }
+        self.terms(tool);
+        let mut names = BTreeSet::new();
+        for (index, argument) in tool.arguments.iter().enumerate() {
+            if argument.name.is_empty() || !names.insert(&argument.name) {
+                let reason = "each argument must have a name of its own";
+                self.problem(format!("/arguments/{index}/name"), reason);
+            }
+            self.among(
+                &format!("/arguments/{index}/type"),
+                &argument.kind,
+                ARGUMENT_TYPES,
+            );
+        }
+        if tool.limit == Some(0) {
+            self.problem("/limit", "must be at least 1");
+        }
+        if let Some(approval) = &tool.approval {
+            if approval.timeout_ms == 0 {
+                self.problem(
+                    "/approval/timeout-ms",
+                    "must be at least 1: it is how long a person may take, in milliseconds",
+                );
+            }
+            if approval.reason.len() > 1_000 {
+                self.problem("/approval/reason", "must be at most 1000 bytes");
+            }
+        }
+        if tool.timeout_ms == Some(0) {
+            self.problem("/timeout-ms", "must be at least 1");
+        }
+    }
+
+    /// On which terms a tool is called, and with what.
+    fn terms(&mut self, tool: &ToolItem) {
+        if let Some(schema) = &tool.parameters {
+            if !tool.arguments.is_empty() {
+                self.problem(
+                    "/parameters",
+                    "say the arguments once: here or in `arguments`",
+                );
+            }
+            let is_object = schema["type"] == "object" && schema["properties"].is_object();
+            if !is_object {
+                let says = "must be the JSON Schema of an object with `properties`";
+                self.problem("/parameters", says);
+            } else if let Err(error) = jsonschema::validator_for(schema) {
+                self.problem("/parameters", format!("is no JSON Schema: {error}"));
+            }
+        }
+        if tool.kind == tool_kind::SPARQL && tool.sparql.is_none() {
+            self.problem("/sparql", "a `sparql-select` tool must have its query here");
+        }
+        let declared = tool.declared();
+        for name in tool.aliases.keys() {
+            if !declared.iter().any(|one| one.name == *name) {
+                let known = declared.iter().map(|one| one.name.as_str());
+                self.problem(format!("/aliases/{name}"), nearest("argument", name, known));
+            }
+        }
+        if tool.side_effects && tool.effect.is_some_and(Effect::may_repeat) {
+            self.problem("/effect", "contradicts `side-effects`: leave that out");
+        }
+        if tool.retries.is_some_and(|retries| retries > MOST_RETRIES) {
+            self.problem("/retries", format!("must be at most {MOST_RETRIES}"));
+        }
+        if tool.retries.is_some_and(|retries| retries > 0) && !tool.effect().may_repeat() {
+            let says = "a call with effect `not-idempotent` or `destructive` is never made again";
+            self.problem("/retries", says);
+        }
+        if let Some(limit) = tool.rate_limit
+            && (limit.calls == 0 || limit.per_ms == 0)
+        {
+            self.problem("/rate-limit", "`calls` and `per-ms` must be at least 1");
+        }
+        if tool.permission.as_deref().is_some_and(str::is_empty) {
+            self.problem(
+                "/permission",
+                "must name a permission; leave it out to need none",
+            );
+        }
+        if let Some(pointer) = &tool.result
+            && !pointer.is_empty()
+            && !pointer.starts_with('/')
+        {
+            self.problem("/result", "must be a JSON Pointer, such as `/data/items`");
+        }
+    }
+}

@@ -122,7 +122,6 @@ impl Engine {
             limits: self.limits.clone(),
             max_attempts: settings.max_attempts,
             model_timeout: settings.model_timeout,
-            tool_timeout: settings.tool_timeout,
             lease: settings.lease,
             look: match settings.records {
                 // Costs next to nothing.

@@ -25,11 +25,14 @@ const TOPIC: usize = 80;
 /// Subject of the decision.
 const SUBJECT: &str = "conversation";
 
+/// Whether a request begins a run. A fork goes on from another, and takes along what that one was shown.
+pub fn begins(request: &AgentRequest) -> bool {
+    request.step == 0 && !request.is_subagent() && request.control.forked_from.is_none()
+}
+
 /// Whether a request begins a run that is shown what came before it.
 pub fn remembers(request: &AgentRequest) -> bool {
-    // A fork takes along what the run was shown that it goes on from.
-    let is_fork = request.control.forked_from.is_some();
-    is_first(request) && !is_fork
+    begins(request) && !request.conversation_id.as_str().is_empty()
 }
 
 fn is_first(request: &AgentRequest) -> bool {

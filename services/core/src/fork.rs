@@ -69,6 +69,12 @@ pub fn fork(
             pattern: pattern.clone(),
         });
     }
+    let (conversation, memories) = if record.step == 0 {
+        // Its message is the caller's, and says nothing of them.
+        (&record.worked.conversation, &record.worked.memories)
+    } else {
+        (&before.conversation, &before.memories)
+    };
     let fan_in_session = match fan_in_step {
         None => SessionId::default(),
         Some(_) if before.fan_in_session.is_empty() => record.session.clone(),
@@ -117,17 +123,8 @@ pub fn fork(
                 approved: false,
                 ..held
             }),
-            conversation: if record.step == 0 {
-                // Its message is the caller's, and says nothing of it.
-                record.worked.conversation.clone()
-            } else {
-                before.conversation.clone()
-            },
-            memories: if record.step == 0 {
-                record.worked.memories.clone()
-            } else {
-                before.memories.clone()
-            },
+            conversation: conversation.clone(),
+            memories: memories.clone(),
             lineage,
             sources: before.sources.clone(),
             config_version: otherwise.config_version,

@@ -10,13 +10,6 @@ pub const MEMORIES: &str = "memories";
 /// Bytes of all that a run is shown.
 pub const SHOWN: usize = 8_000;
 
-/// Whether a request begins a run that can be shown what is remembered.
-pub fn may_be_shown(request: &AgentRequest) -> bool {
-    // A fork takes along what the run was shown that it goes on from.
-    let is_fork = request.control.forked_from.is_some();
-    request.step == 0 && !request.is_subagent() && !is_fork
-}
-
 /// Whether anybody of the config asks for what is remembered.
 pub fn are_wanted(snapshot: &Snapshot) -> bool {
     let mut all = snapshot.specialists.values();

@@ -12,7 +12,6 @@ use crate::attempt::{Ending, Prepared};
 use crate::commit::{Assembled, Streamed, carried};
 use crate::conversation;
 use crate::limits::{self, FleetLimits};
-use crate::memories;
 use crate::order::ModelAsk;
 use crate::prices;
 use crate::say;
@@ -147,7 +146,7 @@ fn assembled(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<Assembled
             .conversation
             .clone_from(&worked.conversation);
     }
-    if memories::may_be_shown(&request) {
+    if conversation::begins(&request) {
         request.control.memories.clone_from(&worked.memories);
     }
     let spent_before = request.control.spent;

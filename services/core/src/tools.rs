@@ -1,5 +1,6 @@
 //! Which tools a step may see: by group and by state, as the reference system defines them.
 
+use crate::conversation;
 use crate::say;
 use crate::{history, specialists};
 use agentfleet_schema::AgentRequest;
@@ -50,8 +51,7 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
 /// What becomes of tool groups that a new run names and that no tool is in: they give nothing, which is told.
 /// A run that comes over the queue was not refused at a door.
 pub fn settle(request: &AgentRequest, snapshot: &Snapshot) -> Option<Decision> {
-    let is_fork = request.control.forked_from.is_some();
-    if request.step > 0 || request.is_subagent() || is_fork {
+    if !conversation::begins(request) {
         return None;
     }
     let asked = request.group.as_deref()?;

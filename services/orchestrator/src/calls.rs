@@ -6,9 +6,9 @@
 //! is still about to make that call finds it and stops; and who finds a call there instead tells it.
 //! So no call is made that no record tells.
 
+use crate::Parts;
 use crate::attempts::Attempts;
 use crate::error::Stop;
-use crate::{Options, Parts};
 use agentfleet_broker::Delivery;
 use agentfleet_core::{ToolUse, bounds, pipeline};
 use agentfleet_documents::Documents;
@@ -51,7 +51,6 @@ pub(crate) fn limited(tool_use: ToolUse) -> Called {
 /// Makes one call of a step.
 pub(crate) struct Caller<'a> {
     pub parts: &'a Parts,
-    pub options: &'a Options,
     pub request: &'a AgentRequest,
     pub snapshot: &'a Arc<Snapshot>,
     pub nonce: &'a str,
@@ -164,9 +163,8 @@ impl Caller<'_> {
     pub(crate) async fn once(&self, tool_use: ToolUse, number: u32) -> Result<Called, Stop> {
         let documents = &*self.parts.documents;
         let (session, step) = (&self.request.session_id, self.request.step);
-        let longest = tool_use.tool.timeout_ms;
-        let longest = longest.map(|ms| Duration::from_millis(ms.min(LONGEST_MS)));
-        let timeout = longest.unwrap_or(self.options.tool_timeout);
+        let longest = Duration::from_millis(LONGEST_MS);
+        let timeout = self.parts.tools.timeout(&tool_use.tool).min(longest);
         let now = self.parts.host.now();
         let own = IntentRecord {
             tool: tool_use.tool.name.clone(),

@@ -15,7 +15,7 @@ const PAGES: usize = 10;
 impl Orchestrator {
     /// Gives a request that begins a run what is remembered for who asks, where the config asks for it.
     pub(crate) async fn recall(&self, request: &mut AgentRequest) -> Result<(), Stop> {
-        if !memories::may_be_shown(request) {
+        if !conversation::begins(request) {
             return Ok(());
         }
         let snapshot = self.config_at(request.control.config_version).await?;

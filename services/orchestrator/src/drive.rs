@@ -165,7 +165,6 @@ impl<'w> Driver<'_, 'w> {
     fn caller(&self) -> Caller<'_> {
         Caller {
             parts: self.parts,
-            options: self.options,
             request: self.request(),
             snapshot: &self.work.prepared.snapshot,
             nonce: &self.work.prepared.nonce,
@@ -179,7 +178,7 @@ impl<'w> Driver<'_, 'w> {
     async fn needs_person(&self, ordered: &ToolUse) -> Result<bool, Stop> {
         let held = self.request().control.held.as_ref();
         let (tool, arguments) = (&ordered.tool.name, &ordered.arguments);
-        if !self.parts.tools.has_side_effects(&ordered.tool)
+        if ordered.tool.effect().may_repeat()
             || held.is_some_and(|held| approval::allows(held, tool, arguments))
         {
             return Ok(false);
@@ -189,10 +188,8 @@ impl<'w> Driver<'_, 'w> {
 
     /// The side-effecting call of an earlier attempt that this one did not want.
     fn left_behind(&mut self, turn: &Turn) -> Option<Input> {
-        let tools = &self.parts.tools;
         // A turn makes one call, so where one stands no attempt makes another.
-        if self.done.side_effects > 0
-            || !turn.tools().iter().any(|tool| tools.has_side_effects(tool))
+        if self.done.side_effects > 0 || turn.tools().iter().all(|tool| tool.effect().may_repeat())
         {
             return None;
         }
@@ -238,7 +235,7 @@ impl<'w> Driver<'_, 'w> {
             self.debits.open = None;
             return Ok(Ok(self.called(limited, Some(&asked), 0)));
         }
-        let once = self.parts.tools.has_side_effects(&tool_use.tool);
+        let once = !tool_use.tool.effect().may_repeat();
         let number = self.done.side_effects;
         let caller = self.caller();
         let calling = async {

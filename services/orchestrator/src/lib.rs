@@ -69,8 +69,6 @@ pub struct Options {
     pub max_attempts: u32,
     /// Longest a model call may take.
     pub model_timeout: Duration,
-    /// Longest a tool call may take, where the tool says nothing.
-    pub tool_timeout: Duration,
     /// How long a message is held without a sign of life.
     pub lease: Duration,
     /// How often a step at work looks whether somebody still waits for it; at the latest when its lease
@@ -88,7 +86,6 @@ impl Options {
             limits: FleetLimits::default(),
             max_attempts: 5,
             model_timeout: Duration::from_secs(300),
-            tool_timeout: Duration::from_secs(10),
             lease: Duration::from_secs(30),
             look: Duration::from_secs(10),
             reply_topics: ReplyTopics::default(),

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 mod error;
 mod kinds;
@@ -102,10 +103,8 @@ pub trait Tools: Send + Sync + 'static {
     /// JSON Schema of the arguments of a tool: fixed for most kinds, from the item for the rest.
     fn parameters(&self, tool: &ToolItem) -> Value;
 
-    /// Whether a call may change something outside, so that it must be started at most once.
-    fn has_side_effects(&self, tool: &ToolItem) -> bool {
-        !tool.effect().may_repeat()
-    }
+    /// The longest that a call may take.
+    fn timeout(&self, tool: &ToolItem) -> Duration;
 
     async fn call(&self, call: ToolCall) -> Result<ToolResult, Error>;
 }

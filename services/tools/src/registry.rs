@@ -97,6 +97,12 @@ impl Tools for Toolbox {
         }
     }
 
+    fn timeout(&self, tool: &ToolItem) -> Duration {
+        let kind = self.kinds.get(tool.kind.as_str());
+        let usual = || kind.map_or(self.timeout, |kind| kind.patience(self.timeout));
+        tool.timeout_ms.map_or_else(usual, Duration::from_millis)
+    }
+
     async fn call(&self, call: ToolCall) -> Result<ToolResult, Error> {
         let Some(kind) = self.kinds.get(call.tool.kind.as_str()).cloned() else {
             let known: Vec<String> = self.kinds.keys().map(|name| format!("`{name}`")).collect();
@@ -112,10 +118,7 @@ impl Tools for Toolbox {
             Err(faults) => return Ok(ToolResult::error(faults)),
         };
         let name = call.tool.name.clone();
-        let timeout = call
-            .tool
-            .timeout_ms
-            .map_or_else(|| kind.patience(self.timeout), Duration::from_millis);
+        let timeout = self.timeout(&call.tool);
         let collection = match &call.tool.collection {
             Some(own) if !own.is_empty() => CollectionName::from(own.as_str()),
             _ => call.collection,

@@ -3,6 +3,9 @@
 //! A tool's item says `${NAME}`. The value is read when a call is made, so a new one counts at once, and is
 //! taken out of whatever a service answers before anything is recorded.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,6 +16,12 @@ use std::path::PathBuf;
 pub const VARIABLE: &str = "AGENTFLEET_SECRET_";
 /// Shorter values are no secrets: taking them out of texts would tear words apart.
 const SHORTEST: usize = 6;
+/// What an address takes without encoding.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// Where secrets lie.
 #[derive(Clone, Default)]
@@ -54,23 +63,14 @@ fn forms(value: &str) -> Vec<String> {
     let quoted = Value::from(value).to_string();
     let in_json = quoted[1..quoted.len() - 1].to_owned();
     let slashes = in_json.replace('/', "\\/");
-    let percent = |keep: &[u8]| {
-        let bytes = value.bytes().map(|b| {
-            if b.is_ascii_alphanumeric() || keep.contains(&b) {
-                char::from(b).to_string()
-            } else {
-                format!("%{b:02X}")
-            }
-        });
-        bytes.collect::<String>()
-    };
+    let in_address = utf8_percent_encode(value, UNRESERVED).to_string();
     let mut forms = vec![
         value.to_owned(),
         in_json,
         slashes,
-        percent(b"-_.~"),
-        percent(b"-_.~").replace("%20", "+"),
-        percent(b"-_.~").to_ascii_lowercase(),
+        in_address.replace("%20", "+"),
+        in_address.to_ascii_lowercase(),
+        in_address,
     ];
     // What stands before a secret shifts its Base64: of each place that it can begin at, the part that is
     // the secret's own.
@@ -78,7 +78,7 @@ fn forms(value: &str) -> Vec<String> {
         let mut bytes = vec![0; shift];
         bytes.extend_from_slice(value.as_bytes());
         let whole = bytes.len() / 3 * 3;
-        let own = base64(&bytes[..whole]);
+        let own = STANDARD.encode(&bytes[..whole]);
         let skip = if shift == 0 { 0 } else { 4 };
         if own.len() >= skip + SHORTEST {
             forms.push(own[skip..].to_owned());
@@ -87,16 +87,6 @@ fn forms(value: &str) -> Vec<String> {
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     forms.dedup();
     forms
-}
-
-/// Base64 of bytes whose number is a multiple of three.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = bytes.chunks_exact(3).flat_map(|three| {
-        let bits = u32::from(three[0]) << 16 | u32::from(three[1]) << 8 | u32::from(three[2]);
-        [18, 12, 6, 0].map(|by| char::from(DIGITS[(bits >> by & 63) as usize]))
-    });
-    digits.collect()
 }
 
 impl Secrets {

@@ -8,11 +8,16 @@ use agentfleet_schema::records::{Source, Trouble};
 use agentfleet_tools::{Error, ToolCall, ToolResult, Tools};
 use async_trait::async_trait;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 #[async_trait]
 impl Tools for Seam {
     fn parameters(&self, _: &ToolItem) -> Value {
         json!({"type": "object"})
+    }
+
+    fn timeout(&self, tool: &ToolItem) -> Duration {
+        Duration::from_millis(tool.timeout_ms.unwrap_or(10_000))
     }
 
     async fn call(&self, call: ToolCall) -> Result<ToolResult, Error> {

@@ -282,52 +282,60 @@ pub(crate) enum Tools {
     #[command(
         after_help = "Example:\n  agentfleet tools import openapi https://blog.example/openapi.yaml --prefix blog. --dry-run"
     )]
-    Import {
-        /// What is read: `openapi`.
-        #[arg(value_parser = ["openapi"])]
-        from: String,
-        /// A file, or an address.
-        source: String,
-        /// Put before each name, such as `blog.`.
-        #[arg(long, default_value = "", hide_default_value = true)]
-        prefix: String,
-        /// Names to take, prefix included, as a glob in which `*` stands for any characters.
-        #[arg(long, default_value = "*")]
-        only: String,
-        /// Address of the services, where the description has none of its own, or another is meant.
-        #[arg(long, value_name = "URL")]
-        base: Option<String>,
-        /// Group of the tools; may be repeated.
-        #[arg(long, default_value = "default")]
-        group: Vec<String>,
-        /// Show the items, and put none.
-        #[arg(long)]
-        dry_run: bool,
-        /// Whose change it is; the user of the system unless given.
-        #[arg(long = "as", value_name = "NAME")]
-        by: Option<String>,
-    },
+    Import(ImportTools),
     /// Call a tool by hand, as an agent would
     ///
     /// Arguments are healed and checked. Exit code 4 says that its service is away.
     #[command(after_help = "Example:\n  agentfleet tools call document-search --set query=refunds")]
-    Call {
-        name: String,
-        /// An argument, as NAME=VALUE; may be repeated. What is no text is written as JSON.
-        #[arg(long, value_name = "NAME=VALUE", value_parser = argument)]
-        set: Vec<(String, String)>,
-        /// Collection that the tool may see.
-        #[arg(long, default_value = "default")]
-        collection: String,
-        /// Who asks.
-        #[arg(long)]
-        user: Option<String>,
-        /// Do not ask before a call that changes something.
-        #[arg(long)]
-        yes: bool,
-        #[command(flatten)]
-        output: Output,
-    },
+    Call(CallTool),
+}
+
+/// A description to make tools of.
+#[derive(Debug, Args)]
+pub(crate) struct ImportTools {
+    /// What is read: `openapi`.
+    #[arg(value_parser = ["openapi"])]
+    pub from: String,
+    /// A file, or an address.
+    pub source: String,
+    /// Put before each name, such as `blog.`.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub prefix: String,
+    /// Names to take, prefix included, as a glob in which `*` stands for any characters.
+    #[arg(long, default_value = "*")]
+    pub only: String,
+    /// Address of the services, where the description has none of its own, or another is meant.
+    #[arg(long, value_name = "URL")]
+    pub base: Option<String>,
+    /// Group of the tools; may be repeated.
+    #[arg(long, default_value = "default")]
+    pub group: Vec<String>,
+    /// Show the items, and put none.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Whose change it is; the user of the system unless given.
+    #[arg(long = "as", value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+/// A call by hand.
+#[derive(Debug, Args)]
+pub(crate) struct CallTool {
+    pub name: String,
+    /// An argument, as NAME=VALUE; may be repeated. What is no text is written as JSON.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = argument)]
+    pub set: Vec<(String, String)>,
+    /// Collection that the tool may see.
+    #[arg(long, default_value = "default")]
+    pub collection: String,
+    /// Who asks.
+    #[arg(long)]
+    pub user: Option<String>,
+    /// Do not ask before a call that changes something.
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 fn argument(text: &str) -> Result<(String, String), String> {

@@ -14,7 +14,7 @@ use agentfleet_broker::{Broker, EmbeddedBroker};
 use agentfleet_console::text;
 use agentfleet_core::prices::missing;
 use agentfleet_documents::{Archive, Documents};
-use agentfleet_models::{Choice, Discard, Message, ModelRequest, Operation};
+use agentfleet_models::{Discard, Message, ModelRequest, Operation};
 use agentfleet_schema::{AgentRequest, keys, redacted, topics};
 use agentfleet_storage::Database;
 use futures::future::join_all;
@@ -466,12 +466,9 @@ async fn dead_letters(documents: &dyn Documents) -> Result<String, Failure> {
 
 /// Which model, and whether it answers: a real one is asked for a word.
 async fn model(settings: &Settings) -> Result<String, Failure> {
-    let Choice {
-        model,
-        provider,
-        reason,
-    } = choose_model(settings).await?;
-    if matches!(provider, "offline" | "scripted") {
+    let chosen = choose_model(settings).await?;
+    let reason = chosen.reason;
+    if matches!(chosen.provider, "offline" | "scripted") {
         return Ok(reason);
     }
     let question = "Answer with the word OK.".to_owned();
@@ -488,7 +485,7 @@ async fn model(settings: &Settings) -> Result<String, Failure> {
         timeout: PATIENCE,
     };
     let began = Instant::now();
-    match model.chat(request, &Discard).await {
+    match chosen.model.chat(request, &Discard).await {
         Ok(_) => {
             let took = text::duration(began.elapsed().as_millis() as u64);
             Ok(format!("{reason} It answers (in {took})."))

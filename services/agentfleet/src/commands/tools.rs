@@ -1,7 +1,7 @@
 //! `tools`: what agents may call, on which terms, and calling one by hand.
 
-use super::person;
-use crate::cli::Tools;
+use super::{audit, person};
+use crate::cli::{CallTool, ImportTools, Tools};
 use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
@@ -45,35 +45,7 @@ pub(crate) async fn run(command: Tools, settings: &Settings, ui: Ui) -> Result<(
     store.prepare(settings).await?;
     let snapshot = store.config.snapshot().await?;
     match command {
-        Tools::List { output } => {
-            let shown: Vec<Shown<'_>> = snapshot.tools.values().map(Shown::of).collect();
-            if output.json {
-                return ui::json(&shown);
-            }
-            let rows = shown.iter().map(|one| {
-                vec![
-                    one.item.name.clone(),
-                    one.item.kind.clone(),
-                    one.effect.as_str().to_owned(),
-                    if one.needs_person { "yes" } else { "no" }.to_owned(),
-                    one.item.permission.clone().unwrap_or_default(),
-                    one.item.group.join(", "),
-                ]
-            });
-            ui.table(
-                &[
-                    "NAME",
-                    "TYPE",
-                    "EFFECT",
-                    "ASKS A PERSON",
-                    "PERMISSION",
-                    "GROUPS",
-                ],
-                1,
-                rows,
-            );
-            Ok(())
-        }
+        Tools::List { output } => list(&snapshot, output.json, ui),
         Tools::Show { name } => {
             let item = find(&snapshot, &name)?;
             let engine = Engine::open(store, settings, &|_, _| ()).await?;
@@ -81,113 +53,149 @@ pub(crate) async fn run(command: Tools, settings: &Settings, ui: Ui) -> Result<(
             value["parameters"] = engine.tools.parameters(item);
             ui::json(&value)
         }
-        Tools::Import {
-            from: _,
-            source,
-            prefix,
-            only,
-            base,
-            group,
-            dry_run,
-            by,
-        } => {
-            let description = description(&source).await?;
-            let wanted = openapi::Wanted {
-                prefix: &prefix,
-                only: &only,
-                base: base.as_deref(),
-            };
-            let imported = openapi::tools(&description, wanted);
-            let imported =
-                imported.map_err(|says| Failure::usage(format!("`{source}`: {says}")))?;
-            let items = imported.tools.into_iter().map(|mut tool| {
-                tool.group.clone_from(&group);
-                tool
-            });
-            let items: Vec<ToolItem> = items.collect();
-            for says in &imported.left_out {
-                errln!("left out: {says}");
-            }
-            if dry_run {
-                return ui::json(&items);
-            }
-            if items.is_empty() {
-                return Err(Failure::not_found("no operation became a tool"));
-            }
-            let author = person::name(by.as_deref())?;
-            let names: Vec<String> = items.iter().map(|tool| tool.name.clone()).collect();
-            let items = items.into_iter().map(|tool| Item {
-                item_type: item_type::TOOL.to_owned(),
-                key: tool.name.clone(),
-                value: serde_json::to_value(tool).unwrap_or_default(),
-            });
-            let version = store.config.put(items.collect(), &author).await?;
-            outln!(
-                "{} at version {version}:",
-                text::counted(names.len() as u64, "tool")
-            );
-            for name in names {
-                outln!("  {name}");
-            }
-            Ok(())
-        }
-        Tools::Call {
-            name,
-            set,
-            collection,
-            user,
-            yes,
-            output,
-        } => {
-            let given = set.into_iter().collect();
-            let (item, arguments) = prepared(&snapshot, &name, &given)?;
-            if !item.effect().may_repeat() && !yes {
-                let says = format!(
-                    "Call `{}`, whose effect is {}?",
-                    item.name,
-                    item.effect().as_str()
-                );
-                ui::agreed(&says, "nothing was called")?;
-            }
-            let now = store.host.now();
-            let engine = Engine::open(store, settings, &|_, _| ()).await?;
-            let call = ToolCall {
-                tool: item,
-                arguments,
-                collection: collection.as_str().into(),
-                context: CallContext {
-                    session: String::new(),
-                    root: String::new(),
-                    tenant: String::new(),
-                    user: user.unwrap_or_default(),
-                    now,
-                    lineage: Vec::new(),
-                    idempotency_key: uuid::Uuid::new_v4().to_string(),
-                    config: Arc::clone(&snapshot),
-                },
-            };
-            let result = engine.tools.call(call).await?;
-            if output.json {
-                ui::json(&serde_json::json!({
-                    "content": result.content,
-                    "is_error": result.is_error,
-                    "trouble": result.trouble,
-                    "sources": result.sources,
-                }))?;
-            } else if !result.is_error {
-                outln!("{}", result.content);
-            }
-            if result.is_error {
-                let exit = if result.trouble.is_some() {
-                    Exit::Unavailable
-                } else {
-                    Exit::Failed
-                };
-                return Err(Failure::new(exit, result.content));
-            }
-            Ok(())
-        }
+        Tools::Import(wanted) => import(&store, wanted).await,
+        Tools::Call(wanted) => call(store, settings, &snapshot, wanted).await,
     }
+}
+
+fn list(snapshot: &Snapshot, json: bool, ui: Ui) -> Result<(), Failure> {
+    let shown: Vec<Shown<'_>> = snapshot.tools.values().map(Shown::of).collect();
+    if json {
+        return ui::json(&shown);
+    }
+    let rows = shown.iter().map(|one| {
+        vec![
+            one.item.name.clone(),
+            one.item.kind.clone(),
+            one.effect.as_str().to_owned(),
+            if one.needs_person { "yes" } else { "no" }.to_owned(),
+            one.item.permission.clone().unwrap_or_default(),
+            one.item.group.join(", "),
+        ]
+    });
+    ui.table(
+        &[
+            "NAME",
+            "TYPE",
+            "EFFECT",
+            "ASKS A PERSON",
+            "PERMISSION",
+            "GROUPS",
+        ],
+        1,
+        rows,
+    );
+    Ok(())
+}
+
+/// Puts a tool for each operation of a description into the config.
+async fn import(store: &Store, wanted: ImportTools) -> Result<(), Failure> {
+    let ImportTools {
+        from: _,
+        source,
+        prefix,
+        only,
+        base,
+        group,
+        dry_run,
+        by,
+    } = wanted;
+    let description = description(&source).await?;
+    let wanted = openapi::Wanted {
+        prefix: &prefix,
+        only: &only,
+        base: base.as_deref(),
+    };
+    let imported = openapi::tools(&description, wanted);
+    let imported = imported.map_err(|says| Failure::usage(format!("`{source}`: {says}")))?;
+    let items = imported.tools.into_iter().map(|mut tool| {
+        tool.group.clone_from(&group);
+        tool
+    });
+    let items: Vec<ToolItem> = items.collect();
+    for says in &imported.left_out {
+        errln!("left out: {says}");
+    }
+    if dry_run {
+        return ui::json(&items);
+    }
+    if items.is_empty() {
+        return Err(Failure::not_found("no operation became a tool"));
+    }
+    let author = person::name(by.as_deref())?;
+    let names: Vec<String> = items.iter().map(|tool| tool.name.clone()).collect();
+    let items = items.into_iter().map(|tool| Item {
+        item_type: item_type::TOOL.to_owned(),
+        key: tool.name.clone(),
+        value: serde_json::to_value(tool).unwrap_or_default(),
+    });
+    let version = store.config.put(items.collect(), &author).await?;
+    let about = format!("{source}: {}, version {version}", names.join(", "));
+    audit::note(store, &author, "tools import", &about).await?;
+    outln!(
+        "{} at version {version}:",
+        text::counted(names.len() as u64, "tool")
+    );
+    for name in names {
+        outln!("  {name}");
+    }
+    Ok(())
+}
+
+/// Calls a tool as an agent would.
+async fn call(
+    store: Store,
+    settings: &Settings,
+    snapshot: &Arc<Snapshot>,
+    wanted: CallTool,
+) -> Result<(), Failure> {
+    let given = wanted.set.into_iter().collect();
+    let (item, arguments) = prepared(snapshot, &wanted.name, &given)?;
+    if !item.effect().may_repeat() && !wanted.yes {
+        let says = format!(
+            "Call `{}`, whose effect is {}?",
+            item.name,
+            item.effect().as_str()
+        );
+        ui::agreed(&says, "nothing was called")?;
+    }
+    let now = store.host.now();
+    let engine = Engine::open(store, settings, &|_, _| ()).await?;
+    let call = ToolCall {
+        tool: item,
+        arguments,
+        collection: wanted.collection.as_str().into(),
+        context: CallContext {
+            session: String::new(),
+            root: String::new(),
+            tenant: String::new(),
+            user: wanted.user.unwrap_or_default(),
+            now,
+            lineage: Vec::new(),
+            idempotency_key: uuid::Uuid::new_v4().to_string(),
+            config: Arc::clone(snapshot),
+        },
+    };
+    let result = engine.tools.call(call).await?;
+    if wanted.output.json {
+        ui::json(&serde_json::json!({
+            "content": result.content,
+            "is_error": result.is_error,
+            "trouble": result.trouble,
+            "sources": result.sources,
+        }))?;
+    } else if !result.is_error {
+        outln!("{}", result.content);
+    }
+    if result.is_error {
+        let exit = if result.trouble.is_some() {
+            Exit::Unavailable
+        } else {
+            Exit::Failed
+        };
+        return Err(Failure::new(exit, result.content));
+    }
+    Ok(())
 }
 
 /// A call as the stages before it would let it through.

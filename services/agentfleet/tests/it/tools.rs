@@ -267,6 +267,10 @@ fn a_tool_that_contradicts_itself_is_refused() {
         ),
         (json!({"retries": 9}), "/retries"),
         (
+            json!({"effect": "destructive", "approval": {"default": "approve"}}),
+            "/approval/default",
+        ),
+        (
             json!({"side-effects": true, "effect": "read-only"}),
             "contradicts `side-effects`",
         ),

@@ -1,7 +1,7 @@
 //! What is wrong with a `tool` item.
 
 use super::{ARGUMENT_TYPES, Check, METHODS, MOST_RETRIES, nearest};
-use agentfleet_schema::config::{Effect, ToolItem, tool_kind};
+use agentfleet_schema::config::{DefaultAnswer, Effect, ToolItem, tool_kind};
 use std::collections::BTreeSet;
 
 impl Check<'_> {
@@ -50,6 +50,12 @@ impl Check<'_> {
             self.problem("/limit", "must be at least 1");
         }
         if let Some(approval) = &tool.approval {
+            let is_approved_by_time = approval.default == DefaultAnswer::Approve;
+            if is_approved_by_time && tool.effect() == Effect::Destructive {
+                let says =
+                    "must be `deny`: nobody would have agreed to a call that cannot be undone";
+                self.problem("/approval/default", says);
+            }
             if approval.timeout_ms == 0 {
                 self.problem(
                     "/approval/timeout-ms",

@@ -2,8 +2,9 @@
 //! case of a value that the tool lists.
 
 use crate::say;
-use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Decision;
+use agentfleet_schema::tolerant::text_of;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -18,9 +19,11 @@ pub(crate) fn arguments(
 ) -> BTreeMap<String, String> {
     let mut healed = given.clone();
     let mut changes = Vec::new();
-    for argument in tool.declared() {
+    let declared = tool.declared();
+    for argument in &declared {
         let name = &argument.name;
-        rename(tool, name, &mut healed, &mut changes);
+        let aliases = tool.aliases.get(name).map_or(&[][..], Vec::as_slice);
+        rename(&declared, name, aliases, &mut healed, &mut changes);
         let property = tool
             .parameters
             .as_ref()
@@ -49,17 +52,16 @@ fn is_missing(arguments: &BTreeMap<String, String>, name: &str) -> bool {
 
 /// Takes a value that stands under another name of an argument, where just one does.
 fn rename(
-    tool: &ToolItem,
+    declared: &[ToolArgument],
     name: &str,
+    aliases: &[String],
     arguments: &mut BTreeMap<String, String>,
     changes: &mut Vec<String>,
 ) {
     if !is_missing(arguments, name) {
         return;
     }
-    let declared = tool.declared();
     let plain = |s: &str| s.to_lowercase().replace(['_', '-', '.', ' '], "");
-    let aliases = tool.aliases.get(name).map_or(&[][..], Vec::as_slice);
     let is_other = |given: &&String| {
         let is_declared = declared.iter().any(|one| one.name == **given);
         !is_declared && (aliases.contains(given) || plain(given) == plain(name))
@@ -82,7 +84,7 @@ fn fill(
     if let Some(default) = property.get("default")
         && is_missing(arguments, name)
     {
-        let text = text_of(default);
+        let text = text_of(default.clone());
         changes.push(format!(
             "`{name}` is `{}` by default",
             say::in_one_line(&text)
@@ -110,12 +112,5 @@ fn listed(
     {
         changes.push(format!("`{name}` is read as `{value}`"));
         (**value).clone_into(given);
-    }
-}
-
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }

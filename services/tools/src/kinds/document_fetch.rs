@@ -1,12 +1,13 @@
 //! `document-fetch`: the text of one loaded document, a bounded part at a time.
 
-use super::{Call, ToolKind, optional};
+use super::{Call, PATIENT, ToolKind, optional};
 use crate::{Error, ToolResult};
 use agentfleet_library::Library;
 use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use async_trait::async_trait;
+use std::time::Duration;
 
 /// Most characters of one answer: some 5,000 words.
 const MOST: usize = 32_000;
@@ -47,6 +48,10 @@ impl ToolKind for DocumentFetch {
             arguments::text("uri", "the document's URI, as a search gave it"),
             optional("from", "integer", from),
         ]
+    }
+
+    fn patience(&self, usual: Duration) -> Duration {
+        usual.max(PATIENT)
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

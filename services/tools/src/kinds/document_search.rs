@@ -3,13 +3,14 @@
 //! Each is written as `[n] Title > Heading (uri)`, a line break and its text; blank lines stand
 //! between passages and nowhere else.
 
-use super::{Call, ToolKind, nothing};
+use super::{Call, PATIENT, ToolKind, nothing};
 use crate::{Error, ToolResult};
 use agentfleet_library::Library;
 use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use async_trait::async_trait;
+use std::time::Duration;
 
 const LIMIT: usize = 5;
 
@@ -22,6 +23,10 @@ impl ToolKind for DocumentSearch {
             "query",
             "words to look for in the loaded documents",
         )]
+    }
+
+    fn patience(&self, usual: Duration) -> Duration {
+        usual.max(PATIENT)
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

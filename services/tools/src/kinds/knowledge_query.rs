@@ -7,7 +7,7 @@
 
 mod names;
 
-use super::{Call, ToolKind, nothing};
+use super::{Call, PATIENT, ToolKind, nothing};
 use crate::{Error, ToolResult};
 use agentfleet_graph::{Graph, QueryOptions};
 use agentfleet_library::{
@@ -22,6 +22,7 @@ use async_trait::async_trait;
 use names::{Names, named_iris, nameless_nodes, without_translations};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Statements returned unless the item says otherwise.
 const LIMIT: usize = 30;
@@ -258,6 +259,10 @@ impl ToolKind for KnowledgeQuery {
             "question",
             "a question that names the things to look up",
         )]
+    }
+
+    fn patience(&self, usual: Duration) -> Duration {
+        usual.max(PATIENT)
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -31,6 +31,10 @@ use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
 use std::time::Duration;
 
+/// How long kinds may take, at least, that ask a model or wait until the index of a shared library is
+/// built.
+const PATIENT: Duration = Duration::from_secs(60);
+
 /// A call whose arguments were checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {

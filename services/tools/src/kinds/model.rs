@@ -6,9 +6,6 @@ use agentfleet_config::prompts::Rendered;
 use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation};
 use serde_json::Value;
 
-/// How long a model may take to serve as a tool, at least.
-pub(super) const FOR_MODELS: std::time::Duration = std::time::Duration::from_secs(60);
-
 /// Asks the model. Failures that may pass are errors, so that the step is tried again; others are
 /// told to the agent.
 pub(super) async fn ask(

@@ -3,8 +3,8 @@
 //! A prompt that declares `response-type` `json` must be answered with JSON; what stands around it
 //! is taken off, and an answer that is none is an error.
 
-use super::model::{FOR_MODELS, ask};
-use super::{Call, ToolKind};
+use super::model::ask;
+use super::{Call, PATIENT, ToolKind};
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::render;
 use agentfleet_models::{ChatModel, Operation};
@@ -23,7 +23,7 @@ impl ToolKind for Prompt {
     }
 
     fn patience(&self, usual: Duration) -> Duration {
-        usual.max(FOR_MODELS)
+        usual.max(PATIENT)
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

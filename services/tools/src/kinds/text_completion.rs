@@ -2,8 +2,8 @@
 //!
 //! The prompt item `question` frames it where there is one; else the question is sent as it is.
 
-use super::model::{FOR_MODELS, ask};
-use super::{Call, ToolKind};
+use super::model::ask;
+use super::{Call, PATIENT, ToolKind};
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::{Rendered, render};
 use agentfleet_models::{ChatModel, Operation};
@@ -23,7 +23,7 @@ impl ToolKind for TextCompletion {
     }
 
     fn patience(&self, usual: Duration) -> Duration {
-        usual.max(FOR_MODELS)
+        usual.max(PATIENT)
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -110,6 +110,10 @@ pub(crate) struct Noop;
 
 #[async_trait]
 impl Tools for Noop {
+    fn timeout(&self, _: &ToolItem) -> Duration {
+        Duration::from_secs(10)
+    }
+
     fn parameters(&self, _tool: &ToolItem) -> Value {
         json!({"type": "object"})
     }

@@ -43,6 +43,7 @@ pub fn run(seed: u64, telling: bool) -> Report {
         generate::with_people(generate::scenario(&mut rng), &mut Rng::new(seed ^ PEOPLE));
     let mut scenario = scenario;
     generate::lengthen(seed, &mut scenario);
+    generate::hand_on(seed, &mut scenario);
     // Not drawn: each seed draws what it always drew.
     scenario.coordination = seed.count_ones().is_multiple_of(2);
     let engine = *rng.pick(&[

@@ -115,6 +115,23 @@ pub fn lengthen(seed: u64, scenario: &mut Scenario) {
     }
 }
 
+/// Lets a quarter of all runs ask other agents instead of reading. It draws from numbers of its own, too.
+pub fn hand_on(seed: u64, scenario: &mut Scenario) {
+    if !matches!(seed % 8, 3 | 6) {
+        return;
+    }
+    let mut rng = Rng::new(seed ^ 0x6167_656e);
+    for work in scenario.works.values_mut() {
+        if let Kind::React(uses) | Kind::Reflexion(uses) = &mut work.kind {
+            for one in uses.iter_mut().filter(|one| **one == Use::Read) {
+                if rng.per_mille(500) {
+                    *one = Use::Agent;
+                }
+            }
+        }
+    }
+}
+
 fn trouble(rng: &mut Rng) -> Trouble {
     match rng.below(60) {
         0 | 1 => Trouble::Stuck,

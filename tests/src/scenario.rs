@@ -123,6 +123,8 @@ pub enum Use {
     Pay,
     /// A tool without side effects that a person must approve; it is approved if nobody does.
     Peek,
+    /// Another agent.
+    Agent,
     /// A tool that does not exist.
     Unknown,
     /// Something that cannot be read.

@@ -21,6 +21,8 @@ pub mod tool_kind {
     pub const MEMORY_SET: &str = "memory-set";
     pub const MEMORY_LIST: &str = "memory-list";
     pub const MEMORY_DELETE: &str = "memory-delete";
+    /// Another agent: a call is a run of its own, and its answer is the result.
+    pub const AGENT: &str = "agent";
     pub const ALL: &[&str] = &[
         KNOWLEDGE_QUERY,
         DOCUMENT_SEARCH,
@@ -34,6 +36,7 @@ pub mod tool_kind {
         MEMORY_SET,
         MEMORY_LIST,
         MEMORY_DELETE,
+        AGENT,
     ];
 }
 
@@ -44,7 +47,7 @@ pub struct ToolItem {
     pub name: String,
     /// Which kind of tool: `knowledge-query`, `document-search`, `document-fetch`,
     /// `text-completion`, `prompt`, `http`, `read-back`, `sparql-select`, `memory-get`, `memory-set`,
-    /// `memory-list`, `memory-delete`.
+    /// `memory-list`, `memory-delete`, `agent`.
     #[serde(rename = "type")]
     pub kind: String,
     #[serde(default, deserialize_with = "null_default")]
@@ -100,6 +103,12 @@ pub struct ToolItem {
     /// The query, for `sparql-select` tools; each argument is a variable of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sparql: Option<String>,
+    /// The pattern that an `agent` works by; `react` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// The specialist that an `agent` is; absent means the one that calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub specialist: Option<String>,
     /// What a call does to the world outside; absent follows from `side-effects` and the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,

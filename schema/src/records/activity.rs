@@ -109,6 +109,9 @@ pub struct Iterated {
     /// What the agent said of it afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub critique: Option<Critique>,
+    /// What the agent that was called brought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<FanInSummary>,
 }
 
 /// What an agent finds wrong with what it did.

@@ -212,12 +212,12 @@ pub(crate) fn fan_in(activity: &Activity) -> Option<&FanInSummary> {
     match activity {
         Activity::Concluded(end) => end.fan_in.as_ref(),
         Activity::FannedOut(fan_out) => fan_out.after.as_ref(),
-        Activity::Executed(executed) => executed.after.as_ref(),
-        Activity::None
-        | Activity::Iterated(_)
-        | Activity::Planned(_)
-        | Activity::Asked(_)
-        | Activity::Decided(_) => None,
+        Activity::Executed(executed) => {
+            let of_call = executed.call.as_ref().and_then(|call| call.after.as_ref());
+            executed.after.as_ref().or(of_call)
+        }
+        Activity::Iterated(iterated) => iterated.after.as_ref(),
+        Activity::None | Activity::Planned(_) | Activity::Asked(_) | Activity::Decided(_) => None,
     }
 }
 

@@ -114,6 +114,16 @@ pub fn model_failed(failure: ModelFailure, model_ms: u64) -> Order {
     Order::Finish(Box::new(failed(error, Termination::Error, model_ms)))
 }
 
+/// The end of a turn that calls nothing and ordered a call: it cannot be told whether that is allowed.
+pub(crate) fn cannot_call() -> Order {
+    let error = body(
+        Code::InvalidRequest,
+        "a step that calls no tools ordered a call",
+        "this is a fault of the program",
+    );
+    Order::Finish(Box::new(failed(error, Termination::Error, 0)))
+}
+
 /// The end of a session at its hard deadline.
 pub fn time_used_up() -> Finish {
     cancelled("its time was used up", Termination::Timeout)

@@ -4,18 +4,18 @@ use crate::approval;
 use crate::bounds;
 use crate::conversation;
 use crate::cut;
-use crate::error::{Code, Rejection, body};
+use crate::error::{Code, Rejection};
 use crate::history;
 use crate::limits::{Budget, FleetLimits, Left, Limits};
-use crate::order::{Input, ModelAsk, Order};
+use crate::order::{Input, ModelAsk, Order, Used};
 use crate::patterns::{self, Begun, Instead, PatternTurn, REACT};
 use crate::pipeline;
 use crate::routing::Route;
 use crate::say;
 use crate::task_types;
 use crate::tools;
-use agentfleet_schema::config::{Snapshot, ToolItem};
-use agentfleet_schema::records::{Decision, FanInRecord, Termination, Usage};
+use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
+use agentfleet_schema::records::{Decision, FanInRecord, Usage};
 use agentfleet_schema::{AgentRequest, Millis, Spent};
 use serde_json::Value;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ pub struct Turn {
     budget: Budget,
     /// What the session spent, this turn included.
     spent: Spent,
+    /// What this turn spent of that, and the time it took.
+    used: Used,
     /// What was decided about the request before it was worked: a history without room, a name that
     /// nothing is configured under.
     settled: Vec<Decision>,
@@ -103,6 +105,7 @@ impl Turn {
         Ok(Self {
             budget: limits.budget,
             spent: request.control.spent + below,
+            used: Used::default(),
             native_tools: situation.native_tools,
             open: cut::Open::default(),
             conversation: conversation::shown(&request, &situation.snapshot),
@@ -147,7 +150,12 @@ impl Turn {
     }
 
     fn go_on(&mut self, input: Input) -> Order {
-        self.spent = self.spent + spent_by(&input);
+        let spent = spent_by(&input);
+        self.spent = self.spent + spent;
+        self.used.spent = self.used.spent + spent;
+        if let Input::ModelReplied(reply) = &input {
+            self.used.ms += reply.ms;
+        }
         self.note_tries(&input);
         if let Some(again) = self.open.after(&input, self.native_tools)
             && self.pays_for(&again)
@@ -220,8 +228,13 @@ impl Turn {
         match (refused, order) {
             (Some(why), _) => self.work.broke(&why),
             (None, Order::CallTool(tool_use)) => match self.work.asker() {
-                Some(asker) => approval::gate(&asker, *tool_use),
-                None => cannot_call(),
+                Some(asker) => match approval::gate(&asker, *tool_use) {
+                    Order::CallTool(call) if call.tool.kind == tool_kind::AGENT => {
+                        self.work.delegate(*call, self.used)
+                    }
+                    order => order,
+                },
+                None => say::cannot_call(),
             },
             (None, order) => order,
         }
@@ -250,7 +263,7 @@ impl Turn {
     pub fn needs_person(&mut self) -> Order {
         let asker = self.work.asker();
         let order = asker.and_then(|asker| approval::after_unknown(&asker));
-        self.told(order.unwrap_or_else(cannot_call))
+        self.told(order.unwrap_or_else(say::cannot_call))
     }
 }
 
@@ -276,16 +289,6 @@ fn begun(request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
         format!("unknown pattern `{name}` (available: {})", known.join(", ")),
         "leave `pattern` empty to let the router choose",
     ))
-}
-
-/// A turn that calls no tools ordered a call: it cannot be told whether that is allowed.
-fn cannot_call() -> Order {
-    let error = body(
-        Code::InvalidRequest,
-        "a step that calls no tools ordered a call",
-        "this is a fault of the program",
-    );
-    Order::Finish(Box::new(say::failed(error, Termination::Error, 0)))
 }
 
 /// What the last order used up.

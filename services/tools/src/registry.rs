@@ -4,8 +4,8 @@
 //! comes to a result: what goes wrong inside, panics included, is told to the agent.
 
 use crate::kinds::{
-    Call, DocumentFetch, DocumentSearch, Doing, Http, KnowledgeQuery, Memory, Prompt, ReadBack,
-    Sparql, TextCompletion, ToolKind,
+    Agent, Call, DocumentFetch, DocumentSearch, Doing, Http, KnowledgeQuery, Memory, Prompt,
+    ReadBack, Sparql, TextCompletion, ToolKind,
 };
 use crate::{Error, Secrets, ToolCall, ToolResult, Tools};
 use agentfleet_documents::Documents;
@@ -58,7 +58,8 @@ impl Toolbox {
             Arc::new(Memory { doing, documents })
         };
         let sparql = Sparql(Arc::clone(&graph));
-        let kinds: [(_, Arc<dyn ToolKind>); 12] = [
+        let kinds: [(_, Arc<dyn ToolKind>); 13] = [
+            (tool_kind::AGENT, Arc::new(Agent)),
             (tool_kind::MEMORY_GET, memory(Doing::Get)),
             (tool_kind::MEMORY_SET, memory(Doing::Set)),
             (tool_kind::MEMORY_LIST, memory(Doing::List)),

@@ -85,6 +85,13 @@ pub fn snapshots(policy: JoinPolicy, parallel: bool, approval_ms: u64) -> Vec<Ar
         };
         first.tools.insert(name.into(), tool);
     }
+    let agent = ToolItem {
+        name: "agent".into(),
+        kind: tool_kind::AGENT.into(),
+        timeout_ms: None,
+        ..first.tools["read"].clone()
+    };
+    first.tools.insert("agent".into(), agent);
     let back = ToolItem {
         name: "back".into(),
         kind: tool_kind::READ_BACK.into(),

@@ -212,6 +212,10 @@ fn react(name: &str, kind: &Kind, done: usize, variation: u32) -> String {
         (_, Use::Write) => call("write"),
         (_, Use::Pay) => call("pay"),
         (_, Use::Peek) => call("peek"),
+        (_, Use::Agent) => {
+            let asked = json!({"question": question(&format!("{name}.a{done}"))});
+            format!("{thought}Action: agent\nArgs: {asked}")
+        }
         (_, Use::Unknown) => call("ask-the-oracle"),
         (_, Use::Garbage) => "Action:".to_owned(),
     }

@@ -137,6 +137,8 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 allow_hosts: vec!["cdn.example.org".into()],
                 result: Some("/data".into()),
                 sparql: Some("SELECT * {?s ?p ?query}".into()),
+                pattern: Some("react".into()),
+                specialist: Some("legal".into()),
                 effect: Some(Effect::Destructive),
                 permission: Some("search.run".into()),
                 retries: Some(2),

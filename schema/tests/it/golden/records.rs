@@ -415,6 +415,10 @@ fn iterated() -> StepRecord {
             model_ms: 900,
             tool_ms: 40,
             critique: None,
+            after: Some(FanInSummary {
+                correlation: "s-1:0".into(),
+                ..FanInSummary::default()
+            }),
         }),
         ..common()
     }

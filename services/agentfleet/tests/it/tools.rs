@@ -299,6 +299,69 @@ fn a_tool_that_contradicts_itself_is_refused() {
     }
 }
 
+/// Asks another agent, and answers with what that one said; the other asks a third, if it may.
+const ASKS: &str = r#"{"rules": [
+    {"operation": "plan-create", "text": "{\"thought\": \"t\", \"steps\": [{\"goal\": \"Learn the price of rye\", \"depends_on\": []}]}"},
+    {"operation": "plan-step-execute", "text": "Thought: ask\nAction: clerk\nArgs: {\"question\": \"What does rye cost?\"}"},
+    {"operation": "plan-step-assess", "text": "{\"status\": \"complete\", \"reason\": \"r\", \"result\": \"The clerk knew.\"}"},
+    {"operation": "plan-synthesise", "text": "It was planned."},
+    {"operation": "agent-react", "contains": "What does rye cost?", "text": "Thought: I know\nFinal Answer: Rye costs 7."},
+    {"operation": "agent-react", "contains": "Rye costs 7.", "text": "Thought: t\nFinal Answer: It is 7, says the clerk."},
+    {"operation": "agent-react", "contains": "no depth is left", "text": "Thought: t\nFinal Answer: Nobody could be asked."},
+    {"operation": "agent-react", "text": "Thought: ask\nAction: clerk\nArgs: {\"question\": \"What does rye cost?\", \"context\": \"in spring\"}"}
+]}"#;
+
+#[test]
+fn an_agent_is_asked_as_a_tool_is() {
+    let place = Place::new();
+    let clerk = json!({
+        "name": "clerk", "description": "sells rye", "tools": [], "context": [],
+    });
+    let file = place.write("clerk.json", &clerk.to_string());
+    place
+        .run(&["config", "put", "specialist", "clerk", &file])
+        .well();
+    let tool = json!({
+        "name": "clerk", "type": "agent", "specialist": "clerk", "description": "knows prices",
+    });
+    let file = place.write("tool.json", &tool.to_string());
+    place.run(&["config", "put", "tool", "clerk", &file]).well();
+    let model = format!("scripted:{}", place.write("script.json", ASKS));
+    let ask = |pattern: &str, more: &[&str]| {
+        let ask = [
+            "ask",
+            "Find the price",
+            "--pattern",
+            pattern,
+            "--model",
+            &model,
+        ];
+        place.run(&[&ask[..], more].concat()).well().out
+    };
+    assert!(ask("react", &[]).contains("It is 7, says the clerk."));
+    assert!(ask("plan-then-execute", &[]).contains("It was planned."));
+    let alone = ask("react", &["--max-depth", "0"]);
+    assert!(alone.contains("Nobody could be asked."), "{alone}");
+    let sessions = place.sessions(&[]);
+    assert_eq!(sessions.len(), 3, "{sessions:?}");
+    for session in &sessions {
+        for command in ["replay", "verify"] {
+            place.run(&[command, session]).well();
+        }
+    }
+    let explained = place.run(&["explain", &sessions[2]]).well().out;
+    let words: Vec<&str> = explained.split_whitespace().collect();
+    let explained = words.join(" ");
+    for told in ["clerk(", "Rye costs 7."] {
+        assert!(explained.contains(told), "{told}: {explained}");
+    }
+    let by_hand = place.run(&["tools", "call", "clerk", "--set", "question=q"]);
+    assert!(
+        by_hand.code != 0 && by_hand.err.contains("in a run only"),
+        "{by_hand:?}"
+    );
+}
+
 #[test]
 fn what_is_remembered_reaches_who_asks_for_it() {
     let place = Place::new();

@@ -95,6 +95,18 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
             let reason = format!("models know `{key}` and `{other}` by one name: rename one");
             problem(item_type::TOOL, key, "/name".to_owned(), reason);
         }
+        if let Some(pattern) = &tool.pattern
+            && !set.patterns.contains_key(pattern)
+        {
+            let reason = unknown("pattern", pattern, set.patterns.keys());
+            problem(item_type::TOOL, key, "/pattern".to_owned(), reason);
+        }
+        if let Some(specialist) = &tool.specialist
+            && !set.specialists.contains_key(specialist)
+        {
+            let reason = unknown("specialist", specialist, set.specialists.keys());
+            problem(item_type::TOOL, key, "/specialist".to_owned(), reason);
+        }
         if let (tool_kind::PROMPT, Some(template)) = (tool.kind.as_str(), &tool.template)
             && !set.prompts.contains_key(template)
         {

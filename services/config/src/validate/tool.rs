@@ -88,6 +88,10 @@ impl Check<'_> {
                 self.problem("/parameters", format!("is no JSON Schema: {error}"));
             }
         }
+        if tool.kind == tool_kind::AGENT && tool.rate_limit.is_some() {
+            let says = "is not for an `agent`: the limits of a run bound how many agents it asks";
+            self.problem("/rate-limit", says);
+        }
         if tool.kind == tool_kind::SPARQL && tool.sparql.is_none() {
             self.problem("/sparql", "a `sparql-select` tool must have its query here");
         }

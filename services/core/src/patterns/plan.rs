@@ -43,7 +43,10 @@ impl Pattern for PlanThenExecute {
         let Some(plan) = dag::current(&request).cloned() else {
             return Ok(Box::new(Make::new(request, situation, limits, Vec::new())));
         };
-        if let Some(verdict) = verdict {
+        // One that waits for an agent goes on with the call that asked it.
+        if let Some(verdict) = verdict
+            && request.control.held.is_none()
+        {
             return Ok(Box::new(TakeIn {
                 request,
                 limits,

@@ -7,7 +7,7 @@ use super::dag::{self, COMPLETE, FAILED};
 use super::fan_out::{self, Goal, Round};
 use super::plan::{self, remember};
 use super::repeats;
-use super::{Instead, PatternTurn, REACT, iterations};
+use super::{Instead, PatternTurn, REACT, delegate, iterations};
 use crate::approval::{self, Asker};
 use crate::cut::CUT;
 use crate::history;
@@ -20,7 +20,7 @@ use crate::specialists;
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{DecidedBy, Decision};
+use agentfleet_schema::records::{DecidedBy, Decision, FanInSummary};
 use agentfleet_schema::{AgentRequest, AgentStep, HeldCall, Operation, PlanStep, StepKind, uris};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -75,8 +75,10 @@ pub(super) struct Execute {
     decided: Vec<Decision>,
     called: Option<Called>,
     not_run: Vec<String>,
-    /// The call that a person was asked about: it comes first.
+    /// The call that a person was asked about, or an agent works on: it comes first.
     held: Option<HeldCall>,
+    /// What that agent brought.
+    after: Option<FanInSummary>,
     model_ms: u64,
 }
 
@@ -122,15 +124,26 @@ impl PatternTurn for Execute {
             Input::ModelReplied(reply) => self.replied(&reply),
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             Input::ToolReturned(outcome) => self.returned(outcome),
-            Input::Begin => match self.held.clone() {
-                Some(held) => {
-                    self.not_run = held.not_run;
-                    self.act(&held.tool, held.arguments)
-                }
-                None => self.begin(),
+            Input::Begin => match (
+                delegate::answered(&self.request, &self.situation),
+                self.held.clone(),
+            ) {
+                (Some(verdict), _) => delegate::read(verdict),
+                (None, Some(held)) => self.make(held),
+                (None, None) => self.begin(),
             },
-            // It orders no documents.
-            Input::DocumentsRead(_) => self.begin(),
+            Input::DocumentsRead(texts) => self.answered(&texts),
+        }
+    }
+
+    fn delegate(&mut self, call: ToolUse, used: Used) -> Order {
+        let started = self
+            .asker()
+            .map(|asker| delegate::start(&asker, &self.situation, &self.limits, &call, used));
+        match started {
+            Some(Ok(order)) => order,
+            Some(Err(outcome)) => self.returned(outcome),
+            None => say::cannot_call(),
         }
     }
 
@@ -191,6 +204,7 @@ impl Execute {
             called: None,
             not_run: Vec::new(),
             held,
+            after: None,
             model_ms: 0,
         };
         if step.held.is_some() {
@@ -416,6 +430,27 @@ impl Execute {
             result,
             decisions: Vec::new(),
         })
+    }
+
+    fn make(&mut self, held: HeldCall) -> Order {
+        self.not_run = held.not_run;
+        self.act(&held.tool, held.arguments)
+    }
+
+    /// Takes what the agent that was called brought as the result of the call.
+    fn answered(&mut self, texts: &[Option<String>]) -> Order {
+        let verdict = delegate::answered(&self.request, &self.situation);
+        let (Some(verdict), Some(held)) = (verdict.cloned(), self.held.clone()) else {
+            return self.begin();
+        };
+        let waited = self.situation.now - self.request.control.after;
+        let outcome = delegate::outcome(&verdict, texts, waited);
+        self.after = Some(fan_out::summary(&verdict));
+        self.request.control.fan_in_step = None;
+        match self.make(held) {
+            Order::CallTool(_) => self.returned(outcome),
+            order => order,
+        }
     }
 
     fn act(&mut self, name: &str, arguments: BTreeMap<String, String>) -> Order {

@@ -8,21 +8,23 @@
 mod critique;
 mod end;
 
-use super::reflexion;
 use super::repeats::{self, Seen};
 use super::{Begun, Pattern, PatternTurn, iterations};
+use super::{delegate, fan_out, reflexion};
 use crate::approval::Asker;
 use crate::history;
 use crate::history::preview;
 use crate::limits::Limits;
-use crate::order::{Finish, Input, ModelAsk, Order, Reply, Said, StreamAs, ToolOutcome, ToolUse};
+use crate::order::{
+    Finish, Input, ModelAsk, Order, Reply, Said, StreamAs, ToolOutcome, ToolUse, Used,
+};
 use crate::pipeline::{self, Prepared};
 use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
-use agentfleet_schema::records::{Activity, Decision, Iterated, Termination};
+use agentfleet_schema::records::{Activity, Decision, FanInSummary, Iterated, Termination};
 use agentfleet_schema::{
     AgentRequest, AgentStep, HeldCall, MessageType, Operation, StepKind, uris,
 };
@@ -42,6 +44,7 @@ impl Pattern for React {
     }
 
     fn begin(&self, request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+        situation.verdict(&request)?;
         Ok(Box::new(Iteration::new(request, situation, limits, false)))
     }
 }
@@ -61,8 +64,10 @@ pub(super) struct Iteration {
     /// What the stages before a call changed or stopped.
     decided: Vec<Decision>,
     not_run: Vec<String>,
-    /// The call that a person was asked about: it comes first.
+    /// The call that a person was asked about, or an agent works on: it comes first.
     held: Option<HeldCall>,
+    /// What that agent brought.
+    after: Option<FanInSummary>,
     /// Why it must answer although iterations are left: the budget pays for no more than that.
     last_call: Option<String>,
     reflects: bool,
@@ -99,9 +104,13 @@ impl PatternTurn for Iteration {
 
     fn resume(&mut self, input: Input) -> Order {
         match input {
-            Input::Begin => match self.held.clone() {
-                Some(held) => self.make(held),
-                None => self.begin(),
+            Input::Begin => match (
+                delegate::answered(&self.request, &self.situation),
+                &self.held,
+            ) {
+                (Some(verdict), _) => delegate::read(verdict),
+                (None, Some(held)) => self.make(held.clone()),
+                (None, None) => self.begin(),
             },
             Input::ModelReplied(reply) => match self.criticised.take() {
                 Some(subject) => self.criticise(subject, &reply),
@@ -109,8 +118,18 @@ impl PatternTurn for Iteration {
             },
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             Input::ToolReturned(outcome) => self.observed(outcome),
-            // ReACT orders none.
-            Input::DocumentsRead(_) => self.begin(),
+            Input::DocumentsRead(texts) => self.answered(&texts),
+        }
+    }
+
+    fn delegate(&mut self, call: ToolUse, used: Used) -> Order {
+        let started = self
+            .asker()
+            .map(|asker| delegate::start(&asker, &self.situation, &self.limits, &call, used));
+        match started {
+            Some(Ok(order)) => order,
+            Some(Err(outcome)) => self.observed(outcome),
+            None => say::cannot_call(),
         }
     }
 
@@ -167,6 +186,7 @@ impl Iteration {
             decided: Vec::new(),
             not_run: Vec::new(),
             held,
+            after: None,
             last_call,
             reflects,
             criticised: None,
@@ -344,6 +364,22 @@ impl Iteration {
         self.next(name, arguments, outcome, None, 0)
     }
 
+    /// Takes what the agent that was called brought as the result of the call.
+    fn answered(&mut self, texts: &[Option<String>]) -> Order {
+        let verdict = delegate::answered(&self.request, &self.situation);
+        let (Some(verdict), Some(held)) = (verdict.cloned(), self.held.clone()) else {
+            return self.begin();
+        };
+        let waited = self.situation.now - self.request.control.after;
+        let outcome = delegate::outcome(&verdict, texts, waited);
+        self.after = Some(fan_out::summary(&verdict));
+        self.request.control.fan_in_step = None;
+        match self.make(held) {
+            Order::CallTool(_) => self.observed(outcome),
+            order => order,
+        }
+    }
+
     /// Makes the call that a person was asked about, without asking the model again.
     fn make(&mut self, held: HeldCall) -> Order {
         // What was thought is told with the call that waited.
@@ -461,6 +497,7 @@ impl Iteration {
                 model_ms: self.model_ms,
                 tool_ms: outcome.ms,
                 critique: None,
+                after: self.after.clone(),
             }),
             Vec::new(),
             said,

@@ -29,6 +29,7 @@ impl Pattern for Reflexion {
     }
 
     fn begin(&self, request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+        situation.verdict(&request)?;
         Ok(Box::new(Iteration::new(request, situation, limits, true)))
     }
 }

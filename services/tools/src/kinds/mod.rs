@@ -1,5 +1,6 @@
 //! One file for each kind of tool. A new kind is a file here and a line in `registry.rs`.
 
+mod agent;
 mod document_fetch;
 mod document_search;
 mod http;
@@ -13,6 +14,7 @@ mod read_back;
 mod sparql;
 mod text_completion;
 
+pub(crate) use agent::Agent;
 pub(crate) use document_fetch::DocumentFetch;
 pub(crate) use document_search::DocumentSearch;
 pub(crate) use http::Http;

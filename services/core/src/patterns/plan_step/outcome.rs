@@ -173,6 +173,7 @@ impl Execute {
             model_ms: self.model_ms,
             tool_ms: called.outcome.ms,
             critique: None,
+            after: self.after.clone(),
         }
     }
 

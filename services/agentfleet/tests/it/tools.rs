@@ -305,9 +305,9 @@ const ASKS: &str = r#"{"rules": [
     {"operation": "plan-step-execute", "text": "Thought: ask\nAction: clerk\nArgs: {\"question\": \"What does rye cost?\"}"},
     {"operation": "plan-step-assess", "text": "{\"status\": \"complete\", \"reason\": \"r\", \"result\": \"The clerk knew.\"}"},
     {"operation": "plan-synthesise", "text": "It was planned."},
-    {"operation": "agent-react", "contains": "What does rye cost?", "text": "Thought: I know\nFinal Answer: Rye costs 7."},
     {"operation": "agent-react", "contains": "Rye costs 7.", "text": "Thought: t\nFinal Answer: It is 7, says the clerk."},
     {"operation": "agent-react", "contains": "no depth is left", "text": "Thought: t\nFinal Answer: Nobody could be asked."},
+    {"operation": "agent-react", "contains": "What does rye cost?", "text": "Thought: I know\nFinal Answer: Rye costs 7."},
     {"operation": "agent-react", "text": "Thought: ask\nAction: clerk\nArgs: {\"question\": \"What does rye cost?\", \"context\": \"in spring\"}"}
 ]}"#;
 
@@ -352,7 +352,10 @@ fn an_agent_is_asked_as_a_tool_is() {
     let explained = place.run(&["explain", &sessions[2]]).well().out;
     let words: Vec<&str> = explained.split_whitespace().collect();
     let explained = words.join(" ");
-    for told in ["clerk(", "Rye costs 7."] {
+    for told in [
+        "agent: clerk (chosen by the model)",
+        "tool: clerk (chosen by the model)",
+    ] {
         assert!(explained.contains(told), "{told}: {explained}");
     }
     let by_hand = place.run(&["tools", "call", "clerk", "--set", "question=q"]);

@@ -183,7 +183,7 @@ settings! {
     /// Whether `up` asks callers for no token, and whoever reaches it may read, ask and approve: `yes` or `no`.
     open: bool = false;
     /// Most requests a minute of one principal whose API key says nothing of its own, at each gateway.
-    per_minute: u32 = 600;
+    requests_per_minute: u32 = 600;
     /// OpenID Connect issuer whose tokens callers of `up` may send, as its tokens have it in `iss`, such as `https://id.example/realms/fleet`.
     oidc_issuer: Option<String> = None;
     /// What such a token must name in `aud`: one of these, by comma.

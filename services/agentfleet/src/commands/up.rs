@@ -251,7 +251,7 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
     let listen = address_of("listen", &settings.listen)?;
     Ok(Options {
         listen,
-        per_minute: settings.per_minute,
+        per_minute: settings.requests_per_minute,
         allowed_hosts: settings
             .allowed_hosts
             .as_deref()

@@ -19,7 +19,7 @@ impl Settings {
             ("max_subagents", self.max_subagents == Some(0)),
             ("max_tokens", self.max_tokens == Some(0)),
             ("max_model_calls", self.max_model_calls == Some(0)),
-            ("per_minute", self.per_minute == 0),
+            ("requests_per_minute", self.requests_per_minute == 0),
         ];
         let no_time = [
             ("lease", self.lease.is_zero()),

@@ -108,7 +108,7 @@ fn an_issuer_is_whole_or_refused_with_what_it_lacks() {
     for (args, says) in [
         (&["--oidc-issuer", id][..], "needs `oidc_audience`"),
         (&["--oidc-audience", "fleet"], "needs `oidc_issuer`"),
-        (&["--per-minute", "0"], "at least 1"),
+        (&["--requests-per-minute", "0"], "at least 1"),
         (
             &[
                 "--oidc-issuer",

@@ -10,6 +10,7 @@ pub mod engine;
 pub mod error;
 pub mod evidence;
 pub mod fleet;
+mod issuer;
 pub mod lock;
 mod log;
 mod notices;

@@ -182,6 +182,26 @@ settings! {
     http_token: Option<Secret> = None;
     /// Whether `up` asks callers for no token, and whoever reaches it may read, ask and approve: `yes` or `no`.
     open: bool = false;
+    /// Most requests a minute of one principal whose API key says nothing of its own, at each gateway.
+    requests_per_minute: u32 = 600;
+    /// OpenID Connect issuer whose tokens callers of `up` may send, as its tokens have it in `iss`, such as `https://id.example/realms/fleet`.
+    oidc_issuer: Option<String> = None;
+    /// What such a token must name in `aud`: one of these, by comma.
+    oidc_audience: Option<String> = None;
+    /// Where the issuer's keys are, if its `/.well-known/openid-configuration` does not say it.
+    oidc_jwks_url: Option<String> = None;
+    /// PEM file of the authorities that the issuer's certificate may come from, beside those of the system.
+    oidc_certificates: Option<PathBuf> = None;
+    /// Claim with the name of the principal; dots lead into objects.
+    oidc_name_claim: String = "sub".to_owned();
+    /// Claim with the tenant.
+    oidc_tenant_claim: String = "tenant".to_owned();
+    /// Claim with the roles, such as `realm_access.roles`.
+    oidc_roles_claim: String = "roles".to_owned();
+    /// Claim with the permissions for tools, as globs.
+    oidc_permissions_claim: String = "permissions".to_owned();
+    /// Tenant of tokens that say none; without it they are refused.
+    oidc_tenant: Option<String> = None;
     /// Address where a single role serves its health and metrics, such as `0.0.0.0:9464`; `up` has them beside its API.
     health: Option<String> = None;
     /// Longest a query may take.

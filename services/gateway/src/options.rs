@@ -1,8 +1,10 @@
 //! How a gateway serves.
 
 use agentfleet_graph::QUERIES_APART;
+use agentfleet_issuer::Issuer;
 use agentfleet_schema::Digest;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a gateway serves.
@@ -15,7 +17,7 @@ pub enum Doors {
 }
 
 /// Limits and addresses; the defaults suit one machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
@@ -28,7 +30,9 @@ pub struct Options {
     pub token: Option<Digest>,
     /// SHA-256 of the token with which the graph may be written; without one nobody may.
     pub graph_token: Option<Digest>,
-    /// Requests a minute of one principal with an API key that says nothing of its own.
+    /// Whose signed tokens count beside API keys; without one nobody's do.
+    pub issuer: Option<Arc<Issuer>>,
+    /// Requests a minute of one principal whose API key says nothing of its own.
     pub per_minute: u32,
     /// Largest request body, in bytes.
     pub max_body: usize,
@@ -66,6 +70,7 @@ impl Default for Options {
             allowed_hosts: Vec::new(),
             token: None,
             graph_token: None,
+            issuer: None,
             per_minute: 600,
             max_body: 1024 * 1024,
             request_timeout: Duration::from_secs(30),

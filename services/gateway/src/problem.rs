@@ -81,9 +81,9 @@ codes! {
     DatasetParameter = "dataset-parameter", BAD_REQUEST;
     /// An update of the graph cannot be read; the message says what is wrong.
     InvalidUpdate = "invalid-update", BAD_REQUEST;
-    /// The request holds neither the token of the gateway nor an API key that is in force.
+    /// The request holds neither the token of the gateway, nor an API key or a token of the issuer that is in force.
     NotAuthorized = "not-authorized", UNAUTHORIZED;
-    /// None of the roles of the API key may do this.
+    /// None of the roles of the caller may do this.
     NotPermitted = "not-permitted", FORBIDDEN;
     /// The SPARQL request is an update, and this endpoint only reads.
     ReadOnly = "read-only", FORBIDDEN;

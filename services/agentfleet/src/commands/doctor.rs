@@ -4,6 +4,7 @@ use super::servers::Server;
 use crate::cli::Output;
 use crate::engine::{choose_model, fleet_limits, open_coordination, open_graph};
 use crate::error::{Exit, Failure};
+use crate::issuer;
 use crate::lock::{FleetLock, Holder};
 use crate::settings::Settings;
 use crate::store::{
@@ -66,6 +67,9 @@ pub(crate) async fn doctor(output: Output, settings: &Settings) -> Result<(), Fa
     }
     if let Some(address) = &settings.archive {
         findings.add("archive", Box::pin(bucket(address)).await);
+    }
+    if let Some(found) = Box::pin(issuer::look(settings)).await {
+        findings.add("issuer", found);
     }
     // Opening tries again for a while, which is of no use where a server is known to be away.
     let patience = if away.is_empty() {

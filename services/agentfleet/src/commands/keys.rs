@@ -8,12 +8,10 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_core::provenance::date_time;
 use agentfleet_gateway as gateway;
+use agentfleet_issuer::{MAX_PLAIN, is_plain};
 use agentfleet_schema::Millis;
 use agentfleet_schema::records::{ApiKeyRecord, Role};
 use serde_json::{Value, json};
-
-/// Longest name of a principal or a tenant.
-const MAX_NAME: usize = 64;
 
 pub(crate) async fn run(command: Keys, settings: &Settings, ui: Ui) -> Result<(), Failure> {
     let store = Store::open(settings).await?;
@@ -88,12 +86,11 @@ async fn create(store: &Store, new: NewKey) -> Result<(), Failure> {
 
 /// Names stand in logs, in paths of the shell and in tables.
 fn checked(what: &str, name: &str) -> Result<(), Failure> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@+".contains(c);
-    if !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(is_plain) {
+    if is_plain(name) {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "`{what}` is `{name}`: expected 1 to {MAX_NAME} letters, digits and `-_.@+`"
+        "`{what}` is `{name}`: expected 1 to {MAX_PLAIN} letters, digits and `-_.@+`"
     )))
 }
 

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::fleet::{Fleet, Roles};
+use crate::issuer;
 use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
 use crate::signals::Signals;
@@ -51,6 +52,7 @@ pub(crate) async fn up(output: Output, settings: &Settings) -> Result<(), Failur
     let stop = CancellationToken::new();
     let mut options = options(settings)?;
     let token = Digest::of(token::ensure(settings)?.as_bytes());
+    options.issuer = issuer::of(settings)?;
     options.token = (!settings.open).then(|| token.clone());
     options.graph_token = engine.embedded.is_some().then_some(token);
     let gateway = Gateway::serve(parts(&engine, numbers), options, stop.clone())
@@ -249,6 +251,7 @@ fn options(settings: &Settings) -> Result<Options, Failure> {
     let listen = address_of("listen", &settings.listen)?;
     Ok(Options {
         listen,
+        per_minute: settings.requests_per_minute,
         allowed_hosts: settings
             .allowed_hosts
             .as_deref()

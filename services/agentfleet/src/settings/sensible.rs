@@ -19,6 +19,7 @@ impl Settings {
             ("max_subagents", self.max_subagents == Some(0)),
             ("max_tokens", self.max_tokens == Some(0)),
             ("max_model_calls", self.max_model_calls == Some(0)),
+            ("requests_per_minute", self.requests_per_minute == 0),
         ];
         let no_time = [
             ("lease", self.lease.is_zero()),
@@ -59,6 +60,7 @@ impl Settings {
         self.archive_of_servers()?;
         self.coordination_apart()?;
         self.no_password_in_sight()?;
+        self.issuer_whole()?;
         let longest = self.model_timeout.max(self.tool_timeout);
         if self.wall_limit <= longest {
             let expected = format!(
@@ -157,6 +159,37 @@ impl Settings {
             return Err(bad_value(name, url, self.source(name), expected));
         }
         Ok(())
+    }
+
+    /// An issuer makes tokens for others, too: one without an audience would let in whoever has any.
+    fn issuer_whole(&self) -> Result<(), Failure> {
+        let tied = [
+            ("oidc_audience", self.oidc_audience.is_some()),
+            ("oidc_jwks_url", self.oidc_jwks_url.is_some()),
+            ("oidc_certificates", self.oidc_certificates.is_some()),
+            ("oidc_tenant", self.oidc_tenant.is_some()),
+        ];
+        let needs = |name: &str, other: &str, why: &str| {
+            Err(Failure::usage(format!(
+                "setting `{name}` needs `{other}`: {why}"
+            )))
+        };
+        match (&self.oidc_issuer, tied.iter().find(|(_, given)| *given)) {
+            (None, None) => Ok(()),
+            (None, Some((name, _))) => needs(name, "oidc_issuer", "without one no token counts"),
+            (Some(_), _) if self.oidc_audience.is_none() => needs(
+                "oidc_issuer",
+                "oidc_audience",
+                "the issuer makes tokens for others, too",
+            ),
+            (Some(_), _) => match &self.oidc_tenant {
+                Some(tenant) if !agentfleet_issuer::is_plain(tenant) => {
+                    let (name, expected) = ("oidc_tenant", "1 to 64 letters, digits and `-_.@+`");
+                    Err(bad_value(name, tenant, self.source(name), expected))
+                }
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Every user of the machine can read the arguments of a process.

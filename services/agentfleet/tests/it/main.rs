@@ -1,6 +1,7 @@
 //! The program as its users run it: processes, exit codes, what is written where.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod access;
 mod again;
 mod conversations;
 mod erased;

@@ -15,7 +15,7 @@ pub(crate) enum Caller {
     Key(Arc<Authenticated>),
 }
 
-/// Somebody with an API key.
+/// Somebody with an API key, or a token of the issuer.
 #[derive(Clone, Debug)]
 pub(crate) struct Authenticated {
     pub principal: Principal,

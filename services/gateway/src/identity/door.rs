@@ -3,12 +3,14 @@
 use super::audit::Audit;
 use super::caller::{Authenticated, Caller};
 use super::keyring::{self, PREFIX};
+use super::signed;
 use crate::endpoint::Endpoint;
 use crate::guard;
 use crate::problem::{Code, Problem};
 use crate::state::App;
 use agentfleet_core::provenance::date_time;
 use agentfleet_documents::Documents;
+use agentfleet_issuer::looks_signed;
 use agentfleet_schema::records::{ApiKeyRecord, AuditEntry, Role};
 use agentfleet_schema::{Digest, Principal};
 use axum::extract::{Request, State};
@@ -40,6 +42,14 @@ pub(crate) struct Door {
 }
 
 type Kept = (Instant, Option<Arc<ApiKeyRecord>>);
+
+/// Somebody who showed who they are, and what they may.
+pub(super) struct Known {
+    pub principal: Principal,
+    pub roles: Vec<Role>,
+    /// Most requests a minute; `None` means the gateway's.
+    pub per_minute: Option<u32>,
+}
 
 /// How often somebody may still come within the minute.
 #[derive(Clone, Copy, Debug)]
@@ -145,36 +155,32 @@ async fn admit(
     if token.is_some_and(|token| guard::holds(token, headers)) {
         return Ok((Caller::Owner, None));
     }
-    let Some(secret) = bearer(headers).filter(|given| given.starts_with(PREFIX)) else {
-        return match token {
-            Some(_) => Err((Problem::not_authorized(), None)),
-            None => Ok((Caller::Owner, None)),
-        };
-    };
     let action = endpoint.action();
-    let key = known(app, secret, &action)
-        .await
-        .map_err(|problem| (problem, None))?;
-    let caller = Authenticated {
-        principal: Principal {
-            name: key.name.clone(),
-            tenant: key.tenant.clone(),
-            permissions: key.permissions.clone(),
-        },
-        action,
+    let given = bearer(headers).unwrap_or_default();
+    let issuer = app.options.issuer.as_deref();
+    let known = match issuer.filter(|_| looks_signed(given)) {
+        Some(issuer) => signed::holder(app, issuer, given, &action).await,
+        None if given.starts_with(PREFIX) => holder(app, given, &action).await,
+        None if token.is_none() => return Ok((Caller::Owner, None)),
+        None => Err(Problem::not_authorized()),
     };
-    let limit = key.per_minute.unwrap_or(app.options.per_minute);
-    let counted = app.door.count(&caller.principal, limit);
-    let caller = Caller::Key(Arc::new(caller));
+    let known = known.map_err(|problem| (problem, None))?;
+    let limit = known.per_minute.unwrap_or(app.options.per_minute);
+    let counted = app.door.count(&known.principal, limit);
+    let caller = Caller::Key(Arc::new(Authenticated {
+        principal: known.principal,
+        action,
+    }));
     let left = match counted {
         Ok(left) => left,
         Err((wait, left)) => {
-            let problem = too_many(&key.name, limit, wait);
+            let name = caller.key().map_or("", |key| &key.principal.name);
+            let problem = too_many(name, limit, wait);
             refuse(app, &caller, &problem);
             return Err((problem, Some(left)));
         }
     };
-    match permitted(endpoint, &key.roles) {
+    match permitted(endpoint, &known.roles) {
         Ok(()) => Ok((caller, Some(left))),
         Err(problem) => {
             refuse(app, &caller, &problem);
@@ -200,8 +206,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer ").then_some(given)
 }
 
-/// The key of a secret, if it counts. Whose it is and why it does not is told to who has all of it only.
-async fn known(app: &App, secret: &str, action: &str) -> Result<Arc<ApiKeyRecord>, Problem> {
+/// Whose key a secret is, if it counts. Whose it is and why it does not is told to who has all of it only.
+async fn holder(app: &App, secret: &str, action: &str) -> Result<Known, Problem> {
     let id = keyring::id_of(secret);
     let found = match id {
         Some(id) => app.door.key(app, id).await?,
@@ -223,7 +229,17 @@ async fn known(app: &App, secret: &str, action: &str) -> Result<Arc<ApiKeyRecord
             let at = date_time(key.expires_at);
             ("expired", format!("API key `{}` expired at {at}", key.id))
         }
-        Some(key) => return Ok(Arc::clone(key)),
+        Some(key) => {
+            return Ok(Known {
+                principal: Principal {
+                    name: key.name.clone(),
+                    tenant: key.tenant.clone(),
+                    permissions: key.permissions.clone(),
+                },
+                roles: key.roles.clone(),
+                per_minute: key.per_minute,
+            });
+        }
     };
     let entry = AuditEntry {
         principal: key.as_ref().map_or("nobody", |key| &key.name).to_owned(),
@@ -274,6 +290,7 @@ fn permitted(endpoint: Endpoint, has: &[Role]) -> Result<(), Problem> {
         names
     };
     let (needs, has) = (told(needed).join(" or "), told(has).join(", "));
-    let says = format!("this needs the role {needs}; the key has {has}");
+    let has = if has.is_empty() { "none" } else { &has };
+    let says = format!("this needs the role {needs}; the caller has {has}");
     Err(Problem::new(Code::NotPermitted, says).hint("docs/identity.md says what each role may do"))
 }

@@ -2,6 +2,7 @@
 //!
 //! - `keyring`: API keys, as they are stored: hashed, and revoked by a record of their own.
 //! - `audit`: the log of what was refused, answered and changed.
+//! - `signed`: callers with a token of an OpenID Connect issuer.
 //! - `door`: the middleware that finds out who sent a request, and counts them.
 //! - `caller`: what a handler knows of them, and whose data they see.
 
@@ -9,6 +10,7 @@ mod audit;
 mod caller;
 mod door;
 mod keyring;
+mod signed;
 
 pub use audit::{Audit, Logged, Report, logged, verify};
 pub(crate) use caller::{Caller, tenant_of, tenants_of};

@@ -408,7 +408,7 @@ async fn each_role_may_do_what_it_is_for() {
                 assert!(
                     reply
                         .text()
-                        .contains(&format!("the key has `{}`", role.as_str()))
+                        .contains(&format!("the caller has `{}`", role.as_str()))
                 );
             }
         }

@@ -17,4 +17,5 @@ mod requests;
 mod sessions;
 mod sparql;
 mod stopping;
+mod tokens;
 mod update;

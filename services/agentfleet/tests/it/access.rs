@@ -1,0 +1,138 @@
+//! API keys, the audit log and the settings of an issuer, by command line.
+
+use crate::place::Place;
+use agentfleet::store::Store;
+
+#[test]
+fn a_key_is_shown_once_listed_revoked_and_every_change_is_in_the_log() {
+    let place = Place::new();
+    let make = [
+        "keys",
+        "create",
+        "billing",
+        "--tenant",
+        "acme",
+        "--role",
+        "producer",
+        "--role",
+        "analyst",
+        "--per-minute",
+        "7",
+        "--expires",
+        "30d",
+        "--as",
+        "ada",
+        "--json",
+    ];
+    let made = place.run(&make).well().json();
+    let (id, secret) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    assert!(secret.starts_with(&format!("af_{id}_")), "{made}");
+    let listed = place.run(&["keys", "list", "--json"]).well();
+    assert!(!listed.out.contains(secret), "{listed:?}");
+    let key = &listed.json()[0];
+    assert_eq!(key["name"], "billing");
+    assert_eq!(key["roles"], serde_json::json!(["producer", "analyst"]));
+    assert_eq!(
+        (&key["per_minute"], &key["state"]),
+        (&7.into(), &"in force".into())
+    );
+    let table = place.run(&["keys", "list"]).well().out;
+    assert!(
+        table.contains("producer,analyst") && table.contains(id),
+        "{table}"
+    );
+    place.run(&["keys", "revoke", id, "--as", "ada"]).well();
+    let key = place.run(&["keys", "list", "--json"]).well().json()[0].clone();
+    assert_eq!(key["state"], "revoked");
+    // What is refused leaves nothing behind.
+    for (args, code, says) in [
+        (
+            &["keys", "revoke", "0000000000000000"][..],
+            3,
+            "there is no API key",
+        ),
+        (
+            &[
+                "keys", "create", "a b", "--tenant", "acme", "--role", "producer",
+            ],
+            2,
+            "`NAME`",
+        ),
+        (
+            &[
+                "keys", "create", "a", "--tenant", "../x", "--role", "producer",
+            ],
+            2,
+            "`--tenant`",
+        ),
+        (
+            &["keys", "create", "a", "--tenant", "acme", "--role", "king"],
+            2,
+            "king",
+        ),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, code, "{ran:?}");
+        assert!(ran.err.contains(says), "{ran:?}");
+    }
+    let log = place.run(&["audit", "list", "--json"]).well();
+    assert!(!log.out.contains(secret), "{log:?}");
+    let log = log.json();
+    let entries = log.as_array().unwrap().iter();
+    let actions: Vec<_> = entries
+        .map(|one| one["entry"]["action"].as_str().unwrap())
+        .collect();
+    assert_eq!(actions, ["keys create", "keys revoke"]);
+    assert!(place.run(&["audit", "list"]).well().out.contains("ada"));
+    let verified = place.run(&["audit", "verify", "--json"]).well().json();
+    assert_eq!(
+        (&verified["entries"], &verified["branches"]),
+        (&2.into(), &0.into())
+    );
+    // Somebody with write access takes the first entry away.
+    let first = log[0]["key"].as_str().unwrap().to_owned();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = Store::open(&place.settings()).await.unwrap();
+        store.documents.delete(&[first]).await.unwrap();
+    });
+    let ran = place.run(&["audit", "verify"]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+    assert!(ran.out.contains("is missing"), "{ran:?}");
+}
+
+#[test]
+fn an_issuer_is_whole_or_refused_with_what_it_lacks() {
+    let place = Place::new();
+    let id = "https://id.example";
+    for (args, says) in [
+        (&["--oidc-issuer", id][..], "needs `oidc_audience`"),
+        (&["--oidc-audience", "fleet"], "needs `oidc_issuer`"),
+        (&["--requests-per-minute", "0"], "at least 1"),
+        (
+            &[
+                "--oidc-issuer",
+                id,
+                "--oidc-audience",
+                "fleet",
+                "--oidc-tenant",
+                "a b",
+            ],
+            "1 to 64 letters",
+        ),
+    ] {
+        let ran = place.run(&[&["settings"], args].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains(says), "{ran:?}");
+    }
+    let plain = [
+        "up",
+        "--oidc-issuer",
+        "http://id.example",
+        "--oidc-audience",
+        "fleet",
+    ];
+    let ran = place.run(&plain);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("expected `https://`"), "{ran:?}");
+}

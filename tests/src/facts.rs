@@ -145,10 +145,15 @@ impl World {
             Activity::Executed(executed) if executed.after.is_some() => {
                 seen.push("steps by subagents");
             }
-            Activity::Executed(_) => seen.push("steps of plans"),
+            Activity::Executed(executed) => {
+                seen.push("steps of plans");
+                let called = executed.call.iter().filter(|it| it.after.is_some());
+                seen.extend(called.map(|_| "agents asked by plans"));
+            }
             Activity::Iterated(it) => {
                 let critique = it.critique.iter();
                 seen.extend(critique.filter(|c| c.sent_back).map(|_| "sent back"));
+                seen.extend(it.after.iter().map(|_| "agents asked"));
             }
             Activity::FannedOut(fan_out) => {
                 seen.extend(fan_out.compared.iter().map(|_| "rounds of debates"));

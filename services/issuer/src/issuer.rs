@@ -174,7 +174,7 @@ impl Issuer {
         }
         // Also where the caller goes away meanwhile.
         asked.at = Some(Instant::now());
-        asked.error = "the issuer did not answer in time".to_owned();
+        "the issuer did not answer in time".clone_into(&mut asked.error);
         let at = Instant::now();
         asked.error = match Box::pin(self.fetch()).await {
             Ok(keys) => {

@@ -7,6 +7,7 @@ mod backup;
 mod control;
 mod coordination;
 mod example;
+mod identity;
 mod library;
 mod migrate;
 mod patterns;

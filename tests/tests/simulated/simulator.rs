@@ -123,6 +123,8 @@ fn everything_that_can_go_wrong_does() {
         "revised plans",
         "steps of plans",
         "steps by subagents",
+        "agents asked",
+        "agents asked by plans",
         "sent back",
         "rounds of debates",
         "dispatches",

@@ -88,6 +88,12 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
         let reason = format!("unknown operation or prompt `{key}`: did you mean `{meant}`?");
         problem(item_type::MODEL_PROFILE, key, String::new(), reason);
     }
+    tools(set, &mut problem);
+    problems
+}
+
+/// What tools must be to each other, and what they name.
+fn tools(set: &Snapshot, problem: &mut impl FnMut(&str, &str, String, String)) {
     let mut shown: BTreeMap<String, &str> = BTreeMap::new();
     for (key, tool) in &set.tools {
         // Providers are told a name without dots.
@@ -114,7 +120,6 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
             problem(item_type::TOOL, key, "/template".to_owned(), reason);
         }
     }
-    problems
 }
 
 /// Profiles that nothing would ever read, with what was probably meant. A name of its own is for other items

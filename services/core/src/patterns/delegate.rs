@@ -23,7 +23,7 @@ pub(super) fn start(
     limits: &Limits,
     call: &ToolUse,
     used: Used,
-) -> Result<Order, ToolOutcome> {
+) -> Result<Order, Box<ToolOutcome>> {
     let ToolUse { tool, arguments } = call;
     let argument = |name: &str| arguments.get(name).cloned().unwrap_or_default();
     let goal = Goal {
@@ -57,10 +57,12 @@ pub(super) fn start(
         decisions: vec![chosen(asker.tools, &tool.name, &goal)],
         used,
     };
-    round.fan_out(vec![goal]).map_err(|why| ToolOutcome {
-        content: format!("Error: `{}` cannot be asked: {why}", tool.name),
-        is_error: true,
-        ..ToolOutcome::default()
+    round.fan_out(vec![goal]).map_err(|why| {
+        Box::new(ToolOutcome {
+            content: format!("Error: `{}` cannot be asked: {why}", tool.name),
+            is_error: true,
+            ..ToolOutcome::default()
+        })
     })
 }
 

@@ -1,6 +1,7 @@
 //! One step of a plan: one call and what it came to, or a result that needs no call. Ready steps that
 //! do not depend on each other may go to subagents instead, and those of a specialist always do.
 
+mod held;
 mod outcome;
 
 use super::dag::{self, COMPLETE, FAILED};
@@ -21,7 +22,7 @@ use crate::tools;
 use crate::turn::Situation;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::records::{DecidedBy, Decision, FanInSummary};
-use agentfleet_schema::{AgentRequest, AgentStep, HeldCall, Operation, PlanStep, StepKind, uris};
+use agentfleet_schema::{AgentRequest, AgentStep, HeldCall, Operation, PlanStep, StepKind};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -142,7 +143,7 @@ impl PatternTurn for Execute {
             .map(|asker| delegate::start(&asker, &self.situation, &self.limits, &call, used));
         match started {
             Some(Ok(order)) => order,
-            Some(Err(outcome)) => self.returned(outcome),
+            Some(Err(outcome)) => self.returned(*outcome),
             None => say::cannot_call(),
         }
     }
@@ -432,27 +433,6 @@ impl Execute {
         })
     }
 
-    fn make(&mut self, held: HeldCall) -> Order {
-        self.not_run = held.not_run;
-        self.act(&held.tool, held.arguments)
-    }
-
-    /// Takes what the agent that was called brought as the result of the call.
-    fn answered(&mut self, texts: &[Option<String>]) -> Order {
-        let verdict = delegate::answered(&self.request, &self.situation);
-        let (Some(verdict), Some(held)) = (verdict.cloned(), self.held.clone()) else {
-            return self.begin();
-        };
-        let waited = self.situation.now - self.request.control.after;
-        let outcome = delegate::outcome(&verdict, texts, waited);
-        self.after = Some(fan_out::summary(&verdict));
-        self.request.control.fan_in_step = None;
-        match self.make(held) {
-            Order::CallTool(_) => self.returned(outcome),
-            order => order,
-        }
-    }
-
     fn act(&mut self, name: &str, arguments: BTreeMap<String, String>) -> Order {
         let prepared = pipeline::prepare(
             &self.request,
@@ -509,13 +489,5 @@ impl Execute {
         }
         let hint = repeats::hint_in_plan(newest);
         (!self.is_last_try() && !self.faults.contains(&hint)).then(|| self.fault(hint))
-    }
-
-    fn n(&self) -> u32 {
-        iterations(&self.request) + 1
-    }
-
-    fn observation(&self) -> String {
-        uris::document_of(&uris::observation(&self.request.session_id, self.n()))
     }
 }

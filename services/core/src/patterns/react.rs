@@ -7,10 +7,11 @@
 
 mod critique;
 mod end;
+mod held;
 
 use super::repeats::{self, Seen};
 use super::{Begun, Pattern, PatternTurn, iterations};
-use super::{delegate, fan_out, reflexion};
+use super::{delegate, reflexion};
 use crate::approval::Asker;
 use crate::history;
 use crate::history::preview;
@@ -128,7 +129,7 @@ impl PatternTurn for Iteration {
             .map(|asker| delegate::start(&asker, &self.situation, &self.limits, &call, used));
         match started {
             Some(Ok(order)) => order,
-            Some(Err(outcome)) => self.observed(outcome),
+            Some(Err(outcome)) => self.observed(*outcome),
             None => say::cannot_call(),
         }
     }
@@ -362,36 +363,6 @@ impl Iteration {
             ..ToolOutcome::default()
         };
         self.next(name, arguments, outcome, None, 0)
-    }
-
-    /// Takes what the agent that was called brought as the result of the call.
-    fn answered(&mut self, texts: &[Option<String>]) -> Order {
-        let verdict = delegate::answered(&self.request, &self.situation);
-        let (Some(verdict), Some(held)) = (verdict.cloned(), self.held.clone()) else {
-            return self.begin();
-        };
-        let waited = self.situation.now - self.request.control.after;
-        let outcome = delegate::outcome(&verdict, texts, waited);
-        self.after = Some(fan_out::summary(&verdict));
-        self.request.control.fan_in_step = None;
-        match self.make(held) {
-            Order::CallTool(_) => self.observed(outcome),
-            order => order,
-        }
-    }
-
-    /// Makes the call that a person was asked about, without asking the model again.
-    fn make(&mut self, held: HeldCall) -> Order {
-        // What was thought is told with the call that waited.
-        self.recalled = held.thought;
-        self.not_run = held.not_run;
-        match self.prepared(&held.tool, &held.arguments) {
-            Ok((tool, arguments)) => {
-                self.calling = Some((tool.clone(), arguments.clone()));
-                Order::CallTool(Box::new(ToolUse { tool, arguments }))
-            }
-            Err(text) => self.retry(held.tool, held.arguments, text),
-        }
     }
 
     fn retry(

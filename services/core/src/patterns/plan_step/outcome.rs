@@ -7,6 +7,7 @@ use crate::history::preview;
 use crate::json;
 use crate::order::{Finish, ModelAsk, Order, Reply, Said, ToolOutcome};
 use crate::patterns::dag::{COMPLETE, FAILED, PENDING};
+use crate::patterns::iterations;
 use crate::patterns::plan::{go_on, remember};
 use crate::say;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Executed, Iterated, StepResult};
@@ -18,6 +19,14 @@ use std::collections::BTreeMap;
 const COMES_TO: [&str; 3] = [COMPLETE, FAILED, "surprising"];
 
 impl Execute {
+    pub(super) fn n(&self) -> u32 {
+        iterations(&self.request) + 1
+    }
+
+    pub(super) fn observation(&self) -> String {
+        uris::document_of(&uris::observation(&self.request.session_id, self.n()))
+    }
+
     /// Whether a person denied just this call for this step.
     pub(super) fn was_denied(&self, name: &str, arguments: &BTreeMap<String, String>) -> bool {
         let denied = approval::denied_since(&self.request, |step| step.plan.is_some());

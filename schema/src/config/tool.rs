@@ -211,6 +211,23 @@ pub struct ToolArgument {
     pub required: bool,
 }
 
+impl ToolArgument {
+    /// What an agent is asked with.
+    fn of_agent() -> [Self; 2] {
+        let argument = |name: &str, description: &str, required| Self {
+            name: name.to_owned(),
+            kind: string_type(),
+            description: description.to_owned(),
+            required,
+        };
+        let context = "what the agent must know beside the question: it sees nothing else";
+        [
+            argument("question", "what the agent is to find out or do", true),
+            argument("context", context, false),
+        ]
+    }
+}
+
 fn string_type() -> String {
     "string".to_owned()
 }
@@ -304,6 +321,9 @@ impl ToolItem {
 
     /// The arguments one by one, whichever way the item gives them.
     pub fn declared(&self) -> Vec<ToolArgument> {
+        if self.kind == tool_kind::AGENT {
+            return ToolArgument::of_agent().into();
+        }
         let Some(schema) = &self.parameters else {
             return self.arguments.clone();
         };

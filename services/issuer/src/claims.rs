@@ -44,7 +44,13 @@ pub struct Bearer {
     pub roles: Vec<Role>,
 }
 
-/// Whether a name can be that of a tenant: it stands in logs, in tables, in names of collections and in the shell.
+/// Whether a name can be that of a tenant. Its collections begin with it and a dot, so it has none itself: one
+/// tenant would else be shown what is another's.
+pub fn is_tenant(name: &str) -> bool {
+    is_plain(name) && !name.contains('.')
+}
+
+/// Whether a name can stand in logs, in tables and in the shell as it is.
 pub fn is_plain(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@+".contains(c);
     !name.is_empty() && name.len() <= MAX_PLAIN && name.chars().all(is_plain)
@@ -71,7 +77,7 @@ pub(crate) fn read(
         None | Some(Value::Null) => names.default_tenant.as_deref(),
         Some(said) => said.as_str(),
     };
-    let tenant = tenant.filter(|tenant| is_plain(tenant));
+    let tenant = tenant.filter(|tenant| is_tenant(tenant));
     let whose = Whose {
         name: name.unwrap_or_default().to_owned(),
         tenant: tenant.unwrap_or_default().to_owned(),
@@ -101,7 +107,7 @@ pub(crate) fn read(
     let Some(tenant) = tenant else {
         let (claim, most) = (&names.tenant, MAX_PLAIN);
         let says =
-            format!("claim `{claim}` is no tenant of 1 to {most} letters, digits and `-_.@+`");
+            format!("claim `{claim}` is no tenant of 1 to {most} letters, digits and `-_@+`");
         return Err(unfit(says));
     };
     let roles = list(find(claims, &names.roles));
@@ -210,6 +216,7 @@ mod tests {
             (json!({"sub": "a\u{7}"}), "claim `sub`"),
             (json!({"tenant": "a b"}), "claim `tenant`"),
             (json!({"tenant": "../acme"}), "claim `tenant`"),
+            (json!({"tenant": "acme.lab"}), "claim `tenant`"),
             (
                 json!({"https://fleet.example/may": vec!["x"; 101]}),
                 "more than 100 entries",

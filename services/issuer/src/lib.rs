@@ -14,7 +14,7 @@ mod issuer;
 mod key_set;
 mod token;
 
-pub use claims::{Bearer, ClaimNames, MAX_PLAIN, is_plain};
+pub use claims::{Bearer, ClaimNames, MAX_PLAIN, is_plain, is_tenant};
 pub use issuer::{Issuer, Options, Waits};
 pub use token::{MAX_TOKEN, looks_signed};
 

@@ -40,6 +40,8 @@ impl std::fmt::Debug for Chain {
 struct Breaker {
     failures: VecDeque<Instant>,
     until: Option<Instant>,
+    /// How it failed last.
+    why: String,
 }
 
 impl Breaker {
@@ -49,7 +51,8 @@ impl Breaker {
         Some(until.duration_since(now))
     }
 
-    fn failed(&mut self, now: Instant) {
+    fn failed(&mut self, now: Instant, error: &Error) {
+        self.why = error.to_string();
         self.failures.push_back(now);
         self.failures.retain(|at| now.duration_since(*at) < WITHIN);
         if self.failures.len() >= FAILURES {
@@ -72,6 +75,17 @@ impl Chain {
 
     fn breakers(&self) -> MutexGuard<'_, HashMap<String, Breaker>> {
         self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why a model is passed over now, if it is.
+    fn passed_over(&self, name: &str) -> Option<String> {
+        let breakers = self.breakers();
+        let breaker = breakers.get(name)?;
+        let seconds = breaker.left(Instant::now())?.as_secs().max(1);
+        Some(format!(
+            "it failed {FAILURES} times lately, and is passed over for {seconds} s more; at last: {}",
+            breaker.why
+        ))
     }
 
     /// The model of a name, `PROVIDER:MODEL`.
@@ -167,19 +181,16 @@ impl ChatModel for Chain {
         }
         let mut tried: Vec<Tried> = Vec::new();
         let mut last = None;
+        let own = self.describe();
+        let passes_all = std::iter::once(&own)
+            .chain(&others)
+            .all(|name| self.passed_over(name).is_some());
         for at in 0..=others.len() {
             let other = at.checked_sub(1).and_then(|at| others.get(at));
-            let name = other.cloned().unwrap_or_else(|| self.describe());
+            let name = other.unwrap_or(&own).clone();
             let is_last = at == others.len();
-            if let Some(left) = self
-                .breakers()
-                .get(&name)
-                .and_then(|one| one.left(Instant::now()))
-            {
-                let seconds = left.as_secs().max(1);
-                let error = format!(
-                    "it failed {FAILURES} times lately, and is passed over for {seconds} s more"
-                );
+            // Where there is no other to prefer, each is asked all the same.
+            if !passes_all && let Some(error) = self.passed_over(&name) {
                 tried.push(Tried::passed_over(name, error));
                 continue;
             }
@@ -221,7 +232,7 @@ impl ChatModel for Chain {
                 }
                 Err(error) if passes_on(&error) => {
                     let now = Instant::now();
-                    self.breakers().entry(name.clone()).or_default().failed(now);
+                    (self.breakers().entry(name.clone()).or_default()).failed(now, &error);
                     if noting.spoke.load(Ordering::Relaxed) {
                         // What was said was heard: the step begins anew, and may pass this one over.
                         return Err(error);
@@ -338,6 +349,21 @@ mod tests {
                 .error
                 .contains("had not begun to answer after 30 s")
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_all_failed_lately_each_is_asked_again() {
+        let one = r#"{"rules": [
+            {"times": 3, "fail": "overloaded", "retry-after-ms": 10}, {"text": "back"}
+        ]}"#;
+        let (chain, request, _dir) = chain(one, AWAY);
+        for _ in 0..FAILURES {
+            chain.chat(request.clone(), &Discard).await.unwrap_err();
+        }
+        // Both are to be passed over now, and there is no third.
+        let reply = chain.chat(request.clone(), &Discard).await.unwrap();
+        assert_eq!(reply.text, "back");
+        assert_eq!(reply.tried, []);
     }
 
     #[tokio::test(start_paused = true)]

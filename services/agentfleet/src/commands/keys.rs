@@ -8,7 +8,7 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_core::provenance::date_time;
 use agentfleet_gateway as gateway;
-use agentfleet_issuer::{MAX_PLAIN, is_plain};
+use agentfleet_issuer::{MAX_PLAIN, is_plain, is_tenant};
 use agentfleet_schema::Millis;
 use agentfleet_schema::records::{ApiKeyRecord, Role};
 use serde_json::{Value, json};
@@ -48,8 +48,8 @@ pub(crate) async fn run(command: Keys, settings: &Settings, ui: Ui) -> Result<()
 
 async fn create(store: &Store, new: NewKey) -> Result<(), Failure> {
     let by = person::name(new.by.as_deref())?;
-    checked("NAME", &new.name)?;
-    checked("--tenant", &new.tenant)?;
+    checked("NAME", &new.name, is_plain(&new.name), "-_.@+")?;
+    checked("--tenant", &new.tenant, is_tenant(&new.tenant), "-_@+")?;
     let now = store.host.now();
     let expires = new.expires.as_deref();
     let expires = expires.map(|text| settings::age("--expires", text));
@@ -85,12 +85,12 @@ async fn create(store: &Store, new: NewKey) -> Result<(), Failure> {
 }
 
 /// Names stand in logs, in paths of the shell and in tables.
-fn checked(what: &str, name: &str) -> Result<(), Failure> {
-    if is_plain(name) {
+fn checked(what: &str, name: &str, is_right: bool, signs: &str) -> Result<(), Failure> {
+    if is_right {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "`{what}` is `{name}`: expected 1 to {MAX_PLAIN} letters, digits and `-_.@+`"
+        "`{what}` is `{name}`: expected 1 to {MAX_PLAIN} letters, digits and `{signs}`"
     )))
 }
 

@@ -88,6 +88,12 @@ impl Check<'_> {
                 self.problem("/parameters", format!("is no JSON Schema: {error}"));
             }
         }
+        if tool.kind == tool_kind::AGENT
+            && !(tool.arguments.is_empty() && tool.parameters.is_none())
+        {
+            let says = "are fixed for an `agent`: `question` and `context`; leave them out";
+            self.problem("/arguments", says);
+        }
         if tool.kind == tool_kind::AGENT && tool.rate_limit.is_some() {
             let says = "is not for an `agent`: the limits of a run bound how many agents it asks";
             self.problem("/rate-limit", says);

@@ -1,9 +1,8 @@
 //! `agent`: another agent. No worker makes such a call: the step that wants it starts a run of its own,
 //! and goes on with its answer. Here is what the call takes, and why it cannot be made alone.
 
-use super::{Call, ToolKind, optional};
+use super::{Call, ToolKind};
 use crate::{Error, ToolResult};
-use agentfleet_schema::arguments;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use async_trait::async_trait;
 
@@ -11,12 +10,8 @@ pub(crate) struct Agent;
 
 #[async_trait]
 impl ToolKind for Agent {
-    fn arguments(&self, _tool: &ToolItem) -> Vec<ToolArgument> {
-        let context = "what the agent must know beside the question: it sees nothing else";
-        vec![
-            arguments::text("question", "what the agent is to find out or do"),
-            optional("context", "string", context),
-        ]
+    fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
+        tool.declared()
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

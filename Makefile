@@ -31,6 +31,7 @@ setup-test: setup ## Install what the tests need beside that
 	@deploy/packages.sh $(TEST_PACKAGES)
 	@tests/validators/venv.sh >/dev/null
 	@tests/clients/venv.sh >/dev/null
+	@tests/mcp/venv.sh >/dev/null
 	@deploy/pulsar.sh install
 	@deploy/fuseki.sh install
 	@deploy/s3.sh install
@@ -87,4 +88,4 @@ format: ## Format the code
 
 clean: ## Remove what was built
 	@cargo clean
-	@rm -rf .venv .venv-clients .cache
+	@rm -rf .venv .venv-clients .venv-mcp .cache

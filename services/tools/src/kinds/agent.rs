@@ -1,10 +1,10 @@
 //! `agent`: another agent. No worker makes such a call: the step that wants it starts a run of its own,
 //! and goes on with its answer. Here is what the call takes, and why it cannot be made alone.
 
-use super::{Call, ToolKind, optional};
+use super::{ASKS_THE_MODEL, Call, ToolKind, optional};
 use crate::{Error, ToolResult};
 use agentfleet_schema::arguments;
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use async_trait::async_trait;
 
 pub(crate) struct Agent;
@@ -17,6 +17,10 @@ impl ToolKind for Agent {
             arguments::text("question", "what the agent is to find out or do"),
             optional("context", "string", context),
         ]
+    }
+
+    async fn look(&self, _tool: &ToolItem, _config: &Snapshot) -> Result<String, String> {
+        Ok(ASKS_THE_MODEL.to_owned())
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -1,11 +1,13 @@
 //! Config items by type, and the consistent set of them that a run is pinned to.
 
+mod mcp_server;
 mod task_type;
 mod tool;
 
 use crate::records::Usage;
 use crate::request::RunLimits;
 use crate::tolerant::null_default;
+pub use mcp_server::McpServer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
@@ -28,6 +30,7 @@ pub mod item_type {
     pub const INTENT: &str = "intent";
     pub const SPECIALIST: &str = "specialist";
     pub const QUERY: &str = "query";
+    pub const MCP_SERVER: &str = "mcp-server";
     pub const ALL: &[&str] = &[
         AGENT_PATTERN,
         AGENT_TASK_TYPE,
@@ -37,6 +40,7 @@ pub mod item_type {
         INTENT,
         SPECIALIST,
         QUERY,
+        MCP_SERVER,
     ];
 }
 
@@ -259,6 +263,7 @@ pub struct Snapshot {
     pub intents: BTreeMap<String, Intent>,
     pub specialists: BTreeMap<String, Specialist>,
     pub queries: BTreeMap<String, QueryItem>,
+    pub mcp_servers: BTreeMap<String, McpServer>,
 }
 
 /// Key of the profile of every operation that has none of its own.

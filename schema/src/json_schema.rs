@@ -49,6 +49,7 @@ pub fn config_item(name: &str) -> Option<Value> {
         item_type::INTENT => Some(of::<config::Intent>()),
         item_type::SPECIALIST => Some(of::<config::Specialist>()),
         item_type::QUERY => Some(of::<config::QueryItem>()),
+        item_type::MCP_SERVER => Some(of::<config::McpServer>()),
         _ => None,
     }
 }
@@ -85,7 +86,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 36] = [
+pub const DECODERS: [Decoder; 37] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -120,6 +121,7 @@ pub const DECODERS: [Decoder; 36] = [
     decoder::<ForkedFrom>(),
     decoder::<config::QueryItem>(),
     decoder::<config::QueryParameter>(),
+    decoder::<config::McpServer>(),
     decoder::<config::Evidence>(),
     decoder::<config::EvidenceRun>(),
 ];

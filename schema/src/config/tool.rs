@@ -17,6 +17,8 @@ pub mod tool_kind {
     pub const READ_BACK: &str = "read-back";
     /// A SELECT of the graph that the item gives.
     pub const SPARQL: &str = "sparql-select";
+    /// A tool or a resource of an MCP server.
+    pub const MCP: &str = "mcp";
     pub const MEMORY_GET: &str = "memory-get";
     pub const MEMORY_SET: &str = "memory-set";
     pub const MEMORY_LIST: &str = "memory-list";
@@ -32,6 +34,7 @@ pub mod tool_kind {
         HTTP,
         READ_BACK,
         SPARQL,
+        MCP,
         MEMORY_GET,
         MEMORY_SET,
         MEMORY_LIST,
@@ -46,8 +49,8 @@ pub struct ToolItem {
     /// The name the model uses.
     pub name: String,
     /// Which kind of tool: `knowledge-query`, `document-search`, `document-fetch`,
-    /// `text-completion`, `prompt`, `http`, `read-back`, `sparql-select`, `memory-get`, `memory-set`,
-    /// `memory-list`, `memory-delete`, `agent`.
+    /// `text-completion`, `prompt`, `http`, `read-back`, `sparql-select`, `mcp`, `memory-get`,
+    /// `memory-set`, `memory-list`, `memory-delete`, `agent`.
     #[serde(rename = "type")]
     pub kind: String,
     #[serde(default, deserialize_with = "null_default")]
@@ -97,12 +100,22 @@ pub struct ToolItem {
     #[serde(rename = "allow-hosts", default, deserialize_with = "null_default")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_hosts: Vec<String>,
-    /// JSON Pointer to the part of an answer that is the result, for `http` tools.
+    /// JSON Pointer to the part of an answer that is the result, for `http` and `mcp` tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// The query, for `sparql-select` tools; each argument is a variable of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sparql: Option<String>,
+    /// Key of the item of its server, for `mcp` tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The name that the server knows it by, for `mcp` tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// URI of the resource that an `mcp` tool reads, instead of `tool`. `{name}` is an argument, encoded;
+    /// `{+name}` is one as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
     /// The pattern that an `agent` works by; `react` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
@@ -288,6 +301,7 @@ impl ToolItem {
         let reads = ["", "get", "head"].contains(&method.to_ascii_lowercase().as_str());
         let writes = match self.kind.as_str() {
             tool_kind::HTTP => !reads,
+            tool_kind::MCP => self.resource.is_none(),
             tool_kind::MEMORY_SET | tool_kind::MEMORY_DELETE => return Effect::Idempotent,
             _ => false,
         };

@@ -20,7 +20,7 @@ use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Part
 use agentfleet_runs::Endings;
 use agentfleet_runtime::{Drain, Host, serve_batches};
 use agentfleet_schema::RunLimits;
-use agentfleet_tools::{Secrets, Toolbox, Tools};
+use agentfleet_tools::{Secrets, Toolbox, Tools, mcp};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,8 @@ pub struct Engine {
     pub library: Library,
     pub model: Choice,
     pub tools: Arc<dyn Tools>,
+    /// The same, for who looks at the tools and calls none.
+    pub toolbox: Arc<Toolbox>,
     pub limits: FleetLimits,
     pub reply_topics: ReplyTopics,
     pub host: Arc<dyn Host>,
@@ -61,14 +63,16 @@ impl Engine {
         let (graph, embedded) = open_graph(&store, settings, progress).await?;
         let library = store.library(Arc::clone(&graph), settings).await?;
         let model = choose_model(settings).await?;
-        let tools = Toolbox::new(
+        let secrets = secrets(settings);
+        let toolbox = Arc::new(Toolbox::new(
             library.clone(),
             Arc::clone(&store.documents),
             Arc::clone(&graph),
             Arc::clone(&model.model),
             settings.tool_timeout,
-            Secrets::new(std::env::vars(), settings.data.join("secrets")),
-        )?;
+            secrets.clone(),
+            mcp::Servers::new(secrets, mcp_commands(settings))?,
+        )?);
         let host = Arc::clone(&store.host);
         Ok(Self {
             store,
@@ -76,7 +80,8 @@ impl Engine {
             embedded,
             library,
             model,
-            tools: Arc::new(tools),
+            tools: Arc::clone(&toolbox) as Arc<dyn Tools>,
+            toolbox,
             limits: fleet_limits(settings),
             reply_topics: reply_topics(settings)?,
             host,
@@ -144,6 +149,18 @@ impl Engine {
         };
         Ok((Orchestrator::new(parts, options), subscription))
     }
+}
+
+/// The secrets of tools.
+pub(crate) fn secrets(settings: &Settings) -> Secrets {
+    Secrets::new(std::env::vars(), settings.data.join("secrets"))
+}
+
+/// The programs that may be started as MCP servers.
+pub(crate) fn mcp_commands(settings: &Settings) -> Vec<String> {
+    let all = settings.mcp_commands.iter().flat_map(|all| all.split(','));
+    let named = all.map(str::trim).filter(|name| !name.is_empty());
+    named.map(str::to_owned).collect()
 }
 
 pub(crate) fn fleet_limits(settings: &Settings) -> FleetLimits {

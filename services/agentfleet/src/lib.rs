@@ -95,7 +95,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Restore(restore) => commands::upkeep::restore(&restore, &settings).await,
         Command::Migrate => commands::migrate::migrate(&settings).await,
         Command::Doctor(doctor) => commands::doctor::doctor(doctor, &settings).await,
-        Command::Settings(show) => commands::doctor::settings(show, &settings, ui),
+        Command::Settings(show) => commands::in_force::settings(show, &settings, ui),
         Command::Completions(completions) => {
             let mut command = cli::Cli::whole();
             let mut script = Vec::new();

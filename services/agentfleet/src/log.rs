@@ -17,7 +17,8 @@ fn held() -> MutexGuard<'static, Option<Vec<u8>>> {
 
 /// Writes the log of this process as the settings say.
 pub(crate) fn start(settings: &Settings) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&settings.log)
+    // What the MCP client logs quotes servers, before secrets are taken out; results and errors say it too.
+    let filter = EnvFilter::try_new(format!("{},rmcp=off", settings.log))
         .map_err(|error| Failure::usage(format!("setting `log` is `{}`: {error}", settings.log)))?;
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)

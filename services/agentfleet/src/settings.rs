@@ -170,6 +170,8 @@ settings! {
     model_timeout: Duration = Duration::from_secs(300);
     /// Longest a tool call may take, unless the tool says otherwise.
     tool_timeout: Duration = Duration::from_secs(10);
+    /// Programs that this process may start as MCP servers, by comma, each as `command` of an item names it; none by default, since whoever writes config chooses their arguments.
+    mcp_commands: Option<String> = None;
     /// How long a message is held without a sign of life before another worker gets it.
     lease: Duration = Duration::from_secs(30);
     /// Longest a message may be worked: past it the process ends, and others get the message.

@@ -39,6 +39,7 @@ pub(crate) fn put(set: &mut Snapshot, item: &Item) {
         item_type::INTENT => read_into(&mut set.intents, item),
         item_type::SPECIALIST => read_into(&mut set.specialists, item),
         item_type::QUERY => read_into(&mut set.queries, item),
+        item_type::MCP_SERVER => read_into(&mut set.mcp_servers, item),
         // Stored for others.
         _ => (),
     }

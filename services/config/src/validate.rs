@@ -1,5 +1,6 @@
 //! Checks before anything is stored: each item by its schema and its meaning, and all together.
 
+mod mcp_server;
 mod together;
 mod tool;
 
@@ -123,6 +124,7 @@ impl Check<'_> {
             item_type::INTENT => self.typed(|check, intent: &Intent| check.named(&intent.name)),
             item_type::SPECIALIST => self.typed(Self::specialist),
             item_type::QUERY => self.typed(Self::query),
+            item_type::MCP_SERVER => self.typed(Self::mcp_server),
             other => {
                 let reason = nearest("type", other, item_type::ALL.iter().copied());
                 self.problem("", reason);

@@ -17,9 +17,11 @@ use std::time::Duration;
 
 mod error;
 mod kinds;
+pub mod mcp;
 mod memories;
 pub mod openapi;
 mod registry;
+mod schemas;
 mod secrets;
 
 pub use error::Error;

@@ -3,20 +3,13 @@
 //! The description is somebody else's text: everything in it is bounded, references are followed only within
 //! it, and what a tool cannot do is left out by name.
 
+use crate::schemas::{MAX_DESCRIPTION, MAX_SCHEMA, Whole};
 use agentfleet_schema::config::{Effect, ToolItem, fits, tool_kind};
 use serde_json::{Map, Value, json};
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 /// Most operations of a description.
 pub const MOST: usize = 500;
-/// How deep references are followed; what lies deeper may be anything.
-const DEEP: usize = 8;
-/// Values of one operation, however often references repeat them.
-const MANY: usize = 20_000;
-/// Longest schema of one tool, in bytes: models read it with each call.
-const MAX_SCHEMA: usize = 32 * 1024;
-const MAX_DESCRIPTION: usize = 1_000;
 const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
 
 /// What a description came to.
@@ -59,8 +52,7 @@ pub fn tools(description: &Value, wanted: Wanted<'_>) -> Result<Imported, String
                 path,
                 method,
                 itself: &item[*method],
-                left: Cell::new(MANY),
-                missing: RefCell::default(),
+                whole: Whole::of(description),
             };
             let name = format!("{}{}", wanted.prefix, operation.name());
             if !fits(wanted.only, &name) {
@@ -102,10 +94,7 @@ struct Operation<'a> {
     path: &'a str,
     method: &'a str,
     itself: &'a Value,
-    /// Values that may still be put in the place of references.
-    left: Cell<usize>,
-    /// A reference that leads nowhere.
-    missing: RefCell<Option<String>>,
+    whole: Whole<'a>,
 }
 
 impl Operation<'_> {
@@ -144,7 +133,7 @@ impl Operation<'_> {
                 return Err(format!("its path names `{name}`, which is no parameter"));
             }
         }
-        if let Some(reference) = self.missing.take() {
+        if let Some(reference) = self.whole.missing() {
             return Err(format!("it refers to `{reference}`, which is not there"));
         }
         let schema = json!({"type": "object", "properties": properties, "required": required});
@@ -177,7 +166,7 @@ impl Operation<'_> {
     fn parameters(&self) -> Vec<Value> {
         let all = [&self.item["parameters"], &self.itself["parameters"]];
         let all = all.into_iter().filter_map(Value::as_array).flatten();
-        all.map(|one| self.whole(one, DEEP)).collect()
+        all.map(|one| self.whole.value(one)).collect()
     }
 
     fn parameter(
@@ -222,7 +211,7 @@ impl Operation<'_> {
         required: &mut Vec<String>,
     ) -> Result<(), String> {
         let is_json = |body: &Value| body["content"].get("application/json").is_some();
-        let body = self.whole(body, DEEP);
+        let body = self.whole.value(body);
         let schema = &body["content"]["application/json"]["schema"];
         let Some(fields) = schema["properties"].as_object() else {
             return if body["required"] == true || is_json(&body) {
@@ -265,7 +254,7 @@ impl Operation<'_> {
                 .chars()
                 .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
                 .collect();
-            let scheme = self.whole(&schemes[name], DEEP);
+            let scheme = self.whole.value(&schemes[name]);
             let bearer = scheme["scheme"].as_str().unwrap_or_default();
             let header = match (scheme["type"].as_str(), scheme["in"].as_str()) {
                 (Some("http"), _) if bearer.eq_ignore_ascii_case("bearer") => {
@@ -283,39 +272,6 @@ impl Operation<'_> {
             return Ok([header].into());
         }
         Err("it knows its caller by none of: bearer token, key in a header".to_owned())
-    }
-
-    /// A value with what it refers to in place.
-    fn whole(&self, value: &Value, deep: usize) -> Value {
-        let Some(left) = self.left.get().checked_sub(1) else {
-            return json!({});
-        };
-        self.left.set(left);
-        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
-            let there = reference.strip_prefix('#');
-            return match there.and_then(|pointer| self.description.pointer(pointer)) {
-                Some(there) if deep > 0 => self.whole(there, deep - 1),
-                Some(_) => json!({}),
-                None => {
-                    self.missing
-                        .borrow_mut()
-                        .get_or_insert_with(|| reference.to_owned());
-                    json!({})
-                }
-            };
-        }
-        match value {
-            Value::Object(fields) => {
-                let fields = fields.iter();
-                Value::Object(
-                    fields
-                        .map(|(n, v)| (n.clone(), self.whole(v, deep)))
-                        .collect(),
-                )
-            }
-            Value::Array(items) => items.iter().map(|one| self.whole(one, deep)).collect(),
-            other => other.clone(),
-        }
     }
 }
 

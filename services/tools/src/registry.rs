@@ -4,9 +4,10 @@
 //! comes to a result: what goes wrong inside, panics included, is told to the agent.
 
 use crate::kinds::{
-    Agent, Call, DocumentFetch, DocumentSearch, Doing, Http, KnowledgeQuery, Memory, Prompt,
+    Agent, Call, DocumentFetch, DocumentSearch, Doing, Http, KnowledgeQuery, Mcp, Memory, Prompt,
     ReadBack, Sparql, TextCompletion, ToolKind,
 };
+use crate::mcp::Servers;
 use crate::{Error, Secrets, ToolCall, ToolResult, Tools};
 use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
@@ -14,15 +15,22 @@ use agentfleet_library::Library;
 use agentfleet_models::ChatModel;
 use agentfleet_schema::CollectionName;
 use agentfleet_schema::arguments::{self, Arguments};
-use agentfleet_schema::config::{ToolItem, tool_kind};
+use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
 use agentfleet_schema::records::Trouble;
 use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
+
+/// How long one tool is looked at; a program of an MCP server may take a minute to start.
+const LOOK: Duration = Duration::from_secs(90);
+/// How many are looked at together.
+const LOOKS: usize = 16;
 
 /// All kinds of tools, by the name config items use.
 pub struct Toolbox {
@@ -49,6 +57,7 @@ impl Toolbox {
         model: Arc<dyn ChatModel>,
         timeout: Duration,
         secrets: Secrets,
+        servers: Servers,
     ) -> Result<Self, Error> {
         let search = DocumentSearch(library.clone());
         let fetch = DocumentFetch(library.clone());
@@ -58,13 +67,14 @@ impl Toolbox {
             Arc::new(Memory { doing, documents })
         };
         let sparql = Sparql(Arc::clone(&graph));
-        let kinds: [(_, Arc<dyn ToolKind>); 13] = [
+        let kinds: [(_, Arc<dyn ToolKind>); 14] = [
             (tool_kind::AGENT, Arc::new(Agent)),
             (tool_kind::MEMORY_GET, memory(Doing::Get)),
             (tool_kind::MEMORY_SET, memory(Doing::Set)),
             (tool_kind::MEMORY_LIST, memory(Doing::List)),
             (tool_kind::MEMORY_DELETE, memory(Doing::Delete)),
             (tool_kind::SPARQL, Arc::new(sparql)),
+            (tool_kind::MCP, Arc::new(Mcp(servers))),
             (tool_kind::DOCUMENT_SEARCH, Arc::new(search)),
             (tool_kind::DOCUMENT_FETCH, Arc::new(fetch)),
             (
@@ -83,6 +93,24 @@ impl Toolbox {
     /// The names of the kinds, as a config item's `type` gives them.
     pub fn kinds(&self) -> Vec<&'static str> {
         self.kinds.keys().copied().collect()
+    }
+
+    /// Whether each of some tools could be called: what it reaches is there, and so are its secrets. Nothing is
+    /// called.
+    pub async fn look<'a>(
+        &self,
+        tools: impl IntoIterator<Item = &'a ToolItem>,
+        config: &Snapshot,
+    ) -> Vec<(&'a ToolItem, Result<String, String>)> {
+        let looks = tools.into_iter().map(|tool| async move {
+            let Some(kind) = self.kinds.get(tool.kind.as_str()) else {
+                return (tool, Err(format!("unknown type `{}`", tool.kind)));
+            };
+            let looked = tokio::time::timeout(LOOK, kind.look(tool, config)).await;
+            let late = |_| Err(format!("no answer within {LOOK:?}"));
+            (tool, looked.unwrap_or_else(late))
+        });
+        stream::iter(looks).buffered(LOOKS).collect().await
     }
 }
 
@@ -158,7 +186,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use crate::CallContext;
-    use agentfleet_schema::config::{Snapshot, ToolArgument};
+    use agentfleet_schema::config::ToolArgument;
 
     /// Does what its tool's name says.
     struct Odd;
@@ -167,6 +195,10 @@ mod tests {
     impl ToolKind for Odd {
         fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
             tool.arguments.clone()
+        }
+
+        async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+            Err("odd".to_owned())
         }
 
         async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -65,6 +65,8 @@ async fn running(reply_to: &str) -> Running {
         Arc::clone(&engine.model.model),
         settings.tool_timeout,
         agentfleet_tools::Secrets::default(),
+        agentfleet_tools::mcp::Servers::new(agentfleet_tools::Secrets::default(), Vec::new())
+            .unwrap(),
     );
     engine.tools = Arc::new(tools.unwrap());
     let fleet = Fleet::start(&engine, &settings, Roles::All).await.unwrap();

@@ -39,6 +39,8 @@ async fn running(script: Script) -> Running {
             Arc::clone(&engine.model.model),
             settings.tool_timeout,
             agentfleet_tools::Secrets::default(),
+            agentfleet_tools::mcp::Servers::new(agentfleet_tools::Secrets::default(), Vec::new())
+                .unwrap(),
         )
         .unwrap(),
     );

@@ -3,8 +3,8 @@
 use super::{Fixture, exact, reads};
 use agentfleet_schema::config::{
     AgentPattern, AgentTaskType, Approval, DefaultAnswer, Effect, Evidence, EvidenceRun, Intent,
-    JoinPolicy, ModelProfile, PromptItem, QueryItem, QueryParameter, RateLimit, Reasoner,
-    Specialist, Status, TerminationCriteria, ToolArgument, ToolItem,
+    JoinPolicy, McpServer, ModelProfile, PromptItem, QueryItem, QueryParameter, RateLimit,
+    Reasoner, Specialist, Status, TerminationCriteria, ToolArgument, ToolItem,
 };
 use agentfleet_schema::{Money, RunLimits};
 use std::collections::BTreeMap;
@@ -137,6 +137,9 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 allow_hosts: vec!["cdn.example.org".into()],
                 result: Some("/data".into()),
                 sparql: Some("SELECT * {?s ?p ?query}".into()),
+                server: Some("catalogue".into()),
+                tool: Some("search".into()),
+                resource: Some("catalogue://{query}".into()),
                 pattern: Some("react".into()),
                 specialist: Some("legal".into()),
                 effect: Some(Effect::Destructive),
@@ -171,6 +174,18 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 context_window: Some(32_000),
                 input_price: Some(1.5),
                 output_price: Some(6.0),
+            },
+        ),
+        exact(
+            "config/mcp-server/full",
+            McpServer {
+                name: "catalogue".into(),
+                description: "Books".into(),
+                url: Some("https://mcp.example/mcp".into()),
+                headers: [("authorization".to_owned(), "Bearer ${BOOKS}".to_owned())].into(),
+                command: Some("uvx".into()),
+                args: vec!["a-server".into()],
+                env: [("API_KEY".to_owned(), "${BOOKS}".to_owned())].into(),
             },
         ),
         exact(

@@ -54,7 +54,7 @@ pub(crate) enum Config {
     /// Store an item: from a file, or `-` for standard input
     #[command(
         after_help = "The file holds JSON; a prompt may be Markdown and a query SPARQL, as in seed-config.\n\n\
-                      Types: agent-pattern, agent-task-type, intent, model-profile, prompt, query, specialist, tool.\n\n\
+                      Types: agent-pattern, agent-task-type, intent, mcp-server, model-profile, prompt, query, specialist, tool.\n\n\
                       Examples:\n  agentfleet config put tool document-search search.json\n  \
                       agentfleet config put prompt agent-react agent-react.md"
     )]
@@ -278,11 +278,24 @@ pub(crate) enum Tools {
     /// Show all of one tool as JSON, with its parameters as models see them
     #[command(after_help = "Example:\n  agentfleet tools show document-search")]
     Show { name: String },
-    /// Make a tool of each operation of an OpenAPI 3 description, in JSON or YAML
+    /// Make tools of what others describe
     #[command(
-        after_help = "Example:\n  agentfleet tools import openapi https://blog.example/openapi.yaml --prefix blog. --dry-run"
+        subcommand,
+        after_help = "Example:\n  agentfleet tools import mcp --help"
     )]
     Import(ImportTools),
+    /// Look whether tools could be called: what they reach is there, and so are their secrets
+    ///
+    /// Nothing is called. Exit code 1 says that one of them could not be.
+    #[command(
+        after_help = "Examples:\n  agentfleet tools test\n  agentfleet tools test 'blog.*' --json"
+    )]
+    Test {
+        /// Names of tools, as globs in which `*` stands for any characters; all if left out.
+        names: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Call a tool by hand, as an agent would
     ///
     /// Arguments are healed and checked. Exit code 4 says that its service is away.
@@ -290,23 +303,69 @@ pub(crate) enum Tools {
     Call(CallTool),
 }
 
-/// A description to make tools of.
+/// What tools are made of.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportTools {
+    /// A tool of each operation of an OpenAPI 3 description, in JSON or YAML
+    #[command(
+        after_help = "Example:\n  agentfleet tools import openapi https://blog.example/openapi.yaml --prefix blog. --dry-run"
+    )]
+    Openapi {
+        /// A file, or an address.
+        source: String,
+        /// Put before each name, such as `blog.`.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        prefix: String,
+        /// Address of the services, where the description has none of its own, or another is meant.
+        #[arg(long, value_name = "URL")]
+        base: Option<String>,
+        #[command(flatten)]
+        putting: Putting,
+    },
+    /// A tool of each tool of an MCP server, and one that reads its resources
+    ///
+    /// A server that is named for the first time needs `--server-url`, or its program behind `--`. Imported again,
+    /// only what changed is put.
+    #[command(
+        after_help = "Examples:\n  agentfleet tools import mcp time --mcp-commands uvx -- uvx mcp-server-time\n  \
+                      agentfleet tools import mcp blog --server-url https://blog.example/mcp --header 'authorization=Bearer ${BLOG_TOKEN}'"
+    )]
+    Mcp(ImportMcp),
+}
+
+/// A server of the Model Context Protocol.
 #[derive(Debug, Args)]
-pub(crate) struct ImportTools {
-    /// What is read: `openapi`.
-    #[arg(value_parser = ["openapi"])]
-    pub from: String,
-    /// A file, or an address.
-    pub source: String,
-    /// Put before each name, such as `blog.`.
-    #[arg(long, default_value = "", hide_default_value = true)]
-    pub prefix: String,
+pub(crate) struct ImportMcp {
+    /// Key of its item, such as `time`.
+    pub server: String,
+    /// Its address, if it speaks the protocol over HTTP.
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub server_url: Option<String>,
+    /// A header of each request, as NAME=VALUE, in which `${NAME}` is a secret; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = argument, requires = "server_url")]
+    pub header: Vec<(String, String)>,
+    /// A variable of the program's environment, as NAME=VALUE, in which `${NAME}` is a secret; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = argument, requires = "command")]
+    pub env: Vec<(String, String)>,
+    /// Put before each name; the name of the server and a dot unless given.
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Delete the tools that the server no longer has.
+    #[arg(long)]
+    pub prune: bool,
+    #[command(flatten)]
+    pub putting: Putting,
+    /// The program and its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// What becomes of the tools that were made.
+#[derive(Debug, Args)]
+pub(crate) struct Putting {
     /// Names to take, prefix included, as a glob in which `*` stands for any characters.
     #[arg(long, default_value = "*")]
     pub only: String,
-    /// Address of the services, where the description has none of its own, or another is meant.
-    #[arg(long, value_name = "URL")]
-    pub base: Option<String>,
     /// Group of the tools; may be repeated.
     #[arg(long, default_value = "default")]
     pub group: Vec<String>,

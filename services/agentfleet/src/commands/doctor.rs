@@ -1,8 +1,9 @@
 //! `doctor`: what is configured, what can be reached, and what is wrong.
 
 use super::servers::Server;
+use super::tools;
 use crate::cli::Output;
-use crate::engine::{choose_model, fleet_limits, open_coordination, open_graph};
+use crate::engine::{Engine, choose_model, fleet_limits, open_coordination, open_graph};
 use crate::error::{Exit, Failure};
 use crate::issuer;
 use crate::lock::{FleetLock, Holder};
@@ -10,7 +11,7 @@ use crate::settings::Settings;
 use crate::store::{
     Store, open_broker, open_documents, open_to_others, reply_patterns, reply_topics, subscriptions,
 };
-use crate::ui::{self, Ui};
+use crate::ui;
 use agentfleet_broker::{Broker, EmbeddedBroker};
 use agentfleet_console::text;
 use agentfleet_core::prices::missing;
@@ -21,6 +22,7 @@ use agentfleet_storage::Database;
 use futures::future::join_all;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the model may take to say a word.
@@ -122,34 +124,6 @@ pub(crate) async fn doctor(output: Output, settings: &Settings) -> Result<(), Fa
     }
 }
 
-/// What is in force, and where it was said.
-pub(crate) fn settings(output: Output, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    let in_force = settings.in_force();
-    let sourced = in_force
-        .iter()
-        .map(|(name, value)| (*name, value, settings.source(name).as_str()));
-    if output.json {
-        let all: serde_json::Map<_, _> = sourced
-            .map(|(name, value, source)| {
-                let told = serde_json::json!({ "value": value, "source": source });
-                (name.to_owned(), told)
-            })
-            .collect();
-        return ui::json(&all);
-    }
-    let rows = sourced
-        .map(|(name, value, source)| vec![name.to_owned(), value.clone(), source.to_owned()]);
-    ui.table(&["SETTING", "VALUE", "FROM"], 1, rows);
-    if let Some(file) = &settings.file {
-        errln!("The settings file is `{}`.", file.display());
-    }
-    errln!(
-        "`{} help settings` says what each is for.",
-        settings.program()
-    );
-    Ok(())
-}
-
 /// What is not at its default, and where it was said.
 fn given(settings: &Settings) -> String {
     let in_force = settings.in_force();
@@ -188,7 +162,8 @@ async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
     findings.add("data directory", size(&store.database, settings).await);
     findings.add("database", soundness(&store.database));
     findings.add("config", config(store, settings).await);
-    findings.add("graph", graph(store, settings).await);
+    let engine = Box::pin(Engine::open(store.clone(), settings, &|_, _| ())).await;
+    findings.add("graph", graph(store, settings, engine.as_ref().ok()).await);
     if let Some(url) = &settings.coordination {
         findings.add("coordination", coordination(url, settings).await);
     }
@@ -197,6 +172,7 @@ async fn look_at(store: &Store, settings: &Settings, findings: &mut Findings) {
     findings.add("workers", workers(broker, own, settings).await);
     findings.add("queue", queue(broker, own).await);
     findings.add("dead letters", dead_letters(&*store.documents).await);
+    findings.add("tools", Box::pin(of_tools(engine)).await);
 }
 
 /// What can be told where not all stores can be opened together: each part by itself, unless its server is
@@ -323,8 +299,22 @@ async fn config(store: &Store, settings: &Settings) -> Result<String, Failure> {
     ))
 }
 
-async fn graph(store: &Store, settings: &Settings) -> Result<String, Failure> {
-    let (graph, embedded) = open_graph(store, settings, &|_, _| {}).await?;
+/// Whether each tool could be called.
+async fn of_tools(engine: Result<Engine, Failure>) -> Result<String, Failure> {
+    let engine = engine?;
+    let snapshot = engine.store.config.snapshot().await?;
+    tools::finding(&engine, &snapshot).await
+}
+
+async fn graph(
+    store: &Store,
+    settings: &Settings,
+    engine: Option<&Engine>,
+) -> Result<String, Failure> {
+    let (graph, embedded) = match engine {
+        Some(engine) => (Arc::clone(&engine.graph), engine.embedded.clone()),
+        None => open_graph(store, settings, &|_, _| {}).await?,
+    };
     let Some(embedded) = embedded else {
         graph.ready().await?;
         return Ok(format!("{} answers", settings.graph));

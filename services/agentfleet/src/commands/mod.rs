@@ -13,6 +13,7 @@ pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod fork;
+pub(crate) mod in_force;
 pub(crate) mod keys;
 pub(crate) mod library;
 pub(crate) mod memory;

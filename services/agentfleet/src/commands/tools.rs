@@ -1,7 +1,12 @@
 //! `tools`: what agents may call, on which terms, and calling one by hand.
 
+mod mcp;
+mod test;
+
+pub(super) use test::finding;
+
 use super::{audit, person};
-use crate::cli::{CallTool, ImportTools, Tools};
+use crate::cli::{CallTool, ImportTools, Putting, Tools};
 use crate::engine::Engine;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
@@ -53,7 +58,26 @@ pub(crate) async fn run(command: Tools, settings: &Settings, ui: Ui) -> Result<(
             value["parameters"] = engine.tools.parameters(item);
             ui::json(&value)
         }
-        Tools::Import(wanted) => import(&store, wanted).await,
+        Tools::Import(ImportTools::Openapi {
+            source,
+            prefix,
+            base,
+            putting,
+        }) => import(&store, &source, &prefix, base.as_deref(), putting).await,
+        Tools::Import(ImportTools::Mcp(wanted)) => {
+            Box::pin(mcp::import(&store, settings, &snapshot, wanted)).await
+        }
+        Tools::Test { names, output } => {
+            Box::pin(test::test(
+                store,
+                settings,
+                &snapshot,
+                &names,
+                output.json,
+                ui,
+            ))
+            .await
+        }
         Tools::Call(wanted) => call(store, settings, &snapshot, wanted).await,
     }
 }
@@ -89,22 +113,24 @@ fn list(snapshot: &Snapshot, json: bool, ui: Ui) -> Result<(), Failure> {
 }
 
 /// Puts a tool for each operation of a description into the config.
-async fn import(store: &Store, wanted: ImportTools) -> Result<(), Failure> {
-    let ImportTools {
-        from: _,
-        source,
-        prefix,
+async fn import(
+    store: &Store,
+    source: &str,
+    prefix: &str,
+    base: Option<&str>,
+    putting: Putting,
+) -> Result<(), Failure> {
+    let Putting {
         only,
-        base,
         group,
         dry_run,
         by,
-    } = wanted;
-    let description = description(&source).await?;
+    } = putting;
+    let description = description(source).await?;
     let wanted = openapi::Wanted {
-        prefix: &prefix,
+        prefix,
         only: &only,
-        base: base.as_deref(),
+        base,
     };
     let imported = openapi::tools(&description, wanted);
     let imported = imported.map_err(|says| Failure::usage(format!("`{source}`: {says}")))?;

@@ -4,7 +4,10 @@
 mod access;
 mod again;
 mod conversations;
+#[path = "../../../tools/tests/it/diary.rs"]
+mod diary;
 mod erased;
+mod mcp;
 mod place;
 mod prices;
 mod runs;

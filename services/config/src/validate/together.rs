@@ -119,6 +119,12 @@ fn tools(set: &Snapshot, problem: &mut impl FnMut(&str, &str, String, String)) {
             let reason = unknown("prompt", template, set.prompts.keys());
             problem(item_type::TOOL, key, "/template".to_owned(), reason);
         }
+        if let (tool_kind::MCP, Some(server)) = (tool.kind.as_str(), &tool.server)
+            && !set.mcp_servers.contains_key(server)
+        {
+            let reason = unknown("MCP server", server, set.mcp_servers.keys());
+            problem(item_type::TOOL, key, "/server".to_owned(), reason);
+        }
     }
 }
 

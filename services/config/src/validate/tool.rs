@@ -30,6 +30,14 @@ impl Check<'_> {
                 None => self.problem("/url", "an `http` tool must have an address here"),
             }
         }
+        let is_mcp = tool.kind == tool_kind::MCP;
+        if is_mcp && tool.server.is_none() {
+            self.problem("/server", "an `mcp` tool must name its server here");
+        }
+        if is_mcp && tool.tool.is_some() == tool.resource.is_some() {
+            let says = "an `mcp` tool must have either `tool` or `resource`";
+            self.problem("/tool", says);
+        }
         if let Some(method) = &tool.method {
             self.among("/method", &method.to_ascii_uppercase(), METHODS);
         }

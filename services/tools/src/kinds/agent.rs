@@ -1,9 +1,9 @@
 //! `agent`: another agent. No worker makes such a call: the step that wants it starts a run of its own,
 //! and goes on with its answer. Here is what the call takes, and why it cannot be made alone.
 
-use super::{Call, ToolKind};
+use super::{ASKS_THE_MODEL, Call, ToolKind};
 use crate::{Error, ToolResult};
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use async_trait::async_trait;
 
 pub(crate) struct Agent;
@@ -12,6 +12,10 @@ pub(crate) struct Agent;
 impl ToolKind for Agent {
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
         tool.declared()
+    }
+
+    async fn look(&self, _tool: &ToolItem, _config: &Snapshot) -> Result<String, String> {
+        Ok(ASKS_THE_MODEL.to_owned())
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

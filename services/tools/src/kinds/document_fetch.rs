@@ -1,10 +1,10 @@
 //! `document-fetch`: the text of one loaded document, a bounded part at a time.
 
-use super::{Call, PATIENT, ToolKind, optional};
+use super::{Call, PATIENT, ToolKind, library_answers, optional};
 use crate::{Error, ToolResult};
 use agentfleet_library::Library;
 use agentfleet_schema::arguments;
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use async_trait::async_trait;
 use std::time::Duration;
@@ -52,6 +52,10 @@ impl ToolKind for DocumentFetch {
 
     fn patience(&self, usual: Duration) -> Duration {
         usual.max(PATIENT)
+    }
+
+    async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        library_answers(&self.0).await
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

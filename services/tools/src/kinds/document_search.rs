@@ -3,11 +3,11 @@
 //! Each is written as `[n] Title > Heading (uri)`, a line break and its text; blank lines stand
 //! between passages and nowhere else.
 
-use super::{Call, PATIENT, ToolKind, nothing};
+use super::{Call, PATIENT, ToolKind, library_answers, nothing};
 use crate::{Error, ToolResult};
 use agentfleet_library::Library;
 use agentfleet_schema::arguments;
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use async_trait::async_trait;
 use std::time::Duration;
@@ -27,6 +27,10 @@ impl ToolKind for DocumentSearch {
 
     fn patience(&self, usual: Duration) -> Duration {
         usual.max(PATIENT)
+    }
+
+    async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        library_answers(&self.0).await
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -5,13 +5,13 @@
 //! no side effects unless the item says so; all other methods have. See `http_address` for what may
 //! be reached. Anything but a success is an error result that quotes the service.
 
-use super::http_address::Guarded;
+use super::http_address::{Guarded, allowed, check};
 use super::http_target::Target;
-use super::{Call, ToolKind};
+use super::{Call, Failed, ToolKind, settled};
 use crate::secrets::Used;
 use crate::{Error, Secrets, ToolResult};
 use agentfleet_models::root_cause;
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::{Source, Trouble};
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Most bytes of an answer that are read.
-const MAX_ANSWER: usize = 1024 * 1024;
+pub(crate) const MAX_ANSWER: usize = 1024 * 1024;
 /// Most characters quoted of an answer that is no success.
 const MAX_QUOTED: usize = 1_000;
 /// Most redirects of one call that are followed.
 const MOST_REDIRECTS: usize = 5;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Http {
     /// Uses the proxy of the environment, if one is set.
@@ -84,7 +84,7 @@ impl Http {
         let mut target = Target::of(&call.tool, &call.arguments)?;
         let headers = self.headers(&call.tool, used)?;
         for _ in 0..=MOST_REDIRECTS {
-            target.check()?;
+            check(&target.url)?;
             let host = target.url.host_str().unwrap_or_default().to_owned();
             // A secret goes to the service that it is for, and not to where that one points.
             let headers = if target.is_redirected {
@@ -137,21 +137,8 @@ impl Http {
     }
 }
 
-/// What is wrong with a call.
-struct Failed {
-    trouble: Option<Trouble>,
-    says: String,
-}
-
-impl From<String> for Failed {
-    fn from(says: String) -> Self {
-        let trouble = None;
-        Self { trouble, says }
-    }
-}
-
 /// The part of an answer that the item asks for.
-fn result(tool: &ToolItem, content: String) -> Result<String, String> {
+pub(crate) fn result(tool: &ToolItem, content: String) -> Result<String, String> {
     let Some(pointer) = &tool.result else {
         return Ok(content);
     };
@@ -166,7 +153,7 @@ fn result(tool: &ToolItem, content: String) -> Result<String, String> {
     }
 }
 
-fn client() -> ClientBuilder {
+pub(crate) fn client() -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("agentfleet/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
@@ -182,18 +169,30 @@ impl ToolKind for Http {
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {
         let mut used = Used::default();
-        let mut result = match self.tried(&call, &mut used).await {
-            Ok(result) => result,
-            Err(failed) => ToolResult {
-                trouble: failed.trouble,
-                ..ToolResult::error(failed.says)
-            },
-        };
-        result.content = used.taken_out(&result.content).into_owned();
-        for source in &mut result.sources {
-            source.uri = used.taken_out(&source.uri).into_owned();
+        let tried = self.tried(&call, &mut used).await;
+        Ok(settled(tried, &used))
+    }
+
+    /// Whether its secrets are there, and somebody listens at its address. Nothing is sent.
+    async fn look(&self, tool: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        self.headers(tool, &mut Used::default())?;
+        let url = Target::base(tool)?;
+        check(&url)?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        if !is_loopback(&url) && has_proxy(url.scheme()) {
+            return Ok(format!(
+                "`{host}` is reached through a proxy, which is not asked"
+            ));
         }
-        Ok(result)
+        let port = url.port_or_known_default().unwrap_or_default();
+        let connecting = connect(host.trim_matches(['[', ']']), port);
+        match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok(())) => Ok(format!("`{host}` takes connections at port {port}")),
+            Ok(Err(says)) => Err(format!("`{host}` cannot be reached at port {port}: {says}")),
+            Err(_) => Err(format!(
+                "`{host}` took no connection at port {port} within {CONNECT_TIMEOUT:?}"
+            )),
+        }
     }
 }
 
@@ -210,7 +209,26 @@ fn add_query(url: &mut Url, arguments: &Map<String, Value>) {
     }
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether the environment names a proxy for a scheme.
+fn has_proxy(scheme: &str) -> bool {
+    let names = [format!("{scheme}_proxy"), "all_proxy".to_owned()];
+    let names = names
+        .iter()
+        .flat_map(|name| [name.clone(), name.to_uppercase()]);
+    let mut values = names.filter_map(|name| std::env::var(name).ok());
+    values.any(|value| !value.trim().is_empty())
+}
+
+/// Connects to the first address of a host that may be reached and takes connections.
+async fn connect(host: &str, port: u16) -> Result<(), String> {
+    let found = tokio::net::lookup_host((host, port)).await;
+    let found = found.map_err(|error| error.to_string())?.collect();
+    let addresses = allowed(host, found).map_err(|error| error.to_string())?;
+    let connected = tokio::net::TcpStream::connect(&addresses[..]).await;
+    connected.map(drop).map_err(|error| error.to_string())
+}
+
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let address = host.parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())

@@ -7,6 +7,7 @@
 //! request goes to what was found. Only reading calls follow redirects, to hosts that the item names,
 //! each checked as the first address was.
 
+use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -36,8 +37,19 @@ impl Resolve for Guarded {
     }
 }
 
+/// Refuses addresses written as digits that may not be reached; names are checked when they are resolved.
+pub(crate) fn check(url: &Url) -> Result<(), String> {
+    let host = url.host_str().unwrap_or_default();
+    match host.trim_matches(['[', ']']).parse() {
+        Ok(address) if is_refused(address) => Err(format!(
+            "`{host}` is a link-local or metadata address, which is refused"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The addresses of a name that may be reached, or why there is none.
-fn allowed(
+pub(super) fn allowed(
     host: &str,
     found: Vec<SocketAddr>,
 ) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
@@ -55,7 +67,7 @@ fn allowed(
     }
 }
 
-pub(super) fn is_refused(address: IpAddr) -> bool {
+fn is_refused(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
             address.is_link_local()

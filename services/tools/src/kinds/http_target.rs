@@ -1,6 +1,5 @@
 //! Where a call of an `http` tool goes: its address with arguments in place, and where that sends it on to.
 
-use super::http_address::is_refused;
 use agentfleet_schema::arguments::Arguments;
 use agentfleet_schema::config::ToolItem;
 use agentfleet_schema::uris;
@@ -44,15 +43,16 @@ impl Target {
         })
     }
 
-    /// Refuses addresses written as digits that no tool may reach; names are checked when they are resolved.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let host = self.url.host_str().unwrap_or_default();
-        match host.trim_matches(['[', ']']).parse() {
-            Ok(address) if is_refused(address) => Err(format!(
-                "`{host}` is a link-local or metadata address, which is refused"
-            )),
-            _ => Ok(()),
-        }
+    /// The address without what arguments make of it: scheme, host and port.
+    pub(super) fn base(tool: &ToolItem) -> Result<Url, String> {
+        let template = tool.url.as_deref().unwrap_or_default();
+        let fixed = template.split('{').next().unwrap_or_default();
+        Url::parse(fixed).map_err(|error| {
+            format!(
+                "tool `{}` has the bad `url` `{template}`: {error}",
+                tool.name
+            )
+        })
     }
 
     /// Where an answer sends a reading call on to, if it does so and the item allows it.

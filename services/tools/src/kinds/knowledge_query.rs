@@ -7,13 +7,13 @@
 
 mod names;
 
-use super::{Call, PATIENT, ToolKind, nothing};
+use super::{Call, PATIENT, ToolKind, graph_answers, library_answers, nothing};
 use crate::{Error, ToolResult};
 use agentfleet_graph::{Graph, QueryOptions};
 use agentfleet_library::{
     Description, Entity, Library, document_of_blank, is_blank, local_name, one_value,
 };
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::Source;
 use agentfleet_schema::vocabulary::RDF_TYPE;
 use agentfleet_schema::words::terms;
@@ -263,6 +263,11 @@ impl ToolKind for KnowledgeQuery {
 
     fn patience(&self, usual: Duration) -> Duration {
         usual.max(PATIENT)
+    }
+
+    async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        library_answers(&self.library).await?;
+        graph_answers(&*self.graph).await
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -1,12 +1,12 @@
 //! `memory-get`, `memory-set`, `memory-list`, `memory-delete`: what is remembered for who asks, or for all of
 //! their tenant, beyond the run.
 
-use super::{Call, ToolKind, optional};
+use super::{Call, ToolKind, documents_answer, optional};
 use crate::memories::{Memories, Refused};
 use crate::{Error, ToolResult};
 use agentfleet_documents::Documents;
 use agentfleet_schema::arguments::text;
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::MemoryRecord;
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -48,6 +48,10 @@ impl ToolKind for Memory {
                 whose,
             ],
         }
+    }
+
+    async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        documents_answer(&*self.documents).await
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

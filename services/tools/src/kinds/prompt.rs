@@ -4,11 +4,11 @@
 //! is taken off, and an answer that is none is an error.
 
 use super::model::ask;
-use super::{Call, PATIENT, ToolKind};
+use super::{ASKS_THE_MODEL, Call, PATIENT, ToolKind};
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::render;
 use agentfleet_models::{ChatModel, Operation};
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -24,6 +24,10 @@ impl ToolKind for Prompt {
 
     fn patience(&self, usual: Duration) -> Duration {
         usual.max(PATIENT)
+    }
+
+    async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        Ok(ASKS_THE_MODEL.to_owned())
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -4,11 +4,11 @@
 //! It reads the librarian's texts of the call's own tree, and of the session that a fork went on
 //! from. Nothing else: a URI of another run is refused, whoever made it up.
 
-use super::{Call, ToolKind, optional};
+use super::{Call, ToolKind, documents_answer, optional};
 use crate::{Error, ToolResult};
 use agentfleet_documents::Documents;
 use agentfleet_schema::arguments;
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::{Source, StepRecord};
 use agentfleet_schema::{SessionId, keys, uris};
 use async_trait::async_trait;
@@ -179,6 +179,10 @@ impl ToolKind for ReadBack {
                 "words to look for: only what is around them is returned",
             ),
         ]
+    }
+
+    async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        documents_answer(&*self.0).await
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

@@ -1,10 +1,10 @@
 //! `sparql-select`: a query that the tool's item gives, with the call's arguments as values of its variables.
 //! No text of a model becomes part of the query.
 
-use super::{Call, ToolKind};
+use super::{Call, ToolKind, graph_answers};
 use crate::{Error, ToolResult};
 use agentfleet_graph::{Graph, QueryOptions};
-use agentfleet_schema::config::{ToolArgument, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::{Term, TermType};
 use async_trait::async_trait;
 use serde_json::Value;
@@ -19,6 +19,10 @@ pub(crate) struct Sparql(pub(crate) Arc<dyn Graph>);
 impl ToolKind for Sparql {
     fn arguments(&self, tool: &ToolItem) -> Vec<ToolArgument> {
         tool.declared()
+    }
+
+    async fn look(&self, _: &ToolItem, _: &Snapshot) -> Result<String, String> {
+        graph_answers(&*self.0).await
     }
 
     async fn call(&self, call: Call) -> Result<ToolResult, Error> {

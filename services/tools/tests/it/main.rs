@@ -4,10 +4,12 @@
 
 mod back;
 mod completion;
+mod diary;
 mod documents;
 mod dossier;
 mod http;
 mod knowledge;
+mod mcp;
 mod memory;
 mod offline;
 mod opening;

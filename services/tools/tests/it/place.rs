@@ -1,12 +1,15 @@
 //! A data directory with everything the tools need, and calls in one line.
 
+use crate::diary::python;
 use crate::shelf;
 use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_models::{ChatModel, Script, Scripted};
 use agentfleet_schema::Lineage;
 use agentfleet_schema::config::{Snapshot, ToolItem};
 use agentfleet_storage::Database;
-use agentfleet_tools::{CallContext, Error, ToolCall, ToolResult, Toolbox, Tools as _};
+use agentfleet_tools::{
+    CallContext, Error, Secrets, ToolCall, ToolResult, Toolbox, Tools as _, mcp,
+};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use std::time::Duration;
 pub(crate) struct Place {
     shelf: shelf::Place,
     pub(crate) toolbox: Toolbox,
+    pub(crate) servers: mcp::Servers,
     pub(crate) documents: Arc<EmbeddedDocuments>,
     /// Who calls, and which tree that is of.
     pub(crate) session: String,
@@ -56,24 +60,22 @@ impl Place {
         let database = Database::open(&folder.path().join("data")).unwrap();
         let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
         let shelf = shelf::Place::on(database, folder).await;
+        let programs = vec![python(), "sh".to_owned()];
+        let servers = mcp::Servers::new(secrets(), programs).unwrap();
         let toolbox = Toolbox::new(
             shelf.library.clone(),
             documents.clone(),
             shelf.graph.clone(),
             model,
             Duration::from_secs(60),
-            agentfleet_tools::Secrets::new(
-                [(
-                    "AGENTFLEET_SECRET_KEY".to_owned(),
-                    "s3cret-value".to_owned(),
-                )],
-                "/nowhere".into(),
-            ),
+            secrets(),
+            servers.clone(),
         )
         .unwrap();
         Self {
             shelf,
             toolbox,
+            servers,
             documents,
             session: "s".into(),
             root: "s".into(),
@@ -120,6 +122,11 @@ impl Place {
         };
         self.toolbox.call(call).await
     }
+}
+
+fn secrets() -> Secrets {
+    let variable = "AGENTFLEET_SECRET_KEY".to_owned();
+    Secrets::new([(variable, "s3cret-value".to_owned())], "/nowhere".into())
 }
 
 /// A tool of a kind, with nothing else set.

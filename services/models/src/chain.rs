@@ -200,7 +200,8 @@ impl ChatModel for Chain {
                     Ok(model) => model,
                     Err(error) => {
                         tried.push(Tried::of(name, &error));
-                        last = Some(error);
+                        // Whether to wait is for those to say that may come back.
+                        last.get_or_insert(error);
                         continue;
                     }
                 },
@@ -364,6 +365,15 @@ mod tests {
         let reply = chain.chat(request.clone(), &Discard).await.unwrap();
         assert_eq!(reply.text, "back");
         assert_eq!(reply.tried, []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fallback_that_cannot_be_used_is_no_reason_to_give_up() {
+        let (chain, mut request, _dir) = chain(AWAY, WELL);
+        request.fallbacks = vec!["nobody:knows".to_owned()];
+        let error = chain.chat(request, &Discard).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+        assert!(error.to_string().contains("nobody"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

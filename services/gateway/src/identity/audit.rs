@@ -34,8 +34,10 @@ pub struct Audit {
     recent: Arc<Locked<HashMap<Kind, (Instant, u64)>>>,
 }
 
-/// Principal, tenant, action and code of a refusal.
-type Kind = (String, String, String, &'static str);
+/// Principal, tenant, action, code and reason of a refusal, the reason without its figures.
+type Kind = (String, String, String, &'static str, String);
+/// Characters of a reason that tell refusals apart.
+const TELLING: usize = 120;
 
 impl std::fmt::Debug for Audit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -77,6 +79,9 @@ impl Audit {
             entry.tenant.clone(),
             entry.action.clone(),
             code,
+            (entry.reason.chars().filter(|c| !c.is_ascii_digit()))
+                .take(TELLING)
+                .collect(),
         );
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if recent.len() >= MOST_KINDS {

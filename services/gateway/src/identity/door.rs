@@ -123,19 +123,23 @@ impl Door {
     }
 }
 
+/// Longest path that an entry of the audit log is about, in characters.
+const LONGEST_PATH: usize = 300;
+
 /// Lets a request in, with who sent it; or refuses it before anything of it is read.
 pub(crate) async fn enter(
     State((app, endpoint)): State<(App, Endpoint)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (mut response, left) = match admit(&app, endpoint, request.headers()).await {
-        Ok((caller, left)) => {
-            request.extensions_mut().insert(caller);
-            (next.run(request).await, left)
-        }
-        Err((problem, left)) => (problem.into_response(), left),
-    };
+    let (mut response, left) =
+        match admit(&app, endpoint, request.headers(), request.uri().path()).await {
+            Ok((caller, left)) => {
+                request.extensions_mut().insert(caller);
+                (next.run(request).await, left)
+            }
+            Err((problem, left)) => (problem.into_response(), left),
+        };
     if let Some(left) = left {
         let headers = response.headers_mut();
         headers.insert(LIMIT, HeaderValue::from(left.limit));
@@ -150,6 +154,7 @@ async fn admit(
     app: &App,
     endpoint: Endpoint,
     headers: &HeaderMap,
+    path: &str,
 ) -> Result<(Caller, Option<Left>), Refused> {
     let token = app.options.token.as_ref();
     if token.is_some_and(|token| guard::holds(token, headers)) {
@@ -176,24 +181,24 @@ async fn admit(
         Err((wait, left)) => {
             let name = caller.key().map_or("", |key| &key.principal.name);
             let problem = too_many(name, limit, wait);
-            refuse(app, &caller, &problem);
+            refuse(app, &caller, &problem, path);
             return Err((problem, Some(left)));
         }
     };
     match permitted(endpoint, &known.roles) {
         Ok(()) => Ok((caller, Some(left))),
         Err(problem) => {
-            refuse(app, &caller, &problem);
+            refuse(app, &caller, &problem, path);
             Err((problem, Some(left)))
         }
     }
 }
 
-fn refuse(app: &App, caller: &Caller, problem: &Problem) {
+fn refuse(app: &App, caller: &Caller, problem: &Problem, path: &str) {
     let code = problem.code.as_str();
     let entry = AuditEntry {
         reason: format!("{code}: {}", problem.message),
-        ..caller.entry("")
+        ..caller.entry(&path.chars().take(LONGEST_PATH).collect::<String>())
     };
     app.door
         .audit

@@ -117,7 +117,7 @@ impl Orchestrator {
     }
 
     async fn work(&self, delivery: &Delivery) -> Disposition {
-        let stepped = self.step(delivery).await;
+        let stepped = Box::pin(self.step(delivery)).await;
         let working = self.working().remove(&delivery.receipt);
         let (begun, watched) = working.map_or((None, None), |working| {
             (working.begun, Some(working.watched))

@@ -56,7 +56,7 @@ pub(super) struct Clients {
 }
 
 impl Connection {
-    pub(super) async fn open(name: String, way: Way, clients: Clients) -> Result<Self, Failed> {
+    pub(super) async fn connect(name: String, way: Way, clients: Clients) -> Result<Self, Failed> {
         // Every version that is in use knows the first; from 2026-07-28 on a server may refuse it.
         let mut tried = attempt(&way, &clients, ClientLifecycleMode::Initialize).await;
         if matches!(&tried, Err((Refusal::Protocol(error), _)) if matches!(**error, ClientInitializeError::JsonRpcError(_)))

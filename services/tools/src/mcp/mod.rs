@@ -151,7 +151,7 @@ impl Servers {
             tokio::spawn(sweep(Arc::downgrade(&self.0)));
         }
         let patience = way.patience();
-        let opened = Connection::open(name.to_owned(), way.clone(), self.0.clients.clone());
+        let opened = Connection::connect(name.to_owned(), way.clone(), self.0.clients.clone());
         let opened = tokio::spawn(Box::pin(opened).in_current_span());
         let opened = AbortOnDropHandle::new(opened);
         let name = name.to_owned();

@@ -80,11 +80,11 @@ async fn bench(arguments: &[String]) -> Result<()> {
         }
         let dir = root.path().join(part);
         match part {
-            "steps" => embedded::steps(&dir).await?,
-            "supervisor" => embedded::supervisor(&dir).await?,
-            "fan-in" => embedded::fan_in(&dir).await?,
+            "steps" => Box::pin(embedded::steps(&dir)).await?,
+            "supervisor" => Box::pin(embedded::supervisor(&dir)).await?,
+            "fan-in" => Box::pin(embedded::fan_in(&dir)).await?,
             "triples" => embedded::triples(&dir).await?,
-            "long" => long::history(&dir).await?,
+            "long" => Box::pin(long::history(&dir)).await?,
             _ => {
                 println!("\nMemory of an idle fleet");
                 println!("  {}", embedded::idle_memory(&dir)?);

@@ -124,7 +124,6 @@ fn everything_that_can_go_wrong_does() {
         "steps of plans",
         "steps by subagents",
         "agents asked",
-        "agents asked by plans",
         "sent back",
         "rounds of debates",
         "dispatches",

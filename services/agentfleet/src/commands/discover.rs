@@ -264,7 +264,7 @@ async fn decided(store: &Store, decide: &Decide, how: Decides, told: &str) -> Re
     })?;
     let version = put(&*store.config, &items, &by).await?;
     let about = format!("{}, version {version}", decide.key);
-    Box::pin(super::audit::note(&store, &by, "discover", &about)).await?;
+    Box::pin(super::audit::note(store, &by, "discover", &about)).await?;
     if decide.output.json {
         let items: Vec<_> = items.iter().map(entry).collect();
         return ui::json(&json!({"config_version": version, "by": by, "items": items}));

@@ -7,7 +7,7 @@ use agentfleet_schema::config::{
     AgentPattern, Approval, Snapshot, Specialist, ToolItem, tool_kind,
 };
 use agentfleet_schema::records::{
-    Activity, CompletionStatus, DecidedBy, FanInRecord, JoinCause, Member, Source,
+    Activity, Child, CompletionStatus, DecidedBy, FanInRecord, JoinCause, Member, Source,
 };
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ fn what_an_agent_brings_is_the_result_of_the_call() {
 fn an_agent_without_an_answer_is_a_call_that_failed() {
     let late = FanInRecord {
         members: Vec::new(),
-        missing: vec![Default::default()],
+        missing: vec![Child::default()],
         cause: JoinCause::Deadline,
         ..verdict(CompletionStatus::Answered)
     };

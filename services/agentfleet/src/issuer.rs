@@ -1,4 +1,4 @@
-//! The issuer of the settings, whose tokens count at the door and on the queue.
+//! The issuer of the settings, whose tokens count at the HTTP door.
 
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;

@@ -5,9 +5,11 @@
 //! passes here before it reaches the driver. It lets a call through that needs nobody, and the one
 //! call that was approved, with exactly the arguments that were approved.
 
+use crate::limits::Limits;
 use crate::order::{Finish, Order, Outcome, Said, ToolUse};
 use crate::pipeline;
 use crate::say;
+use crate::turn::Situation;
 use agentfleet_schema::config::{Approval, DefaultAnswer, ToolItem};
 use agentfleet_schema::records::{
     Activity, ApprovalAnswer, Asked, Decided, DecidedBy, Decision, PauseRecord, Publication,
@@ -36,7 +38,8 @@ pub(crate) struct Asker<'a> {
     pub request: &'a AgentRequest,
     /// The call that it was taken up with.
     pub held: Option<&'a HeldCall>,
-    pub now: Millis,
+    pub situation: &'a Situation,
+    pub limits: &'a Limits,
     /// Number of the iteration.
     pub n: u32,
     pub tools: &'a [ToolItem],
@@ -102,9 +105,9 @@ fn pause(
         candidates: asker.tools.iter().map(|tool| tool.name.clone()).collect(),
         reason: approval.reason.clone(),
         after_unknown,
-        asked_at: asker.now,
+        asked_at: asker.situation.now,
         expires_at: expires_at(
-            asker.now,
+            asker.situation.now,
             approval.timeout_ms,
             request.control.hard_deadline,
         ),

@@ -8,7 +8,7 @@ use crate::error::{Code, Rejection};
 use crate::history;
 use crate::limits::{Budget, FleetLimits, Left, Limits};
 use crate::order::{Input, ModelAsk, Order, Used};
-use crate::patterns::{self, Begun, Instead, PatternTurn, REACT};
+use crate::patterns::{self, Begun, Instead, PatternTurn, REACT, delegate};
 use crate::pipeline;
 use crate::routing::Route;
 use crate::say;
@@ -229,8 +229,12 @@ impl Turn {
             (Some(why), _) => self.work.broke(&why),
             (None, Order::CallTool(tool_use)) => match self.work.asker() {
                 Some(asker) => match approval::gate(&asker, *tool_use) {
+                    // No worker makes such a call: the agent is a run of its own.
                     Order::CallTool(call) if call.tool.kind == tool_kind::AGENT => {
-                        self.work.delegate(*call, self.used)
+                        match delegate::start(&asker, &call, self.used) {
+                            Ok(order) => order,
+                            Err(outcome) => self.order(Input::ToolReturned(*outcome)),
+                        }
                     }
                     order => order,
                 },

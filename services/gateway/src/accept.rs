@@ -247,14 +247,14 @@ impl Intake {
         }
         check_size(&request)?;
         self.check_config(&request).await?;
-        if let Some(collections) = &self.collections {
+        // A tenant asks in its own collections only, and is told of no other's.
+        if let Some(collections) = &self.collections
+            && request.tenant().is_empty()
+        {
             let loaded = collections.loaded().await;
             let loaded =
                 loaded.map_err(|error| Problem::internal("reading the collections", &error))?;
-            // A tenant asks in its own collections only, and is told of no other's.
-            if request.tenant().is_empty() {
-                intake::check_collection(&request.collection, &loaded)?;
-            }
+            intake::check_collection(&request.collection, &loaded)?;
         }
         let record = AcceptedRecord {
             session: session.clone(),

@@ -2,14 +2,13 @@
 //! request for the verdict, as one waits that a person was asked about. The agent's answer is its result.
 
 use super::REACT;
-use super::fan_out::{ENDED_EARLY, Goal, Round, failure};
+use super::fan_out::{ENDED_EARLY, Goal, Round, failure, summary};
 use crate::approval::Asker;
-use crate::limits::Limits;
 use crate::order::{Order, ToolOutcome, ToolUse, Used};
 use crate::say;
 use crate::turn::Situation;
 use agentfleet_schema::config::{ToolItem, tool_kind};
-use agentfleet_schema::records::{DecidedBy, Decision, FanInRecord};
+use agentfleet_schema::records::{DecidedBy, Decision, FanInRecord, FanInSummary};
 use agentfleet_schema::{AgentRequest, HeldCall, Millis};
 
 /// Subject of the decision on which agent is asked.
@@ -17,10 +16,8 @@ const AGENT: &str = "agent";
 
 /// Starts the agent that a call names. What comes back otherwise is what the caller is told instead: why
 /// the limits forbid it.
-pub(super) fn start(
+pub(crate) fn start(
     asker: &Asker<'_>,
-    situation: &Situation,
-    limits: &Limits,
     call: &ToolUse,
     used: Used,
 ) -> Result<Order, Box<ToolOutcome>> {
@@ -34,7 +31,7 @@ pub(super) fn start(
         specialist: tool.specialist.clone().unwrap_or_default(),
         ..Goal::default()
     };
-    let mut limits = limits.clone();
+    let mut limits = asker.limits.clone();
     if let Some(ms) = tool.timeout_ms {
         limits.subagent_timeout_ms = limits.subagent_timeout_ms.min(ms);
     }
@@ -48,7 +45,7 @@ pub(super) fn start(
     });
     let round = Round {
         request: &waiting,
-        situation,
+        situation: asker.situation,
         limits: &limits,
         thought: asker.thought.to_owned(),
         history: Vec::new(),
@@ -94,12 +91,21 @@ pub(super) fn read(verdict: &FanInRecord) -> Order {
     Order::ReadDocuments(members.map(|member| member.document.clone()).collect())
 }
 
-/// What the agent brought, as the result of the call. `waited` is since the call was made.
-pub(super) fn outcome(
-    verdict: &FanInRecord,
+/// What the agent brought that a request waits for: as the result of the call, and in short. From then on the
+/// request waits no more.
+pub(super) fn brought(
+    request: &mut AgentRequest,
+    situation: &Situation,
     texts: &[Option<String>],
-    waited: Millis,
-) -> ToolOutcome {
+) -> Option<(ToolOutcome, FanInSummary)> {
+    let verdict = answered(request, situation)?;
+    request.control.fan_in_step = None;
+    let waited = situation.now - request.control.after;
+    Some((outcome(verdict, texts, waited), summary(verdict)))
+}
+
+/// The result of a call that was made before `waited`.
+fn outcome(verdict: &FanInRecord, texts: &[Option<String>], waited: Millis) -> ToolOutcome {
     let text = texts.first().and_then(Option::as_deref);
     let ms = u64::try_from(waited).unwrap_or_default();
     if let Some(reason) = failure(verdict, 0, text) {

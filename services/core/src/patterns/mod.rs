@@ -4,7 +4,7 @@ mod answer;
 mod assign;
 mod dag;
 mod debate;
-mod delegate;
+pub(crate) mod delegate;
 mod fan_out;
 mod plan;
 mod plan_step;
@@ -20,8 +20,7 @@ use crate::approval::Asker;
 use crate::error::Rejection;
 pub(crate) use crate::history::iterations;
 use crate::limits::Limits;
-use crate::order::{Input, Order, ToolUse, Used};
-use crate::say;
+use crate::order::{Input, Order};
 use crate::turn::Situation;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::Decision;
@@ -92,12 +91,6 @@ pub(crate) trait PatternTurn: Debug + Send + Sync {
     /// the answer.
     fn spare(&mut self, why: &str) -> Instead {
         Instead::Order(self.broke(why))
-    }
-
-    /// Goes on with a call of another agent, which no worker makes: it is a run of its own. `used` is what
-    /// this step used up so far.
-    fn delegate(&mut self, _: ToolUse, _: Used) -> Order {
-        say::cannot_call()
     }
 
     /// What the stages before a call changed or stopped since it was last asked for.

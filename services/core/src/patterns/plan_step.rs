@@ -109,7 +109,8 @@ impl PatternTurn for Execute {
         Some(Asker {
             request: &self.request,
             held: self.held.as_ref(),
-            now: self.situation.now,
+            situation: &self.situation,
+            limits: &self.limits,
             n: self.n(),
             tools: &self.tools,
             calling: self.calling.as_ref(),
@@ -134,17 +135,6 @@ impl PatternTurn for Execute {
                 (None, None) => self.begin(),
             },
             Input::DocumentsRead(texts) => self.answered(&texts),
-        }
-    }
-
-    fn delegate(&mut self, call: ToolUse, used: Used) -> Order {
-        let started = self
-            .asker()
-            .map(|asker| delegate::start(&asker, &self.situation, &self.limits, &call, used));
-        match started {
-            Some(Ok(order)) => order,
-            Some(Err(outcome)) => self.returned(*outcome),
-            None => say::cannot_call(),
         }
     }
 

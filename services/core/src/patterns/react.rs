@@ -16,9 +16,7 @@ use crate::approval::Asker;
 use crate::history;
 use crate::history::preview;
 use crate::limits::Limits;
-use crate::order::{
-    Finish, Input, ModelAsk, Order, Reply, Said, StreamAs, ToolOutcome, ToolUse, Used,
-};
+use crate::order::{Finish, Input, ModelAsk, Order, Reply, Said, StreamAs, ToolOutcome, ToolUse};
 use crate::pipeline::{self, Prepared};
 use crate::react_format::{Said as Format, parse};
 use crate::say;
@@ -93,7 +91,8 @@ impl PatternTurn for Iteration {
         Some(Asker {
             request: &self.request,
             held: self.held.as_ref(),
-            now: self.situation.now,
+            situation: &self.situation,
+            limits: &self.limits,
             n: self.n,
             tools: &self.tools,
             calling: self.calling.as_ref(),
@@ -120,17 +119,6 @@ impl PatternTurn for Iteration {
             Input::ModelFailed(failure) => say::model_failed(failure, self.model_ms),
             Input::ToolReturned(outcome) => self.observed(outcome),
             Input::DocumentsRead(texts) => self.answered(&texts),
-        }
-    }
-
-    fn delegate(&mut self, call: ToolUse, used: Used) -> Order {
-        let started = self
-            .asker()
-            .map(|asker| delegate::start(&asker, &self.situation, &self.limits, &call, used));
-        match started {
-            Some(Ok(order)) => order,
-            Some(Err(outcome)) => self.observed(*outcome),
-            None => say::cannot_call(),
         }
     }
 

@@ -127,8 +127,7 @@ fn source(uri: &str, title: &str, sources: &mut Vec<Source>) {
 
 fn cut(mut text: String) -> String {
     if text.len() > MAX_ANSWER {
-        let end = (0..=MAX_ANSWER).rev().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or_default());
+        text.truncate(text.floor_char_boundary(MAX_ANSWER));
         text += &format!("\n\n[the answer was cut after {MAX_ANSWER} bytes]");
     }
     text

@@ -49,7 +49,6 @@ struct Inner {
     /// Programs that may be started.
     programs: Vec<String>,
     clients: Clients,
-    idle: Duration,
     open: Mutex<BTreeMap<Way, Slot>>,
 }
 
@@ -81,15 +80,6 @@ impl std::fmt::Debug for Servers {
 impl Servers {
     /// Servers with these secrets; `programs` may be started.
     pub fn new(secrets: Secrets, programs: Vec<String>) -> Result<Self, Error> {
-        Self::closing_after(IDLE, secrets, programs)
-    }
-
-    /// The same, where a connection is closed once nobody has used it for a time.
-    pub fn closing_after(
-        idle: Duration,
-        secrets: Secrets,
-        programs: Vec<String>,
-    ) -> Result<Self, Error> {
         // TLS needs a provider for the whole process; whoever comes first sets the same one.
         drop(rustls::crypto::ring::default_provider().install_default());
         let clients = Clients {
@@ -100,7 +90,6 @@ impl Servers {
             secrets,
             programs,
             clients,
-            idle,
             open: Mutex::default(),
         })))
     }
@@ -192,13 +181,13 @@ impl Inner {
 
 /// Closes what nobody uses, until nothing is open.
 async fn sweep(servers: std::sync::Weak<Inner>) {
-    while let Some(wait) = servers.upgrade().map(|inner| inner.idle) {
-        tokio::time::sleep(wait).await;
+    loop {
+        tokio::time::sleep(IDLE).await;
         let Some(inner) = servers.upgrade() else {
             return;
         };
         let mut open = inner.lock();
-        open.retain(|_, slot| !slot.is_over() && slot.used.elapsed() < inner.idle);
+        open.retain(|_, slot| !slot.is_over() && slot.used.elapsed() < IDLE);
         if open.is_empty() {
             return;
         }

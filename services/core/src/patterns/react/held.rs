@@ -2,20 +2,17 @@
 
 use super::Iteration;
 use crate::order::{Order, ToolUse};
-use crate::patterns::{delegate, fan_out};
+use crate::patterns::delegate;
 use agentfleet_schema::HeldCall;
 
 impl Iteration {
     /// Takes what the agent that was called brought as the result of the call.
     pub(super) fn answered(&mut self, texts: &[Option<String>]) -> Order {
-        let verdict = delegate::answered(&self.request, &self.situation);
-        let (Some(verdict), Some(held)) = (verdict.cloned(), self.held.clone()) else {
+        let brought = delegate::brought(&mut self.request, &self.situation, texts);
+        let (Some((outcome, after)), Some(held)) = (brought, self.held.clone()) else {
             return self.begin();
         };
-        let waited = self.situation.now - self.request.control.after;
-        let outcome = delegate::outcome(&verdict, texts, waited);
-        self.after = Some(fan_out::summary(&verdict));
-        self.request.control.fan_in_step = None;
+        self.after = Some(after);
         match self.make(held) {
             Order::CallTool(_) => self.observed(outcome),
             order => order,

@@ -19,6 +19,7 @@ pub mod settings;
 mod signals;
 mod standby;
 pub mod store;
+mod tls;
 mod token;
 
 use error::{Exit, Failure};

@@ -178,6 +178,10 @@ settings! {
     wall_limit: Duration = Duration::from_secs(1_800);
     /// Address `up` serves on.
     listen: String = "127.0.0.1:8700".to_owned();
+    /// PEM file of the certificate with which `up` speaks HTTPS and nothing else: the server's own first, then its issuers'. Read again when it changes. Needs `tls_key`.
+    tls_certificate: Option<PathBuf> = None;
+    /// PEM file of that certificate's private key, without a password.
+    tls_key: Option<PathBuf> = None;
     /// Names by which clients may address `up` beside `localhost` and addresses, by comma, with or without a port; `*` is any.
     allowed_hosts: Option<String> = None;
     /// Token that callers of `up` send; unless given, that in the file `http-token` of the data directory, which `up` makes.

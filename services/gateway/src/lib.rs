@@ -38,6 +38,7 @@ mod session;
 mod sessions;
 mod sparql;
 mod state;
+mod tls;
 mod trace;
 mod update;
 
@@ -51,6 +52,7 @@ pub use rdf::written;
 pub use seams::{Check, Collections, Failure, Status};
 pub use server::Gateway;
 pub use state::Parts;
+pub use tls::{Lifetime, TlsFiles};
 pub use trace::{roots_of, texts_of, trace_of};
 
 /// The OpenAPI document that `GET /openapi.json` answers with.

@@ -1,5 +1,6 @@
 //! How a gateway serves.
 
+use crate::tls::TlsFiles;
 use agentfleet_graph::QUERIES_APART;
 use agentfleet_issuer::Issuer;
 use agentfleet_schema::Digest;
@@ -22,6 +23,8 @@ pub struct Options {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
     pub doors: Doors,
+    /// With them nothing but HTTPS is spoken.
+    pub tls: Option<TlsFiles>,
     /// Names by which clients may address the gateway beside `localhost` and addresses, with or
     /// without a port; `*` is any.
     pub allowed_hosts: Vec<String>,
@@ -38,6 +41,10 @@ pub struct Options {
     pub max_body: usize,
     /// How long a request may take to arrive and be answered; streams and queries have their own.
     pub request_timeout: Duration,
+    /// How long the start of TLS may take.
+    pub handshake_timeout: Duration,
+    /// How often the files of the certificate are looked at.
+    pub tls_look: Duration,
     /// How long the head of a request may take to arrive, and an idle connection is kept.
     pub header_timeout: Duration,
     /// How long a connection is kept whose client takes nothing of what is sent.
@@ -67,6 +74,7 @@ impl Default for Options {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8700)),
             doors: Doors::All,
+            tls: None,
             allowed_hosts: Vec::new(),
             token: None,
             graph_token: None,
@@ -74,6 +82,8 @@ impl Default for Options {
             per_minute: 600,
             max_body: 1024 * 1024,
             request_timeout: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(10),
+            tls_look: Duration::from_secs(5),
             header_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
             query_timeout: Duration::from_secs(30),

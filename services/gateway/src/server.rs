@@ -9,21 +9,26 @@ use crate::guard::Hosts;
 use crate::options::{Doors, Options};
 use crate::rooms::{Room, Rooms};
 use crate::state::{App, Parts};
+use crate::tls::{self, Tls};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 /// Bytes read ahead and written behind, per connection; a request's head must fit.
@@ -37,6 +42,7 @@ pub struct Gateway {
     address: SocketAddr,
     routes: Router,
     app: App,
+    tls: Option<Arc<Tls>>,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -59,6 +65,8 @@ impl Gateway {
             address: wanted,
             reason,
         };
+        let tls = options.tls.clone().map(Tls::new).transpose()?;
+        let tls = tls.map(Arc::new);
         let listener = TcpListener::bind(wanted).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         if !address.ip().is_loopback() && options.token.is_none() && options.doors == Doors::All {
@@ -72,6 +80,7 @@ impl Gateway {
             address,
             routes,
             app,
+            tls,
         })
     }
 
@@ -92,8 +101,13 @@ impl Gateway {
             address,
             routes,
             app,
+            tls,
         } = self;
         let options = Arc::clone(&app.options);
+        if let Some(tls) = &tls {
+            let watching = Arc::clone(tls).watch(options.tls_look, app.stop.clone());
+            tokio::spawn(watching);
+        }
         let rooms = Rooms::new(options.max_connections.max(1));
         let graceful = GracefulShutdown::new();
         let mut tasks = JoinSet::new();
@@ -113,35 +127,19 @@ impl Gateway {
                 }
             };
             while tasks.try_join_next().is_some() {}
-            // A client that stops reading would fill all buffers, and then hold its connection.
-            let mut stream = TimeoutStream::new(stream);
-            stream.set_write_timeout(Some(options.stall_timeout));
-            let io = TokioIo::new(Box::pin(stream));
-            let inner = TowerToHyperService::new(routes.clone());
-            let occupied = room.clone();
-            let service = service_fn(move |request| {
-                let busy = occupied.busy();
-                let answer = inner.call(request);
-                async move {
-                    let answer = answer.await;
-                    busy.done(answer.as_ref().is_ok_and(is_stream));
-                    answer
+            let connection = Connection {
+                routes: routes.clone(),
+                options: Arc::clone(&options),
+                room,
+                watcher: graceful.watcher(),
+            };
+            match &tls {
+                None => tasks.spawn(connection.run(stalling(stream, options.stall_timeout))),
+                Some(tls) => {
+                    let stop = app.stop.clone();
+                    tasks.spawn(connection.run_encrypted(stream, tls.acceptor(), stop))
                 }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(options.header_timeout)
-                .max_buf_size(BUFFER)
-                .serve_connection(io, service);
-            let connection = graceful.watch(connection);
-            tasks.spawn(async move {
-                tokio::select! {
-                    ended = connection => if let Err(error) = ended {
-                        tracing::debug!(%error, "a connection ended early");
-                    },
-                    () = room.closed() => tracing::debug!("an idle connection made room"),
-                }
-            });
+            };
         }
         drop(listener);
         if tokio::time::timeout(options.grace, graceful.shutdown())
@@ -153,6 +151,95 @@ impl Gateway {
         tasks.shutdown().await;
         tracing::info!(%address, "the gateway has stopped");
     }
+}
+
+/// A connection with its place among the others.
+struct Connection {
+    routes: Router,
+    options: Arc<Options>,
+    room: Room,
+    watcher: Watcher,
+}
+
+impl Connection {
+    /// Answers requests until one side is done.
+    async fn run<I>(self, io: I)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let inner = TowerToHyperService::new(self.routes);
+        let occupied = self.room.clone();
+        let service = service_fn(move |request| {
+            let busy = occupied.busy();
+            let answer = inner.call(request);
+            async move {
+                let answer = answer.await;
+                busy.done(answer.as_ref().is_ok_and(is_stream));
+                answer
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.options.header_timeout)
+            .max_buf_size(BUFFER)
+            .serve_connection(TokioIo::new(io), service);
+        tokio::select! {
+            ended = self.watcher.watch(connection) => if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended early");
+            },
+            () = self.room.closed() => tracing::debug!("an idle connection made room"),
+        }
+    }
+
+    /// The same over TLS, once that is agreed on. Who is slow at that, or silent, holds only this task and its
+    /// room, which counts as idle.
+    async fn run_encrypted(
+        self,
+        stream: TcpStream,
+        acceptor: TlsAcceptor,
+        stop: CancellationToken,
+    ) {
+        let limit = self.options.handshake_timeout;
+        let agreeing = agree(stream, acceptor, self.options.stall_timeout);
+        let agreed = tokio::select! {
+            () = stop.cancelled() => return,
+            () = self.room.closed() => {
+                tracing::debug!("a connection that had not begun made room");
+                return;
+            }
+            agreed = tokio::time::timeout(limit, Box::pin(agreeing)) => agreed,
+        };
+        match agreed {
+            Ok(Ok(Some(stream))) => self.run(stream).await,
+            Ok(Ok(None)) => tracing::debug!("a client without TLS was turned away"),
+            Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
+            Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+        }
+    }
+}
+
+/// A stream that fails where its client takes nothing.
+type Stalling = Pin<Box<TimeoutStream<TcpStream>>>;
+
+/// A client that stops reading would fill all buffers, and then hold its connection.
+fn stalling(stream: TcpStream, after: Duration) -> Stalling {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(after));
+    Box::pin(stream)
+}
+
+/// Begins TLS; `None` of who came without it and was told so.
+async fn agree(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    stall: Duration,
+) -> std::io::Result<Option<Box<TlsStream<Stalling>>>> {
+    if tls::is_plain(&stream).await? {
+        tls::turn_away(stream).await?;
+        return Ok(None);
+    }
+    let stream = acceptor.accept(stalling(stream, stall)).await?;
+    Ok(Some(Box::new(stream)))
 }
 
 /// The next connection, and room for it.

@@ -11,12 +11,14 @@ use crate::settings::Settings;
 use crate::store::{
     Store, open_broker, open_documents, open_to_others, reply_patterns, reply_topics, subscriptions,
 };
+use crate::tls;
 use crate::ui;
 use agentfleet_broker::{Broker, EmbeddedBroker};
 use agentfleet_console::text;
 use agentfleet_core::prices::missing;
 use agentfleet_documents::{Archive, Documents};
 use agentfleet_models::{Discard, Message, ModelRequest, Operation};
+use agentfleet_runtime::{Host as _, SystemHost};
 use agentfleet_schema::{AgentRequest, keys, redacted, topics};
 use agentfleet_storage::Database;
 use futures::future::join_all;
@@ -72,6 +74,9 @@ pub(crate) async fn doctor(output: Output, settings: &Settings) -> Result<(), Fa
     }
     if let Some(found) = Box::pin(issuer::look(settings)).await {
         findings.add("issuer", found);
+    }
+    if let Some(found) = tls::look(settings, SystemHost.now()) {
+        findings.add("certificate", found);
     }
     // Opening tries again for a while, which is of no use where a server is known to be away.
     let patience = if away.is_empty() {

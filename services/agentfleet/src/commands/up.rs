@@ -12,10 +12,12 @@ use crate::settings::{Place, Settings};
 use crate::signals::Signals;
 use crate::standby::{self, Standby, Worker};
 use crate::store::Store;
+use crate::tls;
 use crate::token;
 use agentfleet_broker::Waiting;
 use agentfleet_gateway::{
-    Check, Collections, Doors, Failure as Lent, Gateway, Intake, Options, Parts, Status,
+    Check, Collections, Doors, Error as NotServed, Failure as Lent, Gateway, Intake, Options,
+    Parts, Status,
 };
 use agentfleet_library::Library;
 use agentfleet_runs::Approvals;
@@ -54,27 +56,27 @@ pub(crate) async fn up(output: Output, settings: &Settings) -> Result<(), Failur
     let token = Digest::of(token::ensure(settings)?.as_bytes());
     options.issuer = issuer::of(settings)?;
     options.token = (!settings.open).then(|| token.clone());
+    options.tls = tls::of(settings);
     options.graph_token = engine.embedded.is_some().then_some(token);
     let gateway = Gateway::serve(parts(&engine, numbers), options, stop.clone())
         .await
-        .map_err(|error| {
-            Failure::new(Exit::Unavailable, error.to_string())
-                .hint("choose another address with `--listen`, such as `127.0.0.1:0`")
+        .map_err(|error| match &error {
+            NotServed::Listen { .. } => Failure::new(Exit::Unavailable, error.to_string())
+                .hint("choose another address with `--listen`, such as `127.0.0.1:0`"),
+            NotServed::Tls { .. } | NotServed::Versions(_) => Failure::usage(error.to_string())
+                .hint("the settings `tls_certificate` and `tls_key` name both files"),
         })?;
-    let address = gateway.address();
+    let url = format!("{}://{}", tls::scheme(settings), gateway.address());
     let serving = tokio::spawn(gateway.run());
     let standby = Standby::start(&store, settings, Some(engine.clone())).await?;
     // Only what changes from here on is news.
     let mut worker = standby.receiver();
     let works = worker.borrow_and_update().clone();
     if output.json {
-        outln!(
-            "{}",
-            serde_json::json!({"url": format!("http://{address}")})
-        );
+        outln!("{}", serde_json::json!({"url": url}));
     } else {
         let (program, data) = (settings.program(), settings.data.display());
-        outln!("Serving on http://{address} with data in {data}");
+        outln!("Serving on {url} with data in {data}");
         match works {
             Worker::Other => outln!("{}", standing_by(settings)?),
             Worker::Own { model } | Worker::Failed(model) => outln!("{model}"),

@@ -61,6 +61,7 @@ impl Settings {
         self.coordination_apart()?;
         self.no_password_in_sight()?;
         self.issuer_whole()?;
+        self.certificate_with_key()?;
         let longest = self.model_timeout.max(self.tool_timeout);
         if self.wall_limit <= longest {
             let expected = format!(
@@ -190,6 +191,18 @@ impl Settings {
                 _ => Ok(()),
             },
         }
+    }
+
+    /// Half of it would serve without TLS what was meant to be served with it.
+    fn certificate_with_key(&self) -> Result<(), Failure> {
+        let (has, lacks, what) = match (&self.tls_certificate, &self.tls_key) {
+            (Some(_), None) => ("tls_certificate", "tls_key", "the file of its private key"),
+            (None, Some(_)) => ("tls_key", "tls_certificate", "the file of its certificate"),
+            _ => return Ok(()),
+        };
+        Err(Failure::usage(format!(
+            "setting `{has}` needs `{lacks}`, {what}; without both `up` speaks no HTTPS"
+        )))
     }
 
     /// Every user of the machine can read the arguments of a process.

@@ -336,10 +336,16 @@ pub fn key_at_hand() -> Option<(&'static str, &'static str)> {
     })
 }
 
-pub async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
+/// What the settings and the environment say of the fleet's model.
+pub(crate) fn model_options(settings: &Settings) -> ModelOptions {
     let mut options = ModelOptions::from_environment();
     options.model = (settings.model != "auto").then(|| settings.model.clone());
     options.base_url.clone_from(&settings.base_url);
+    options
+}
+
+pub async fn choose_model(settings: &Settings) -> Result<Choice, Failure> {
+    let options = model_options(settings);
     let choice = agentfleet_models::select(&options).await?;
     let (provider, reason) = (choice.provider, choice.reason.clone());
     Ok(Choice {

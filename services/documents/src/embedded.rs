@@ -181,12 +181,15 @@ fn body(connection: &Connection, key: &str) -> Result<Option<Arc<[u8]>>, storage
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    let stored = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+    let damaged = || Error::Damaged {
+        key: key.to_owned(),
+    };
+    // Nothing of ours writes a body as a text or a number.
+    let Ok(stored) = row.get_ref(0)?.as_blob() else {
+        return Err(damaged().into());
+    };
     match storage::unpack(stored) {
-        Err(storage::Error::Unpackable) => Err(Error::Damaged {
-            key: key.to_owned(),
-        }
-        .into()),
+        Err(storage::Error::Unpackable) => Err(damaged().into()),
         unpacked => unpacked.map(Some),
     }
 }

@@ -15,6 +15,7 @@
 
 mod accept;
 mod approvals;
+mod begun;
 mod conversation;
 mod description;
 mod document;

@@ -1,6 +1,7 @@
 //! What became of a session, read from its records: so a result is found whenever it came, and
 //! after any restart.
 
+use crate::begun::{self, Begun};
 use crate::identity::Caller;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
@@ -13,7 +14,7 @@ use agentfleet_schema::records::{
     AcceptedRecord, Call, ClosedRecord, Concluded, PartConfidence, RunState, StepRecord,
     Termination,
 };
-use agentfleet_schema::{SessionId, keys, uris};
+use agentfleet_schema::{AgentRequest, SessionId, keys, uris};
 use axum::extract::{Path, RawQuery, State};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
@@ -31,6 +32,8 @@ pub(crate) struct Seen {
     /// The newest committed step; `first` again if there is one step only.
     pub newest: Option<StepRecord>,
     pub steps: usize,
+    /// Of a subagent that has none of the others yet.
+    pub begun: Option<Begun>,
 }
 
 impl Seen {
@@ -43,17 +46,26 @@ impl Seen {
 
     /// The root of the session's tree.
     pub(crate) fn root(&self) -> &SessionId {
-        self.first
-            .as_ref()
-            .map_or(&self.session, |record| &record.root)
+        let first = self.first.as_ref().map(|record| &record.root);
+        let begun = || self.begun.as_ref().map(|begun| &begun.of.root);
+        first.or_else(begun).unwrap_or(&self.session)
+    }
+
+    /// What was asked, as far as that is known without a step.
+    fn asked(&self) -> Option<AgentRequest> {
+        match &self.begun {
+            Some(begun) => Some(begun.asked.clone()),
+            None => self.accepted.as_ref().and_then(AcceptedRecord::asked),
+        }
     }
 
     /// Whose it is; empty where nobody was asked who they are.
     fn tenant(&self) -> String {
-        let asked = || self.accepted.as_ref().and_then(AcceptedRecord::asked);
-        match &self.first {
-            Some(record) => record.tenant.clone(),
-            None => asked()
+        match (&self.first, &self.begun) {
+            (Some(record), _) => record.tenant.clone(),
+            (None, Some(begun)) => begun.tenant.clone(),
+            (None, None) => self
+                .asked()
                 .map(|asked| asked.tenant().to_owned())
                 .unwrap_or_default(),
         }
@@ -100,16 +112,18 @@ pub(crate) async fn look(app: &App, session: &SessionId) -> Result<Seen, Problem
         return Err(Problem::erased(session.as_str(), tombstone));
     }
     let record = |at: usize| body(at).map(|body| decode::<StepRecord>(&wanted[at], body));
-    let seen = Seen {
+    let mut seen = Seen {
         session: session.clone(),
         accepted: body(1).map(|body| decode(&wanted[1], body)).transpose()?,
         closed: body(2).map(|body| decode(&wanted[2], body)).transpose()?,
         first: record(3).transpose()?,
         newest: record(4).transpose()?,
         steps: steps.len(),
+        begun: None,
     };
     if seen.accepted.is_none() && seen.newest.is_none() {
-        return Err(Problem::unknown_session(session.as_str()));
+        let begun = begun::find(app, session).await?;
+        seen.begun = Some(begun.ok_or_else(|| Problem::unknown_session(session.as_str()))?);
     }
     Ok(seen)
 }
@@ -222,8 +236,9 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
     let session = &seen.session;
     let state = RunState::of(seen.newest.as_ref());
     let accepted = seen.accepted.as_ref();
-    let asked = accepted.and_then(AcceptedRecord::asked);
+    let asked = seen.asked();
     let asked = asked.as_ref();
+    let begun = seen.begun.as_ref().map(|begun| &begun.of);
     let first = seen.first.as_ref();
     let newest = seen.newest.as_ref();
     let routed = first.and_then(|record| record.routed.as_ref());
@@ -241,7 +256,10 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
         session_id: session.clone(),
         state,
         finished: state.is_final(),
-        question: known(routed.map(|r| &r.question), asked.map(|r| &r.question)),
+        question: match begun {
+            Some(begun) => begun.child.goal.clone(),
+            None => known(routed.map(|r| &r.question), asked.map(|r| &r.question)),
+        },
         answer: text.filter(|_| answered),
         error,
         termination: end.map(|end| end.termination.as_str()),
@@ -259,7 +277,8 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
         root_session_id: seen.root().clone(),
         parent_session_id: first
             .and_then(|r| r.parent.as_ref())
-            .map(|p| p.session.clone()),
+            .map(|p| p.session.clone())
+            .or_else(|| begun.map(|begun| begun.parent.clone())),
         closing: seen
             .closed
             .as_ref()
@@ -400,10 +419,22 @@ pub(crate) async fn cancel(
     // What somebody with a key says of who they are is not asked for.
     let by = caller.key().map_or(by, |key| &key.principal.name);
     let session = SessionId::new(id);
-    look_as(&app, &caller, &session).await?;
-    let cancel = match app.parts.endings.end(&session, "cancelled", by).await? {
+    let seen = look_as(&app, &caller, &session).await?;
+    let endings = &app.parts.endings;
+    let ended = match &seen.begun {
+        None => endings.end(&session, "cancelled", by).await?,
+        Some(Begun { of, .. }) => {
+            let parent = (&of.parent, of.step);
+            Box::pin(endings.end_child(parent, &session, "cancelled", by)).await?
+        }
+    };
+    let cancel = match ended {
         Ended::Now => CancelResult::Cancelled,
         Ended::Before(_) => CancelResult::AlreadyEnded,
+        // Erased in between: of a subagent nothing is closed.
+        Ended::Unknown if seen.begun.is_some() => {
+            return Err(Problem::unknown_session(session.as_str()));
+        }
         Ended::Unknown => CancelResult::WhenItStarts,
     };
     app.note(&caller, "cancel", session.as_str(), "").await;

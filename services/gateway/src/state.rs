@@ -59,6 +59,8 @@ pub(crate) struct App {
     pub queries: Arc<Semaphore>,
     /// When something was last written to see whether that can be done, and what came of it.
     pub written: Arc<Mutex<Option<(Instant, Result<(), String>)>>>,
+    /// Held while all fan-outs are searched for a subagent.
+    pub searching: Arc<Mutex<()>>,
     streams: Arc<Semaphore>,
     open_streams: watch::Sender<usize>,
     taking_in: Arc<Vec<Mutex<()>>>,
@@ -71,6 +73,7 @@ impl App {
             parts,
             queries: Arc::new(Semaphore::new(options.max_queries.max(1))),
             written: Arc::default(),
+            searching: Arc::default(),
             streams: Arc::new(Semaphore::new(options.max_streams.max(1))),
             options: Arc::new(options),
             stop,

@@ -164,6 +164,16 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
+/// What a look at the files came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    /// Nothing changed since the last look.
+    Same,
+    New,
+    /// What is there now cannot serve, which is logged this once.
+    Useless,
+}
+
 /// The TLS side of a listener.
 pub(crate) struct Tls {
     files: TlsFiles,
@@ -184,12 +194,12 @@ impl Tls {
     }
 
     /// Takes up what the files hold, if that is something else than before and of use.
-    fn look(&self) {
+    fn look(&self) -> Looked {
         let read = self.files.read();
         let found = digest(&read);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == found {
-            return;
+            return Looked::Same;
         }
         *seen = found;
         drop(seen);
@@ -199,9 +209,13 @@ impl Tls {
                 tracing::info!(
                     "the certificate was read again, and counts from the next connection on"
                 );
+                Looked::New
             }
             // A renewal writes one file after the other: the next look finds both.
-            Err(error) => tracing::warn!(%error, "the certificate that was read before stays"),
+            Err(error) => {
+                tracing::warn!(%error, "the certificate that was read before stays");
+                Looked::Useless
+            }
         }
     }
 
@@ -213,7 +227,8 @@ impl Tls {
                 () = tokio::time::sleep(every) => {}
             }
             let tls = Arc::clone(&self);
-            if let Err(error) = tokio::task::spawn_blocking(move || tls.look()).await {
+            let looked = tokio::task::spawn_blocking(move || tls.look()).await;
+            if let Err(error) = looked {
                 tracing::error!(%error, "the files of the certificate could not be looked at");
             }
         }
@@ -266,4 +281,60 @@ pub(crate) async fn turn_away(mut stream: TcpStream) -> io::Result<()> {
     // Closed with bytes unread, a connection is reset, and its client may lose the answer.
     tokio::io::copy(&mut stream.take(HEARD), &mut tokio::io::sink()).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::process::Command;
+
+    fn certify(directory: &Path, name: &str) -> TlsFiles {
+        let file = |end: &str| directory.join(format!("{name}.{end}"));
+        let (certificate, key) = (file("pem"), file("key"));
+        let made = Command::new("openssl")
+            .args("req -x509 -newkey ed25519 -nodes -days 2 -subj /CN=localhost".split(' '))
+            .arg("-out")
+            .arg(&certificate)
+            .arg("-keyout")
+            .arg(&key)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        TlsFiles { certificate, key }
+    }
+
+    #[test]
+    fn a_pair_that_does_not_fit_is_told_once_and_the_old_one_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let (files, next) = (
+            certify(place.path(), "server"),
+            certify(place.path(), "next"),
+        );
+        let tls = Tls::new(files.clone()).unwrap();
+        let current = || Arc::clone(&tls.current.read().unwrap());
+        let first = current();
+        let old = [&files.certificate, &files.key].map(|path| std::fs::read(path).unwrap());
+        let new = [&next.certificate, &next.key].map(|path| std::fs::read(path).unwrap());
+        for (certificate, key, expected) in [
+            (Some(&old[0]), &old[1], Looked::Same),
+            // Half of a renewal.
+            (Some(&new[0]), &old[1], Looked::Useless),
+            (Some(&new[0]), &old[1], Looked::Same),
+            (None, &old[1], Looked::Useless),
+            (None, &old[1], Looked::Same),
+            (Some(&b"x".to_vec()), &old[1], Looked::Useless),
+            (Some(&new[0]), &new[1], Looked::New),
+            (Some(&new[0]), &new[1], Looked::Same),
+        ] {
+            match certificate {
+                Some(bytes) => std::fs::write(&files.certificate, bytes).unwrap(),
+                None => std::fs::remove_file(&files.certificate).unwrap_or_default(),
+            }
+            std::fs::write(&files.key, key).unwrap();
+            assert_eq!(tls.look(), expected);
+            let is_first = Arc::ptr_eq(&current(), &first);
+            assert_eq!(is_first, *key == old[1]);
+        }
+    }
 }

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 
 /// How far the clocks of issuer and fleet may be apart.
 const LEEWAY: Millis = 60_000;
+/// How far ahead the end of a token may be. Nobody can take one back, so whoever gets hold of one that counts
+/// for years would come in for years.
+const MOST_AHEAD: Millis = 24 * 3_600_000;
 /// Longest name of a principal, in bytes.
 const MAX_NAME: usize = 256;
 /// Longest name of a tenant, in bytes; also of a principal with an API key.
@@ -85,6 +88,9 @@ pub(crate) fn read(
     let unfit = |says: String| Refused::Unfit(whose.clone(), says);
     let seconds = |name: &str| claims.get(name).map(instant);
     match seconds("exp") {
+        Some(Some(until)) if until.saturating_sub(LEEWAY) > at.saturating_add(MOST_AHEAD) => {
+            return Err(unfit("its `exp` is more than 24 hours ahead".to_owned()));
+        }
         Some(Some(until)) if until.saturating_add(LEEWAY) > at => {}
         Some(Some(_)) => return Err(Refused::Expired(whose)),
         Some(None) | None => return Err(unfit("it has no `exp`".to_owned())),
@@ -201,6 +207,9 @@ mod tests {
             (json!({"aud": "fleet"}), ""),
             (json!({"exp": now - 59}), ""),
             (json!({"exp": now as f64 + 0.5}), ""),
+            (json!({"exp": now + 86_460}), ""),
+            (json!({"exp": now + 86_461}), "more than 24 hours ahead"),
+            (json!({"exp": 1e300}), "more than 24 hours ahead"),
             (json!({"nbf": now + 60}), ""),
             (json!({"iss": "https://issuer.example/"}), "`iss` is not"),
             (json!({"iss": ["https://issuer.example"]}), "`iss` is not"),

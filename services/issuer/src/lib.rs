@@ -7,12 +7,14 @@
 //! - `token`: the signed text, taken apart. Signatures are checked by `ring`.
 //! - `key_set`: the keys that an issuer publishes.
 //! - `claims`: what is read from a token that counts.
+//! - `unambiguous`: JSON in which no name stands twice.
 //! - `issuer`: where the keys come from, and how long they are kept.
 
 mod claims;
 mod issuer;
 mod key_set;
 mod token;
+mod unambiguous;
 
 pub use claims::{Bearer, ClaimNames, MAX_PLAIN, is_plain, is_tenant};
 pub use issuer::{Issuer, Options, Waits};

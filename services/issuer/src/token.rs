@@ -2,6 +2,7 @@
 
 use crate::Refused;
 use crate::key_set::{Algorithm, Key};
+use crate::unambiguous;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
@@ -53,8 +54,12 @@ impl<'a> Token<'a> {
         let (Ok(head), Ok(signature_bytes)) = (decoded(header), decoded(signature)) else {
             return Err(wrong("it is not base64url"));
         };
-        let head: Header = serde_json::from_slice(&head)
-            .map_err(|_| wrong("its header is not that of a signed token"))?;
+        let head = unambiguous::object(&head).map(Value::Object);
+        let head: Header = head
+            .and_then(|head| serde_json::from_value(head).ok())
+            .ok_or_else(|| {
+                wrong("its header is not that of a signed token, or has a name twice")
+            })?;
         let Some(algorithm) = Algorithm::named(&head.alg) else {
             let known = Algorithm::NAMES;
             return Err(wrong(&format!("it is signed by none of {known}")));
@@ -97,7 +102,8 @@ impl<'a> Token<'a> {
         }
         let body = URL_SAFE_NO_PAD.decode(self.body);
         let body = body.map_err(|_| wrong("it is not base64url"))?;
-        serde_json::from_slice(&body).map_err(|_| wrong("it holds no claims"))
+        unambiguous::object(&body)
+            .ok_or_else(|| wrong("it holds no claims, or has one of them twice"))
     }
 }
 
@@ -207,7 +213,11 @@ mod tests {
             (with(r#"{"alg": "HS256"}"#), "signed by none of"),
             (with(r#"{"alg": "ES256", "crit": ["b64"]}"#), "`crit`"),
             (with(r#"{"alg": "ES256", "typ": "logout+jwt"}"#), "`typ`"),
-            (with(r#"{"alg": "ES256", "alg": "ES256"}"#), "its header"),
+            (with(r#"{"alg": "ES256", "alg": "ES256"}"#), "a name twice"),
+            (
+                with(r#"{"alg": "ES256", "x": {"y": 1, "y": 2}}"#),
+                "a name twice",
+            ),
             (
                 with(&format!(
                     r#"{{"alg": "ES256", "kid": "{}"}}"#,

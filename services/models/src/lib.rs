@@ -26,7 +26,7 @@ pub use providers::{
     ApiKey, Bound, Provider, ProviderKind, ProviderOptions, Timeouts, http_client, root_cause,
 };
 pub use scripted::{Gate, Rule, Script, Scripted};
-pub use select::{Choice, ModelOptions, select};
+pub use select::{Choice, ModelOptions, native_tools, select};
 
 /// One call to a model.
 #[derive(Clone, Debug)]

@@ -103,6 +103,26 @@ pub async fn select(options: &ModelOptions) -> Result<Choice, Error> {
     }
 }
 
+/// Whether a model takes tools as calls of its API, and not in its text. `None` where that cannot be told here:
+/// its server is away, or nothing says which model it is. Needs no key.
+pub async fn native_tools(options: &ModelOptions) -> Result<Option<bool>, Error> {
+    let given = options.model.as_deref().unwrap_or_default().trim();
+    let name = given.split(':').next().unwrap_or_default();
+    match ProviderKind::by_name(name) {
+        Some(ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini) => {
+            return Ok(Some(options.native_tools.unwrap_or(true)));
+        }
+        Some(ProviderKind::Ollama) | None => {}
+    }
+    match select(options).await {
+        // Where the fleet is started, a key may name another.
+        Ok(chosen) if given.is_empty() && chosen.provider == "offline" => Ok(None),
+        Ok(chosen) => Ok(Some(chosen.model.capabilities().native_tools)),
+        Err(error) if error.kind() == Kind::UnknownOption => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
 async fn named(given: &str, options: &ModelOptions) -> Result<Choice, Error> {
     let (name, rest) = given.split_once(':').unwrap_or((given, ""));
     let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());

@@ -3,7 +3,8 @@
 //!
 //! - [`Endings`] ends a run: cancelled, out of time, or given up by every worker.
 //! - [`Approvals`] lists what waits for a person, and takes the answers.
-//! - [`Root`] is a run in a list, [`exchanges`] are the runs of a conversation.
+//! - [`Root`] is a run in a list, [`exchanges`] are the runs of a conversation, [`started`] finds subagents that
+//!   have no record yet.
 //!
 //! The first two are level-triggered and hold nothing in memory: any number may do the same at the same time, and
 //! the record that is created first decides.
@@ -13,12 +14,14 @@ mod endings;
 mod error;
 mod exchanges;
 mod roots;
+mod started;
 
 pub use approvals::{Answered, Approvals, Found, became, tool_of};
 pub use endings::{Ended, Endings};
 pub use error::Error;
 pub use exchanges::{Asked, exchanges};
 pub use roots::Root;
+pub use started::{Started, started};
 
 use agentfleet_broker::Broker;
 use agentfleet_core::ReplyTopics;

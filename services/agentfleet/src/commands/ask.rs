@@ -1,6 +1,6 @@
 //! `ask`: publish a request and watch it being answered; `demo`, `attach` and `cancel` beside it.
 
-use super::records::{self, Started};
+use super::records;
 use super::watch::{Interrupt, Watch};
 use crate::cli::{Ask, Named, Output};
 use crate::engine::{Engine, choose_model, key_at_hand};
@@ -15,7 +15,7 @@ use agentfleet_broker::{Broker as _, EmbeddedBroker};
 use agentfleet_console::lanes::Hint;
 use agentfleet_console::text;
 use agentfleet_library::{LoadOptions, dossier};
-use agentfleet_runs::Ended;
+use agentfleet_runs::{Ended, Started};
 use agentfleet_runtime::Records;
 use agentfleet_schema::topics;
 use agentfleet_schema::{AgentRequest, CollectionName, RoutingContext, SessionId};

@@ -7,6 +7,7 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_core::provenance::date_time;
 use agentfleet_gateway::{self as gateway, Audit, Logged};
+use agentfleet_schema::keys;
 use agentfleet_schema::records::AuditEntry;
 use serde_json::json;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ pub(crate) async fn run(command: Command, settings: &Settings, ui: Ui) -> Result
             }
             let columns = ["AT", "WHO", "TENANT", "ACTION", "OUTCOME", "ABOUT", "WHY"];
             ui.table(&columns, 3, found.iter().map(row));
+            if found.iter().any(|one| one.entry.is_none()) {
+                errln!("`{} audit verify` says what is damaged", settings.program());
+            }
             Ok(())
         }
         Command::Verify(output) => verify(&store, output.json).await,
@@ -84,7 +88,11 @@ fn shown(one: &Logged) -> serde_json::Value {
 
 fn row(one: &Logged) -> Vec<String> {
     let Some(entry) = one.entry.clone() else {
-        return vec![one.key.clone(), "cannot be read".to_owned()];
+        let at = keys::audit_entry_of(&one.key).map(|(at, _)| date_time(at));
+        let mut row = vec![at.unwrap_or_default()];
+        row.extend(["", "", "", "damaged"].map(str::to_owned));
+        row.extend([one.key.clone(), "this entry cannot be read".to_owned()]);
+        return row;
     };
     vec![
         date_time(entry.at),

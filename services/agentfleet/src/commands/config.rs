@@ -1,6 +1,6 @@
 //! `config`: typed, versioned items, read and changed.
 
-use super::{audit, person};
+use super::{audit, fallbacks, person};
 use crate::cli::Config;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -61,7 +61,13 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             let text = read(&file)?;
             let value = seed::value(&item_type, &text)
                 .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display())))?;
-            put(&store, "config put", item_type, key, value, &author).await
+            let item = Item {
+                item_type,
+                key,
+                value,
+            };
+            fallbacks::check(std::slice::from_ref(&item), settings).await?;
+            put(&store, "config put", item, &author).await
         }
         Config::Prices { key: None, .. } => {
             show_prices(&*config.snapshot().await?, ui);
@@ -81,8 +87,12 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             profile.input_price = input.or(profile.input_price);
             profile.output_price = output.or(profile.output_price);
             let value = serde_json::to_value(profile).unwrap_or_default();
-            let item_type = item_type::MODEL_PROFILE.to_owned();
-            put(&store, "config prices", item_type, key, value, &author).await
+            let item = Item {
+                item_type: item_type::MODEL_PROFILE.to_owned(),
+                key,
+                value,
+            };
+            put(&store, "config prices", item, &author).await
         }
         Config::Restore {
             item_type,
@@ -91,8 +101,9 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             by,
         } => {
             let author = person::name(by.as_deref())?;
-            let value = at(config, &item_type, &key, version).await?.item.value;
-            put(&store, "config restore", item_type, key, value, &author).await
+            let item = at(config, &item_type, &key, version).await?.item;
+            fallbacks::check(std::slice::from_ref(&item), settings).await?;
+            put(&store, "config restore", item, &author).await
         }
         Config::Reset { item_type, key } => {
             reset(&store, item_type, key, &settings.program()).await
@@ -102,13 +113,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             delete(&store, &item_type, &key, &author, &settings.program()).await
         }
         Config::Seed { directory, by } => {
-            seed_from(
-                &store,
-                directory.as_deref(),
-                by.as_deref(),
-                &settings.program(),
-            )
-            .await
+            seed_from(&store, directory.as_deref(), by.as_deref(), settings).await
         }
     }
 }
@@ -118,9 +123,9 @@ async fn seed_from(
     store: &Store,
     directory: Option<&Path>,
     by: Option<&str>,
-    program: &str,
+    settings: &Settings,
 ) -> Result<(), Failure> {
-    let config = &*store.config;
+    let (config, program) = (&*store.config, settings.program());
     let (report, author) = match directory {
         None => {
             let report = seed::seed(config, seed::embedded()?).await?;
@@ -130,7 +135,9 @@ async fn seed_from(
         Some(directory) => {
             let author = person::name(by)?;
             let by = Seeder::Person(author.clone());
-            (config.seed(seed::directory(directory)?, &by).await?, author)
+            let items = seed::directory(directory)?;
+            fallbacks::check(&items, settings).await?;
+            (config.seed(items, &by).await?, author)
         }
     };
     let what = directory.map_or("what comes with the program".to_owned(), |directory| {
@@ -191,8 +198,7 @@ async fn reset(
         return Err(Failure::not_found(says).hint(hint));
     };
     let author = seed::Release::this().author();
-    let action = "config reset";
-    put(store, action, item_type, key, item.value, &author).await
+    put(store, "config reset", item, &author).await
 }
 
 async fn delete(
@@ -224,22 +230,10 @@ fn shipped(item_type: &str, key: &str) -> Result<Option<Item>, Failure> {
     Ok(items.find(|item| item.item_type == item_type && item.key == key))
 }
 
-async fn put(
-    store: &Store,
-    action: &str,
-    item_type: String,
-    key: String,
-    value: serde_json::Value,
-    author: &str,
-) -> Result<(), Failure> {
+async fn put(store: &Store, action: &str, item: Item, author: &str) -> Result<(), Failure> {
     let config = &*store.config;
-    let about = format!("{item_type} {key}");
+    let about = format!("{} {}", item.item_type, item.key);
     let before = config.snapshot().await?.version;
-    let item = Item {
-        item_type,
-        key,
-        value,
-    };
     let version = config.put(vec![item], author).await?;
     if version == before {
         outln!("version {version}, unchanged");

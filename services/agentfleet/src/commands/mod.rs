@@ -12,6 +12,7 @@ pub(crate) mod discover;
 pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+mod fallbacks;
 pub(crate) mod fork;
 pub(crate) mod in_force;
 pub(crate) mod keys;

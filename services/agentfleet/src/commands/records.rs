@@ -7,11 +7,10 @@ use agentfleet_core::provenance::{date_time, tell};
 use agentfleet_documents::Documents;
 use agentfleet_gateway::roots_of;
 use agentfleet_graph::Graph;
+use agentfleet_runs::{Started, started};
 use agentfleet_runtime::Records;
-use agentfleet_runtime::records::AT_ONCE;
-use agentfleet_schema::records::{Child, FanOutRecord, Tombstone};
+use agentfleet_schema::records::Tombstone;
 use agentfleet_schema::{SessionId, keys, uris};
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How long the graph may be behind a session that somebody asks for, and how often that is looked at.
@@ -154,15 +153,6 @@ fn ambiguous(begin: &str, several: &[&str]) -> Failure {
     ))
 }
 
-/// A subagent that has no record yet, with the step that started it.
-#[derive(Clone, Debug)]
-pub(crate) struct Started {
-    pub child: Child,
-    pub parent: SessionId,
-    pub step: u32,
-    pub root: SessionId,
-}
-
 /// As [`session`], for subagents too that have no record yet: only the fan-out that started one knows
 /// it then. Looked for where nothing else fits, because every fan-out that waits is read.
 pub(crate) async fn session_or_started(
@@ -192,48 +182,6 @@ pub(crate) async fn session_or_started(
     })
 }
 
-/// The subagents whose ids begin so, of all fan-outs that wait. The graph cannot be asked: it hears of
-/// a subagent with its first record.
-async fn started(documents: &dyn Documents, begin: &str) -> Result<Vec<Started>, Failure> {
-    let listed = documents.list("sessions/").await?;
-    let mut started = Vec::new();
-    for some in waiting(&listed).chunks(AT_ONCE) {
-        let found = documents.get_many(some).await?;
-        let found = found.iter().flatten();
-        for fan_out in found.filter_map(|body| serde_json::from_slice(body).ok()) {
-            let FanOutRecord {
-                session,
-                step,
-                root,
-                children,
-                ..
-            } = fan_out;
-            let fitting = children
-                .into_iter()
-                .filter(|child| child.session.as_str().starts_with(begin));
-            started.extend(fitting.map(|child| Started {
-                child,
-                parent: session.clone(),
-                step,
-                root: root.clone(),
-            }));
-        }
-    }
-    Ok(started)
-}
-
-/// Of the keys of sessions those of fan-outs that no step came after.
-fn waiting(listed: &[String]) -> Vec<String> {
-    let done: HashSet<(SessionId, u32)> =
-        listed.iter().filter_map(|key| keys::step_of(key)).collect();
-    let waits = |key: &&String| {
-        let step = key.strip_suffix("/fanout");
-        let place = step.and_then(|step| keys::step_of(&format!("{step}/outcome")));
-        place.is_some_and(|(session, step)| !done.contains(&(session, step + 1)))
-    };
-    listed.iter().filter(waits).cloned().collect()
-}
-
 /// The provenance of a tree, as its records state it: the graph may be behind them.
 pub(crate) async fn trace(documents: &dyn Documents, root: &SessionId) -> Result<Trace, Failure> {
     let mut triples = Vec::new();
@@ -247,22 +195,6 @@ pub(crate) async fn trace(documents: &dyn Documents, root: &SessionId) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_fan_out_waits_until_the_next_step_of_its_session_is_there() {
-        let (first, other) = (SessionId::new("first"), SessionId::new("other"));
-        let listed = [
-            keys::outcome(&first, 0),
-            keys::fan_out(&first, 0),
-            keys::outcome(&first, 1),
-            keys::fan_out(&first, 1),
-            keys::outcome(&other, 0),
-            keys::fan_out(&other, 0),
-            keys::fan_in(&other, 0),
-        ];
-        let expected = [keys::fan_out(&first, 1), keys::fan_out(&other, 0)];
-        assert_eq!(waiting(&listed), expected);
-    }
 
     #[test]
     fn whoever_gives_too_little_of_an_id_is_told_how_much_it_takes() {

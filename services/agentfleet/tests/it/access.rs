@@ -102,6 +102,58 @@ fn a_key_is_shown_once_listed_revoked_and_every_change_is_in_the_log() {
 }
 
 #[test]
+fn one_damaged_entry_is_named_and_hides_no_other() {
+    let place = Place::new();
+    let make = |name: &str| {
+        let args = [
+            "keys", "create", name, "--tenant", "acme", "--role", "analyst",
+        ];
+        place.run(&args).well();
+    };
+    make("one");
+    make("two");
+    let log = place.run(&["audit", "list", "--json"]).well().json();
+    let key = log[1]["key"].as_str().unwrap().to_owned();
+    // Bytes that nothing of ours wrote, and what somebody types into the database.
+    for stored in ["x'7b'", "'{'", "x''"] {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let sql = format!("UPDATE objects SET body = {stored} WHERE key = '{key}'");
+        let changed = runtime.block_on(async {
+            let store = Store::open(&place.settings()).await.unwrap();
+            let durable = agentfleet_storage::Durability::Durable;
+            let changed = store
+                .database
+                .write(durable, move |unit| Ok(unit.tx().execute(&sql, ())?));
+            changed.await.unwrap()
+        });
+        assert_eq!(changed, 1);
+        let listed = place.run(&["audit", "list"]).well();
+        assert!(listed.out.contains("keys create"), "{listed:?}");
+        let mut lines = listed.out.lines();
+        let damaged = lines.find(|line| line.contains(&key)).unwrap();
+        assert!(damaged.contains("cannot be read"), "{damaged}");
+        assert!(listed.err.contains("audit verify"), "{listed:?}");
+        let log = place.run(&["audit", "list", "--json"]).well().json();
+        assert_eq!(log[0]["entry"]["action"], "keys create");
+        assert_eq!(log[1]["key"], *key);
+        assert!(log[1]["entry"].is_null(), "{log}");
+        let ran = place.run(&["audit", "verify"]);
+        assert_eq!(ran.code, 7, "{ran:?}");
+        assert!(
+            ran.out.contains(&format!("entry `{key}` is damaged")),
+            "{ran:?}"
+        );
+    }
+    // The log goes on behind it.
+    make("three");
+    let verified = place.run(&["audit", "verify", "--json"]);
+    assert_eq!(verified.code, 7, "{verified:?}");
+    let told = verified.json();
+    assert_eq!(told["entries"], 3, "{told}");
+    assert_eq!(told["findings"].as_array().unwrap().len(), 1, "{told}");
+}
+
+#[test]
 fn an_issuer_is_whole_or_refused_with_what_it_lacks() {
     let place = Place::new();
     let id = "https://id.example";

@@ -708,3 +708,58 @@ fn another_model_answers_where_the_fleets_is_away() {
     let ran = place.run(&["config", "put", "model-profile", "default", &file]);
     assert!(ran.err.contains("must be `PROVIDER:MODEL`"), "{ran:?}");
 }
+
+#[test]
+fn a_fallback_that_takes_tools_another_way_is_refused_when_it_is_saved() {
+    let place = Place::new();
+    let rules = r#""rules": [{"text": "well"}]"#;
+    let script = |name: &str, native: bool| {
+        let text = format!(r#"{{"native-tools": {native}, {rules}}}"#);
+        format!("scripted:{}", place.write(name, &text))
+    };
+    let (native, text) = (script("native.json", true), script("text.json", false));
+    let put = |model: &str, fallbacks: &[&str]| {
+        let profile = serde_json::json!({ "fallbacks": fallbacks }).to_string();
+        let file = place.write("profile.json", &profile);
+        let mut command = place.command(&["config", "put", "model-profile", "default", &file]);
+        let provider = "http://127.0.0.1:1";
+        command
+            .env("AGENTFLEET_MODEL", model)
+            .env_remove("OPENAI_API_KEY")
+            .env_remove("OPENAI_BASE_URL")
+            .env_remove("ANTHROPIC_API_KEY")
+            .env_remove("GEMINI_API_KEY")
+            .env_remove("GOOGLE_API_KEY")
+            .env("OLLAMA_HOST", provider);
+        crate::place::finished(command.spawn().unwrap(), &["config", "put"])
+    };
+    let claude = "anthropic:claude";
+    let away = "ollama:away";
+    for (model, fallbacks, refused) in [
+        ("offline", vec![text.as_str(), away], None),
+        ("openai:gpt", vec![claude, native.as_str(), away], None),
+        // Nothing here says which model the fleet has.
+        ("auto", vec![claude], None),
+        ("offline", vec![&text, claude], Some("/fallbacks/1")),
+        ("openai:gpt", vec![&text], Some("/fallbacks/0")),
+        (&native, vec![claude, &text], Some("/fallbacks/1")),
+        ("auto", vec![&text, away, claude], Some("/fallbacks/2")),
+    ] {
+        let ran = put(model, &fallbacks);
+        let Some(field) = refused else {
+            ran.well();
+            continue;
+        };
+        assert_eq!(ran.code, 2, "{model} {fallbacks:?}: {ran:?}");
+        for part in ["model-profile", field, "takes tools"] {
+            assert!(ran.err.contains(part), "{model} {fallbacks:?}: {ran:?}");
+        }
+    }
+    let ran = put("auto", &["nobody:knows"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("unknown model `nobody:knows`"), "{ran:?}");
+    // What was refused is not there.
+    let kept = ["config", "get", "model-profile", "default"];
+    let kept = place.run(&kept).well().json();
+    assert_eq!(kept["fallbacks"], serde_json::json!([claude]));
+}

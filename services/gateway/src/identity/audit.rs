@@ -140,8 +140,17 @@ impl Audit {
         let Some(key) = last else {
             return Ok(known);
         };
-        let body = self.documents.get(&key).await?;
-        Ok(body.map(|body| (key, Digest::of(&body))).or(known))
+        match self.documents.get(&key).await {
+            Ok(body) => Ok(body.map(|body| (key, Digest::of(&body))).or(known)),
+            // The log goes on after the newest that can still be followed.
+            Err(Error::Damaged { .. }) if known.is_some() => Ok(known),
+            Err(Error::Damaged { .. }) => {
+                let found = logged(&*self.documents, 0).await?;
+                let whole = |one: Logged| Some((one.key, one.digest?));
+                Ok(found.into_iter().rev().find_map(whole))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn last_after(&self, key: &str) -> Result<Option<String>, Error> {
@@ -168,9 +177,20 @@ fn name_of(digest: &Digest) -> String {
 #[derive(Clone, Debug)]
 pub struct Logged {
     pub key: String,
-    pub digest: Digest,
+    /// `None` where the store itself cannot read it.
+    pub digest: Option<Digest>,
     /// `None` where it cannot be read.
     pub entry: Option<AuditEntry>,
+}
+
+impl Logged {
+    fn of(key: String, body: &[u8]) -> Self {
+        Self {
+            key,
+            digest: Some(Digest::of(body)),
+            entry: serde_json::from_slice(body).ok(),
+        }
+    }
 }
 
 /// The entries since an instant, the oldest first.
@@ -181,22 +201,37 @@ pub async fn logged(documents: &dyn Documents, since: Millis) -> Result<Vec<Logg
         let page = documents.entries(keys::AUDIT, &after, PAGE).await?;
         let is_whole = page.len() < PAGE;
         let page: Vec<String> = page.into_iter().map(|entry| entry.key).collect();
-        let bodies = documents.get_many(&page).await?;
         if let Some(last) = page.last() {
             after.clone_from(last);
         }
-        let pairs = page.into_iter().zip(bodies);
-        found.extend(pairs.filter_map(|(key, body)| {
-            let body = body?;
-            Some(Logged {
-                key,
-                digest: Digest::of(&body),
-                entry: serde_json::from_slice(&body).ok(),
-            })
-        }));
+        match documents.get_many(&page).await {
+            Ok(bodies) => {
+                let pairs = page.into_iter().zip(bodies);
+                found.extend(pairs.filter_map(|(key, body)| Some(Logged::of(key, &body?))));
+            }
+            Err(Error::Damaged { .. }) => {
+                for key in page {
+                    found.extend(one(documents, key).await?);
+                }
+            }
+            Err(error) => return Err(error),
+        }
         if is_whole {
             return Ok(found);
         }
+    }
+}
+
+/// One entry, by itself: so that one that is damaged keeps no other from being read.
+async fn one(documents: &dyn Documents, key: String) -> Result<Option<Logged>, Error> {
+    match documents.get(&key).await {
+        Ok(body) => Ok(body.map(|body| Logged::of(key, &body))),
+        Err(Error::Damaged { .. }) => Ok(Some(Logged {
+            key,
+            digest: None,
+            entry: None,
+        })),
+        Err(error) => Err(error),
     }
 }
 
@@ -217,7 +252,7 @@ pub async fn verify(documents: &dyn Documents) -> Result<Report, Error> {
     let found = logged(documents, 0).await?;
     let mut report = Report {
         entries: found.len(),
-        newest: found.last().map(|last| last.digest.clone()),
+        newest: found.iter().rev().find_map(|one| one.digest.clone()),
         ..Report::default()
     };
     let first = found.first().and_then(|one| keys::audit_entry_of(&one.key));
@@ -228,11 +263,13 @@ pub async fn verify(documents: &dyn Documents) -> Result<Report, Error> {
     for one in &found {
         let key = &one.key;
         let at = keys::audit_entry_of(key).map_or(0, |(at, _)| at);
-        if named(key) != Some(name_of(&one.digest).as_str()) {
-            let says = format!(
-                "entry `{key}` was changed: its SHA-256 is now {}",
-                one.digest
-            );
+        let Some(digest) = &one.digest else {
+            let says = format!("entry `{key}` is damaged: the store cannot read it");
+            report.findings.push(says);
+            continue;
+        };
+        if named(key) != Some(name_of(digest).as_str()) {
+            let says = format!("entry `{key}` was changed: its SHA-256 is now {digest}");
             report.findings.push(says);
             continue;
         }
@@ -241,7 +278,7 @@ pub async fn verify(documents: &dyn Documents) -> Result<Report, Error> {
             report.findings.push(says);
             continue;
         };
-        if keys::audit_entry(entry.at, &name_of(&one.digest)) != *key {
+        if keys::audit_entry(entry.at, &name_of(digest)) != *key {
             let says = format!("entry `{key}` stands at another instant than it says");
             report.findings.push(says);
         }

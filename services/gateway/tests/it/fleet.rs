@@ -5,6 +5,7 @@
 //! - `flood N ...`: streams N chunks of 64 KiB before the answer.
 //! - `fail ...`: the model fails.
 //! - `compare A and B`: under `supervisor`, fans out to one subagent for each.
+//! - `... kept back ...`: waits until the gate is opened before anything of it is committed.
 //! - anything else is answered with what was asked.
 
 use crate::client::Client;
@@ -445,6 +446,9 @@ impl Worker {
             | Operation::ClassifyIntent
             | Operation::Complete
             | Operation::Prompt => {
+                if question.contains("kept back") {
+                    self.gate.clone().wait_for(|open| *open).await.unwrap();
+                }
                 if question.starts_with("fail") {
                     return Input::ModelFailed(ModelFailure {
                         message: "the model refuses".to_owned(),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod approvals;
+mod begun;
 mod client;
 mod documentation;
 mod errors;
@@ -13,9 +14,11 @@ mod fleet;
 mod identity;
 mod independent;
 mod keys;
+mod proxies;
 mod requests;
 mod sessions;
 mod sparql;
 mod stopping;
+mod tls;
 mod tokens;
 mod update;

@@ -125,8 +125,13 @@ impl Signer {
     }
 
     fn sign(&self, claims: &Value) -> String {
+        self.sign_text(&claims.to_string())
+    }
+
+    /// As written, also what no JSON value can be.
+    fn sign_text(&self, claims: &str) -> String {
         let header = json!({"alg": "ES256", "typ": "JWT", "kid": self.id});
-        let signed = format!("{}.{}", encoded(&header), encoded(claims));
+        let signed = format!("{}.{}", encoded(&header), URL_SAFE_NO_PAD.encode(claims));
         let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes());
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.unwrap()))
     }
@@ -205,6 +210,9 @@ async fn what_is_forged_or_does_not_fit_is_refused_and_only_the_log_says_why() {
         claims[name] = value;
         signer.sign(&claims)
     };
+    let twice = claims
+        .to_string()
+        .replacen('{', r#"{"tenant": "bond", "#, 1);
     let parts: Vec<&str> = good.split('.').collect();
     let eve = place.claims("eve", "acme", &["operator"]);
     let headed = |algorithm: &str| {
@@ -252,6 +260,12 @@ async fn what_is_forged_or_does_not_fit_is_refused_and_only_the_log_says_why() {
             "too early",
             with("nbf", (now() + 600).into()),
             "still to come",
+        ),
+        ("two tenants", signer.sign_text(&twice), "one of them twice"),
+        (
+            "for years",
+            with("exp", (now() + 90_000).into()),
+            "more than 24 hours ahead",
         ),
         ("tenant", with("tenant", "a/b".into()), "claim `tenant`"),
         (

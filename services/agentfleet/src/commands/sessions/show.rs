@@ -1,13 +1,14 @@
 //! How one run went, from its records.
 
 use super::told;
-use crate::commands::records::{self, Started};
+use crate::commands::records;
 use crate::error::Failure;
 use crate::store::Store;
 use crate::ui;
 use agentfleet_console::text;
 use agentfleet_core::approval;
 use agentfleet_core::provenance::date_time;
+use agentfleet_runs::Started;
 use agentfleet_runtime::Records;
 use agentfleet_schema::records::{Activity, OutcomeKind, RunState, StepRecord, Termination};
 use agentfleet_schema::{SessionId, keys, uris};

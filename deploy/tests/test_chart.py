@@ -121,6 +121,9 @@ REFUSED = [
     ('aggregator.autoscaling.minReplicas=0', "/aggregator/autoscaling/minReplicas"),
     ('graphWriter.podDisruptionBudget.maxUnavailable=0', "/graphWriter/podDisruptionBudget/maxUnavailable"),
     ('gateway.service.type="Ingress"', "/gateway/service/type"),
+    ('gateway.tls.secret="My_Secret"', "/gateway/tls/secret"),
+    ('gateway.tls.certificate=""', "/gateway/tls/certificate"),
+    ('orchestrator.tls={"secret":"mine"}', "tls"),
     ('keda.enabled=true', "`broker.adminUrl`"),
     ('image.tag="latest:1"', "/image/tag"),
     ('orchestrators={}', "orchestrators"),
@@ -142,7 +145,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_the_schema_is_the_bin
     own = {"data", "broker", "broker_admin", "broker_tenant", "broker_namespace", "broker_topics", "broker_token"}
     own |= {"broker_certificates", "graph", "graph_query", "graph_update", "graph_user", "graph_password", "graph_token", "http_token"}
     own |= {"records", "coordination", "model", "base_url", "concurrency", "listen", "health"}
-    own |= {"grace", "max_quads", "log", "log_format"}
+    own |= {"grace", "max_quads", "log", "log_format", "tls_certificate", "tls_key"}
     assert set(schema["properties"]["settings"]["propertyNames"]["enum"]) == names_of_settings() - own
 
 
@@ -242,6 +245,36 @@ def test_policies_let_out_to_every_server_and_models_only_where_they_are_called(
     assert ports == {53, 6650, 5432, 3030}
 
 
+def test_a_gateway_with_a_certificate_is_probed_and_scraped_over_https_and_no_other_role_is():
+    for values, secured in ((FULL, {"gateway"}), (SMALL, set())):
+        objects = rendered(values)
+        for role, deployment in of_kind(objects, "Deployment").items():
+            pod, only = deployment["spec"]["template"]["spec"], container(deployment)
+            schemes = {only[f"{probe}Probe"]["httpGet"]["scheme"] for probe in ("startup", "liveness", "readiness")}
+            assert schemes == {"HTTPS" if role in secured else "HTTP"}, role
+            env = {one["name"]: one.get("value") for one in only["env"]}
+            files = {env.get("AGENTFLEET_TLS_CERTIFICATE"), env.get("AGENTFLEET_TLS_KEY")}
+            mounted = [mount["mountPath"] for mount in only["volumeMounts"] if mount["name"] == "tls"]
+            annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+            assert (annotations.get("prometheus.io/scheme") == "https") == (role in secured), role
+            if role not in secured:
+                assert files == {None} and not mounted
+                continue
+            (volume,) = [one["secret"] for one in pod["volumes"] if one["name"] == "tls"]
+            assert volume["secretName"] == "gateway-certificate"
+            assert {item["key"] for item in volume["items"]} == {"server.pem", "tls.key"}
+            # Whole folders are brought up to date in a running pod, single files are not.
+            assert files == {f"{mounted[0]}/{item['path']}" for item in volume["items"]}
+    (port,) = of_kind(rendered(FULL), "Service")["gateway"]["spec"]["ports"]
+    assert port["appProtocol"] == "https"
+    (endpoint,) = of_kind(rendered(FULL), "ServiceMonitor")["metrics"]["spec"]["endpoints"]
+    (scheme,) = [one for one in endpoint["relabelings"] if one["targetLabel"] == "__scheme__"]
+    assert (scheme["regex"], scheme["replacement"]) == ("gateway", "https")
+    without = rendered(FULL, sets=('gateway.tls.secret=""',))
+    (endpoint,) = of_kind(without, "ServiceMonitor")["metrics"]["spec"]["endpoints"]
+    assert "tlsConfig" not in endpoint and len(endpoint["relabelings"]) == 1
+
+
 def test_scalers_watch_the_topics_by_the_names_the_fleet_gives_them():
     def watched(values, role):
         return [trigger["metadata"] for trigger in of_kind(rendered(values), "ScaledObject")[role]["spec"]["triggers"]]
@@ -293,7 +326,12 @@ def test_the_notes_say_what_to_do_and_warn(tmp_path):
     said = notes(tmp_path, FULL)
     assert "helm test agentfleet --namespace agents" in said
     assert "port-forward service/fleet 8700:80" in said
-    assert "WARNING: its Service is of type LoadBalancer" in said
+    assert "https://127.0.0.1:8700/requests" in said
+    assert "the certificate of the Secret gateway-certificate" in said
+    assert "WARNING" not in said
+    plain = notes(tmp_path, FULL, ('gateway.tls.secret=""',))
+    assert "WARNING: its Service is of type LoadBalancer" in plain
+    assert "http://127.0.0.1:8700/requests" in plain
     assert "offline" not in said
     said = notes(tmp_path, SMALL)
     assert "WARNING" not in said

@@ -61,6 +61,11 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- end }}
 {{- end }}
 
+{{/* Whether a role speaks HTTPS: only what `up` serves does; takes (list context role). */}}
+{{- define "agentfleet.tls" -}}
+{{- if and (eq (index . 1).command "up") (index . 0).Values.gateway.tls.secret }}true{{ end }}
+{{- end }}
+
 {{/* A topic's full name on Pulsar; takes (list context topic). */}}
 {{- define "agentfleet.topic" -}}
 {{- $root := index . 0 }}{{ $topic := index . 1 }}
@@ -144,6 +149,10 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- $local := printf "%s.%s" $service $root.Release.Namespace }}
 {{- $_ := set $env "AGENTFLEET_ALLOWED_HOSTS" (printf "%s,%s,%s.svc,%s.svc.cluster.local" $service $local $local $local) }}
 {{- end }}
+{{- if include "agentfleet.tls" . }}
+{{- $_ := set $env "AGENTFLEET_TLS_CERTIFICATE" "/etc/agentfleet/tls/tls.crt" }}
+{{- $_ := set $env "AGENTFLEET_TLS_KEY" "/etc/agentfleet/tls/tls.key" }}
+{{- end }}
 {{- range $name, $value := $values.settings }}
 {{- $_ := set $env (printf "AGENTFLEET_%s" (upper $name)) (ternary (printf "%v" ($value | int64)) ($value | toString) (kindIs "float64" $value)) }}
 {{- end }}
@@ -193,6 +202,14 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
     items: [{ key: {{ .key }}, path: ca.pem }]
 {{- end }}
 {{- end }}
+{{- if include "agentfleet.tls" . }}
+{{- with $root.Values.gateway.tls }}
+- name: tls
+  secret:
+    secretName: {{ .secret }}
+    items: [{ key: {{ .certificate }}, path: tls.crt }, { key: {{ .key }}, path: tls.key }]
+{{- end }}
+{{- end }}
 {{- with (get $root.Values $role.values).extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -207,6 +224,9 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- end }}
 {{- if $root.Values.broker.certificates.secret }}
 - { name: certificates, mountPath: /etc/agentfleet/certificates, readOnly: true }
+{{- end }}
+{{- if include "agentfleet.tls" . }}
+- { name: tls, mountPath: /etc/agentfleet/tls, readOnly: true }
 {{- end }}
 {{- with (get $root.Values $role.values).extraVolumeMounts }}
 {{ toYaml . }}

@@ -123,7 +123,6 @@ REFUSED = [
     ('gateway.service.type="Ingress"', "/gateway/service/type"),
     ('gateway.tls.secret="My_Secret"', "/gateway/tls/secret"),
     ('gateway.tls.certificate=""', "/gateway/tls/certificate"),
-    ('orchestrator.tls={"secret":"mine"}', "tls"),
     ('keda.enabled=true', "`broker.adminUrl`"),
     ('image.tag="latest:1"', "/image/tag"),
     ('orchestrators={}', "orchestrators"),
@@ -267,11 +266,13 @@ def test_a_gateway_with_a_certificate_is_probed_and_scraped_over_https_and_no_ot
             assert files == {f"{mounted[0]}/{item['path']}" for item in volume["items"]}
     (port,) = of_kind(rendered(FULL), "Service")["gateway"]["spec"]["ports"]
     assert port["appProtocol"] == "https"
-    (endpoint,) = of_kind(rendered(FULL), "ServiceMonitor")["metrics"]["spec"]["endpoints"]
+    (monitor,) = of_kind(rendered(FULL), "ServiceMonitor").values()
+    (endpoint,) = monitor["spec"]["endpoints"]
     (scheme,) = [one for one in endpoint["relabelings"] if one["targetLabel"] == "__scheme__"]
     assert (scheme["regex"], scheme["replacement"]) == ("gateway", "https")
     without = rendered(FULL, sets=('gateway.tls.secret=""',))
-    (endpoint,) = of_kind(without, "ServiceMonitor")["metrics"]["spec"]["endpoints"]
+    (monitor,) = of_kind(without, "ServiceMonitor").values()
+    (endpoint,) = monitor["spec"]["endpoints"]
     assert "tlsConfig" not in endpoint and len(endpoint["relabelings"]) == 1
 
 

@@ -107,10 +107,19 @@ pub async fn select(options: &ModelOptions) -> Result<Choice, Error> {
 /// its server is away, or nothing says which model it is. Needs no key.
 pub async fn native_tools(options: &ModelOptions) -> Result<Option<bool>, Error> {
     let given = options.model.as_deref().unwrap_or_default().trim();
-    let name = given.split(':').next().unwrap_or_default();
+    let (name, model) = given.split_once(':').unwrap_or((given, ""));
     match ProviderKind::by_name(name) {
         Some(ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini) => {
             return Ok(Some(options.native_tools.unwrap_or(true)));
+        }
+        Some(kind @ ProviderKind::Ollama) if !model.is_empty() => {
+            let url = options.base_url.as_deref();
+            let url = url.or(options.variable(kind.base_url_variable()));
+            let Ok(url) = kind.normal_base_url(url.unwrap_or(kind.default_base_url())) else {
+                return Ok(None);
+            };
+            let told = listing::ollama_calls_tools(&client(options)?, &url, model.trim()).await;
+            return Ok(told.map(|told| options.native_tools.unwrap_or(told)));
         }
         Some(ProviderKind::Ollama) | None => {}
     }
@@ -248,7 +257,8 @@ async fn provider(
                 chosen.model = first_of(chat_models(&http, kind, url, None).await?, kind, url)?;
             }
             // Ollama says which of its models can call tools; the text format suits all the others.
-            chosen.native_tools = listing::ollama_calls_tools(&http, url, &chosen.model).await;
+            let native = listing::ollama_calls_tools(&http, url, &chosen.model).await;
+            chosen.native_tools = native.unwrap_or(false);
         }
         ProviderKind::OpenAi if chosen.model.is_empty() && base_url.is_some() => {
             let url = base_url.as_deref().unwrap_or_default();

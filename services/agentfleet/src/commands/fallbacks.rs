@@ -50,9 +50,9 @@ async fn misfit(fallbacks: &[String], settings: &Settings) -> Option<(usize, Str
     let mut first = own.map(|native| (format!("the fleet's model (`{named}`)"), native));
     for (at, name) in fallbacks.iter().enumerate() {
         // One without a model is told by the store.
-        if !name
+        if name
             .split_once(':')
-            .is_some_and(|(_, model)| !model.is_empty())
+            .is_none_or(|(_, model)| model.is_empty())
         {
             continue;
         }

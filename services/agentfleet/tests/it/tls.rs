@@ -35,7 +35,7 @@ fn certify_between(place: &Place, name: &str, from: &str, until: &str) -> [Strin
         &format!("{NEW_KEY} -out {name}.csr -keyout {name}.key"),
     );
     let config = "[ca]\ndefault_ca = own\n[own]\ndatabase = index\nrand_serial = yes\nnew_certs_dir = .\n\
-                  default_md = sha256\npolicy = any\n[any]\ncommonName = supplied\n";
+                  default_md = sha256\npolicy = any\ncopy_extensions = copy\n[any]\ncommonName = supplied\n";
     place.write("ca.conf", config);
     place.write("index", "");
     openssl(
@@ -85,7 +85,7 @@ fn up_says_an_address_that_speaks_https_and_whoever_trusts_it_is_answered() {
     assert!(err.contains("400"), "{err}");
     // The graph of this `up`, as another process beside it reads it.
     let graph = format!("https://localhost:{port}");
-    let mut query = place.command(&["query", "ASK {}", "--graph", &graph, "--json"]);
+    let mut query = place.command(&["query", "ASK {}", "--graph", &graph]);
     let ran = crate::place::finished(
         query.env("SSL_CERT_FILE", &files[0]).spawn().unwrap(),
         &["query"],

@@ -51,7 +51,10 @@ async fn a_subagent_is_shown_and_ended_before_its_first_record() {
             (&json!("root"), &json!("root"))
         );
         let events = get(&fleet, owner, &format!("{location}/events")).await;
-        assert_eq!((events.status, events.code().as_str()), (400, "not-a-root-session"));
+        assert_eq!(
+            (events.status, events.code().as_str()),
+            (400, "not-a-root-session")
+        );
         assert!(events.text().contains("root session `root`"));
     }
     let ended = subagents[0]["location"].as_str().unwrap();

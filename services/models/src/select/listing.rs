@@ -33,27 +33,23 @@ pub(super) async fn chat_models(
     Ok(names)
 }
 
-/// Whether an Ollama model says that it can call tools. What cannot be learned counts as no.
+/// Whether an Ollama model says that it can call tools; `None` where the server does not tell of the model.
 pub(super) async fn ollama_calls_tools(
     http: &reqwest::Client,
     base_url: &str,
     model: &str,
-) -> bool {
+) -> Option<bool> {
     let asked = http
         .post(format!("{base_url}api/show"))
         .json(&json!({ "model": model }))
         .timeout(LIMIT)
         .send()
         .await;
-    let Ok(response) = asked else { return false };
-    let Ok(body) = BoundedBody::new(response, Bound::Listing, None)
-        .json()
-        .await
-    else {
-        return false;
-    };
+    let response = asked.ok()?.error_for_status().ok()?;
+    let body = BoundedBody::new(response, Bound::Listing, None);
+    let body: Value = body.json().await.ok()?;
     let able = body.get("capabilities").and_then(Value::as_array);
-    able.is_some_and(|able| able.iter().any(|one| one.as_str() == Some("tools")))
+    Some(able.is_some_and(|able| able.iter().any(|one| one.as_str() == Some("tools"))))
 }
 
 async fn get(

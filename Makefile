@@ -33,6 +33,7 @@ setup-test: setup ## Install what the tests need beside that
 	@tests/clients/venv.sh >/dev/null
 	@tests/issuer/venv.sh >/dev/null
 	@tests/mcp/venv.sh >/dev/null
+	@tests/llm/venv.sh >/dev/null
 	@deploy/pulsar.sh install
 	@deploy/fuseki.sh install
 	@deploy/s3.sh install
@@ -89,4 +90,4 @@ format: ## Format the code
 
 clean: ## Remove what was built
 	@cargo clean
-	@rm -rf .venv .venv-clients .venv-issuer .venv-mcp .cache
+	@rm -rf .venv .venv-clients .venv-issuer .venv-mcp .venv-llm .cache

@@ -27,7 +27,7 @@ SCRIPTS = ["tests/validators/check.sh", "deploy/tests/check.sh", "tests/clients/
 # The longest first, as far as that is known: what is not named here comes after them.
 LONGEST_FIRST = [
     "storm", "simulator", *SCRIPTS[:2], "simulator_fan_in", "pulsar_failures", "upgrade", "kill", "control", "example", "audit",
-    "console/it", "approvals", "pulsar", "patterns", "interleavings", "migrate", "replicas", "graph/it",
+    "small_model", "console/it", "approvals", "pulsar", "patterns", "interleavings", "migrate", "replicas", "graph/it",
 ]
 JOBS = int(os.environ.get("TEST_JOBS", "2"))
 MINUTES = int(os.environ.get("TEST_MINUTES", "30"))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the path of a Python that has what a requirements file names, and sets it up first where it is
-# missing: venv.sh NAME REQUIREMENTS FOLDER
+# missing: venv.sh NAME REQUIREMENTS FOLDER [OPTION OF PIP ...]
 #
 # The environment lies in $AGENTFLEET_CACHE/NAME if that is set, else in FOLDER. It is reused in
 # silence while the requirements and the Python version are the same.
@@ -8,6 +8,7 @@ set -eu
 
 name=$1 requirements=$2 venv=${AGENTFLEET_CACHE:+$AGENTFLEET_CACHE/$1}
 venv=${venv:-$3}
+shift 3
 base=${PYTHON:-python3}
 
 if ! command -v "$base" >/dev/null 2>&1; then
@@ -26,6 +27,6 @@ if ! "$base" -m venv --clear "$venv" >&2; then
     echo "Python has no venv module (Debian: apt install python3-venv)" >&2
     exit 1
 fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$requirements" >&2
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" --requirement "$requirements" >&2
 printf '%s\n' "$stamp" >"$venv/stamp"
 echo "$venv/bin/python"

@@ -44,8 +44,8 @@ pub fn render(id: &str, item: &PromptItem, variables: &Value) -> Result<Rendered
 /// The variables an operation's prompt may use; `None` where they are the caller's own.
 pub fn variables(operation: Operation) -> Option<impl Iterator<Item = &'static str>> {
     let names = match operation {
-        Operation::ClassifyTaskType => "question task_types",
-        Operation::SelectPattern => "question task_type framing patterns",
+        Operation::ClassifyTaskType => "question task_types fault",
+        Operation::SelectPattern => "question task_type framing patterns fault",
         Operation::React => {
             "question framing goal parent_context tools history critiques dispatched iterations_left native last"
         }

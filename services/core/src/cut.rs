@@ -12,6 +12,15 @@ use crate::react_format::{Said, parse};
 /// What stands for an object that was cut.
 pub(crate) const CUT: &str = "the reply was cut at the limit of its length";
 
+/// What is wrong with a reply that holds no JSON.
+pub(crate) fn no_json(text: &str) -> &'static str {
+    if text == CUT {
+        CUT
+    } else {
+        "the reply holds no JSON"
+    }
+}
+
 /// The question to the model that is open.
 #[derive(Debug, Default)]
 pub(crate) struct Open {

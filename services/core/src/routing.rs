@@ -2,6 +2,7 @@
 
 mod options;
 
+use crate::cut::CUT;
 use crate::json;
 use crate::limits::Limits;
 use crate::order::{Finish, Input, ModelAsk, Order, Outcome, Reply};
@@ -28,7 +29,8 @@ pub struct Route {
     situation: Situation,
     limits: Limits,
     asking: Asking,
-    retried: bool,
+    /// What was wrong with the reply to the open question, where it was asked once before.
+    fault: String,
     task_type: Option<Decision>,
 }
 
@@ -49,7 +51,7 @@ impl Route {
             situation,
             limits,
             asking,
-            retried: false,
+            fault: String::new(),
             task_type: None,
         }
     }
@@ -109,7 +111,7 @@ impl Route {
                     options,
                     narrowed_by,
                 };
-                self.retried = false;
+                self.fault.clear();
                 return self.ask();
             }
         };
@@ -138,7 +140,9 @@ impl Route {
                 (
                     Operation::ClassifyTaskType,
                     options,
-                    json!({"question": self.request.question, "task_types": types}),
+                    json!({
+                        "question": self.request.question, "task_types": types, "fault": self.fault,
+                    }),
                 )
             }
             Asking::Pattern { options, .. } => {
@@ -161,6 +165,7 @@ impl Route {
                         "task_type": task_type,
                         "framing": self.framing(task_type),
                         "patterns": patterns,
+                        "fault": self.fault,
                     }),
                 )
             }
@@ -224,8 +229,13 @@ impl Route {
                 options,
                 narrowed_by,
             },
-            None if !self.retried => {
-                self.retried = true;
+            None if self.fault.is_empty() => {
+                let wrong = if reply.cut {
+                    CUT
+                } else {
+                    "it names none of the options"
+                };
+                wrong.clone_into(&mut self.fault);
                 return self.ask();
             }
             None => self.fallback(

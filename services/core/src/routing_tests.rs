@@ -115,10 +115,12 @@ fn a_choice_outside_the_set_is_asked_once_more_then_falls_back() {
         panic!()
     };
     assert_eq!(again.operation, Operation::ClassifyTaskType);
+    assert_eq!(again.variables["fault"], "it names none of the options");
     let Order::AskModel(pattern) = turn.resume(reply(r#"{"choice":"astrology"}"#)) else {
         panic!()
     };
     assert_eq!(pattern.operation, Operation::SelectPattern);
+    assert_eq!(pattern.variables["fault"], "", "it is another question");
     turn.resume(reply("nonsense"));
     let (next, routed) = finish(turn.resume(reply("more nonsense")));
     assert_eq!(

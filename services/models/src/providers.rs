@@ -16,10 +16,11 @@ use async_trait::async_trait;
 use failure::{Failed, Fault};
 use protocol::Outgoing;
 use read::{Body, Events};
-use refused::{Field, Refused};
+use refused::{Field, Refusal, Refused};
 use reply::Reply;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
+use std::borrow::Cow;
 use std::time::Duration;
 
 mod anthropic;
@@ -66,6 +67,8 @@ pub(crate) struct Target<'a> {
     timeouts: Timeouts,
     /// What the call carries of that which servers may refuse.
     sent: &'a [Field],
+    /// Whether the call carries the schema of its reply.
+    with_schema: bool,
 }
 
 impl Target<'_> {
@@ -134,6 +137,8 @@ impl Provider {
         };
         let base_url = self.protocol_url();
         let sent = self.refused.others();
+        let schema = request.schema.as_ref();
+        let schema = schema.filter(|_| sent.contains(&Field::Schema));
         let target = Target {
             kind: self.options.kind,
             model,
@@ -141,16 +146,13 @@ impl Provider {
             key: self.options.key.as_ref(),
             timeouts: self.options.timeouts,
             sent: &sent,
+            with_schema: schema.is_some(),
         };
         let call = Outgoing {
             model,
             turns: &messages::turns(&request.messages, !request.tools.is_empty()),
             tools: &request.tools,
-            schema: request
-                .schema
-                .as_ref()
-                .filter(|_| sent.contains(&Field::Schema))
-                .map(|schema| (request.operation.as_str(), schema)),
+            schema: schema.map(|schema| (request.operation.as_str(), schema)),
             temperature: request
                 .temperature
                 .filter(|_| sent.contains(&Field::Temperature)),
@@ -199,17 +201,21 @@ impl Provider {
     /// Calls, and again without what the server turns out not to take. A refusal comes before any text,
     /// so the sink has heard nothing yet; and what was refused is not sent, and so not refused, again.
     async fn call(&self, request: &ModelRequest, sink: &dyn TextSink) -> Result<ModelReply, Error> {
+        let mut request = Cow::Borrowed(request);
         loop {
-            let failed = match self.attempt(request, sink).await {
+            let failed = match self.attempt(&request, sink).await {
                 Ok(reply) => return Ok(reply),
                 Err(failed) => failed,
             };
-            let Some(field) = failed.refuses else {
+            let Some(refusal) = failed.refuses else {
                 return Err(failed.error);
             };
-            self.refused.learn(field);
-            tracing::warn!(model = %self.options.model, ?field, "the server does not take this");
-            if field == Field::Tools {
+            tracing::warn!(model = %self.options.model, ?refusal, "the server does not take this");
+            match refusal {
+                Refusal::ThisSchema => request.to_mut().schema = None,
+                Refusal::Field(field) => self.refused.learn(field),
+            }
+            if refusal == Refusal::Field(Field::Tools) {
                 return Err(failed.error);
             }
         }

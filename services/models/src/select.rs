@@ -279,6 +279,11 @@ async fn provider(
     }
     if let Some(native) = options.native_tools {
         chosen.native_tools = native;
+    } else if let Some(url) = base_url.as_deref().filter(|_| kind == ProviderKind::OpenAi)
+        && url != kind.default_base_url()
+    {
+        let key = chosen.key.as_ref();
+        chosen.native_tools = !listing::template_lacks_tools(&http, url, key).await;
     }
     let place = match &base_url {
         Some(url) if url != kind.default_base_url() => {

@@ -11,5 +11,6 @@ mod identity;
 mod library;
 mod migrate;
 mod patterns;
+mod small_model;
 mod storm;
 mod upgrade;

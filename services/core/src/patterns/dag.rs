@@ -1,6 +1,7 @@
 //! A plan as a directed acyclic graph: reading one from a model's reply, finding what is wrong with
 //! it, and which of its steps can be worked on.
 
+use crate::cut::no_json;
 use crate::json;
 use agentfleet_schema::{AgentRequest, PlanStep};
 use serde_json::{Value, json};
@@ -10,6 +11,10 @@ pub(crate) const COMPLETE: &str = "complete";
 pub(crate) const FAILED: &str = "failed";
 /// A step that a revision replaced.
 pub(crate) const REVISED: &str = "revised";
+/// What a step names that needs no tool. Not every provider takes an empty text as an option.
+const NO_TOOL: &str = "none";
+/// Most options of one choice that every provider takes in a schema.
+const MOST_OPTIONS: usize = 200;
 
 /// The newest plan of a session: it travels in the history.
 pub(crate) fn current(request: &AgentRequest) -> Option<&Vec<PlanStep>> {
@@ -24,10 +29,16 @@ pub(crate) fn results_of_plan(request: &AgentRequest) -> impl Iterator<Item = (&
         .map(|step| (step.goal.as_str(), step.result.as_str()))
 }
 
-/// Reads `{"thought", "steps": [...]}`, or a bare array. `Err` names what is wrong.
-pub(super) fn read(text: &str) -> Result<(String, Vec<PlanStep>), String> {
-    let value = json::extract(text).ok_or("the reply holds no JSON")?;
+/// Reads `{"thought", "steps": [...]}`, or a bare array. `Err` names what is wrong. What is named as a tool
+/// and is none of `tools` is no hint.
+pub(super) fn read(text: &str, tools: &[&str]) -> Result<(String, Vec<PlanStep>), String> {
+    let value = json::extract(text).ok_or_else(|| no_json(text))?;
     let text_of = |value: &Value, name: &str| json::text(value, name).to_owned();
+    let hint = |entry: &Value| {
+        let named = json::text(entry, "tool_hint");
+        let known = tools.iter().find(|tool| tool.eq_ignore_ascii_case(named));
+        known.map(|tool| (*tool).to_owned()).unwrap_or_default()
+    };
     let list = match &value {
         Value::Array(list) => list,
         Value::Object(map) => map
@@ -65,7 +76,7 @@ pub(super) fn read(text: &str) -> Result<(String, Vec<PlanStep>), String> {
         }
         steps.push(PlanStep {
             goal,
-            tool_hint: text_of(entry, "tool_hint"),
+            tool_hint: hint(entry),
             depends_on,
             specialist: text_of(entry, "specialist"),
             ..PlanStep::default()
@@ -116,8 +127,13 @@ pub(super) fn needed(plan: &[PlanStep], step: &PlanStep) -> Vec<Value> {
     results.collect()
 }
 
-/// JSON Schema of a plan.
-pub(super) fn schema() -> Value {
+/// JSON Schema of a plan whose steps may name one of `tools`.
+pub(super) fn schema(tools: &[&str]) -> Value {
+    let mut hint = json!({"type": "string", "description": "the tool that seems best, or `none`"});
+    if tools.len() <= MOST_OPTIONS {
+        let others = tools.iter().filter(|tool| **tool != NO_TOOL);
+        hint["enum"] = others.chain([&NO_TOOL]).copied().collect();
+    }
     json!({
         "type": "object",
         "additionalProperties": false,
@@ -130,7 +146,7 @@ pub(super) fn schema() -> Value {
                 "required": ["goal", "tool_hint", "depends_on"],
                 "properties": {
                     "goal": {"type": "string", "description": "what the step is to find out or make"},
-                    "tool_hint": {"type": "string", "description": "the tool that seems best; may be empty"},
+                    "tool_hint": hint,
                     "depends_on": {
                         "type": "array", "items": {"type": "integer"},
                         "description": "numbers of the steps, from 0, whose results it needs",
@@ -175,7 +191,7 @@ mod tests {
                 Err(r#"depends on "first", which is no number"#),
             ),
         ] {
-            match (read(text), expected) {
+            match (read(text, &["x"]), expected) {
                 (Ok((_, steps)), Ok(expected)) => {
                     let found: Vec<_> = steps.into_iter().map(|s| s.depends_on).collect();
                     assert_eq!(found, expected, "{text}");
@@ -183,6 +199,24 @@ mod tests {
                 (Err(said), Err(expected)) => assert!(said.contains(expected), "{text}: {said}"),
                 (read, _) => unreachable!("{text}: {read:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_hint_is_one_of_the_tools_or_none() {
+        let of = |count: usize| -> Vec<String> { (0..count).map(|n| format!("t{n}")).collect() };
+        for (count, offered) in [(0, 1), (2, 3), (MOST_OPTIONS, 201), (MOST_OPTIONS + 1, 0)] {
+            let tools = of(count);
+            let tools: Vec<&str> = tools.iter().map(String::as_str).collect();
+            let schema = schema(&tools);
+            let hint = &schema["properties"]["steps"]["items"]["properties"]["tool_hint"];
+            let options = hint["enum"].as_array().map_or(0, Vec::len);
+            assert_eq!(options, offered, "{hint}");
+        }
+        for (named, hint) in [("T1", "t1"), ("none", ""), ("", ""), ("the pump", "")] {
+            let text = json!([{"goal": "g", "tool_hint": named}]).to_string();
+            let (_, steps) = read(&text, &["t0", "t1"]).unwrap();
+            assert_eq!(steps[0].tool_hint, hint, "{named}");
         }
     }
 

@@ -201,13 +201,9 @@ impl Iteration {
         } else {
             ""
         };
-        let history: Vec<_> = self
-            .request
-            .history
-            .iter()
-            .filter(|step| !matches!(step.kind(), Some(StepKind::Reflect | StepKind::Route)))
-            .map(history::shown)
-            .collect();
+        let steps = self.request.history.iter();
+        let told: Vec<&AgentStep> = steps.filter(|step| is_told(step)).collect();
+        let history: Vec<_> = told.iter().map(|step| history::shown(step)).collect();
         // How a router gave the message away.
         let mut steps = self.request.history.iter().rev();
         let dispatched = steps.find(|step| step.is(StepKind::Route));
@@ -228,7 +224,7 @@ impl Iteration {
         let mut ask = ModelAsk::answer(Operation::React, variables);
         ask.is_agent = true;
         if native {
-            ask.transcript.clone_from(&self.request.history);
+            ask.transcript = told.into_iter().cloned().collect();
         }
         if native && !last {
             ask.tools.clone_from(&self.tools);
@@ -472,6 +468,19 @@ impl Iteration {
             streamed: true,
             ..say::message(MessageType::Thought, &*self.thought, uri)
         }]
+    }
+}
+
+/// Whether a step of the history is shown to the model as something that it did or found out. What a
+/// critique came to, and which agent works, is told apart; who was to work is no part of the task.
+fn is_told(step: &AgentStep) -> bool {
+    match step.kind() {
+        Some(StepKind::Reflect | StepKind::Route | StepKind::Supervise | StepKind::Synthesise) => {
+            false
+        }
+        Some(StepKind::React | StepKind::Plan | StepKind::Execute | StepKind::Summary) | None => {
+            true
+        }
     }
 }
 

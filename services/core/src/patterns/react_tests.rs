@@ -67,6 +67,38 @@ fn finished(step: Order) -> Finish {
     *finish
 }
 
+/// A model that reads it as its own words says it again.
+#[test]
+fn who_was_to_work_is_not_shown_as_something_said() {
+    let step = |kind: StepKind, action: &str| AgentStep {
+        thought: action.into(),
+        action: action.into(),
+        observation: "o".into(),
+        step_type: kind.into(),
+        ..AgentStep::default()
+    };
+    let request = AgentRequest {
+        history: vec![
+            step(StepKind::Supervise, "decompose"),
+            step(StepKind::Synthesise, "aggregate"),
+            step(StepKind::Route, "dispatch"),
+            step(StepKind::React, "search"),
+            step(StepKind::Reflect, "critique"),
+        ],
+        ..request()
+    };
+    for native in [true, false] {
+        let Order::AskModel(ask) = turn_with(request.clone(), native).resume(Input::Begin) else {
+            panic!()
+        };
+        let history = ask.variables["history"].as_array().unwrap();
+        let shown = history.iter().map(|step| step["action"].clone());
+        assert_eq!(shown.collect::<Vec<_>>(), ["search"]);
+        let said: Vec<&str> = ask.transcript.iter().map(|step| &*step.action).collect();
+        assert_eq!(said, if native { &["search"][..] } else { &[] });
+    }
+}
+
 #[test]
 fn a_cycle_adds_one_step_to_the_history() {
     let mut turn = turn_with(request(), false);

@@ -8,6 +8,7 @@
 use super::answer::unanswered;
 use super::plan::PLAN_THEN_EXECUTE;
 use super::{Begun, Instead, Pattern, PatternTurn, REACT, dag};
+use crate::cut::no_json;
 use crate::json;
 use crate::limits::Limits;
 use crate::order::{Finish, Input, ModelAsk, Order, Reply};
@@ -307,7 +308,7 @@ impl Dispatch {
 
 /// Reads a classification; `Err` names what is wrong with it.
 fn read(text: &str, intents: &[String], specialists: &[String]) -> Result<Classified, String> {
-    let whole = json::extract(text).ok_or("the reply holds no JSON")?;
+    let whole = json::extract(text).ok_or_else(|| no_json(text))?;
     let among = |name: &str, value: &str, options: &[String]| {
         let found = options.iter().find(|o| o.eq_ignore_ascii_case(value));
         let known = || options.join(", ");

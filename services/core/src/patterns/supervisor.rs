@@ -8,6 +8,7 @@ mod synthesise;
 use super::assign::Offer;
 use super::fan_out::{self, FAN_OUT, Goal, Round};
 use super::{Begun, Pattern, PatternTurn};
+use crate::cut::CUT;
 use crate::json;
 use crate::limits::Limits;
 use crate::order::{Input, ModelAsk, Order, Reply, Used};
@@ -111,6 +112,12 @@ impl Decompose {
         let Some((thought, goals)) = read_goals(&reply.text) else {
             if !self.retried {
                 self.retried = true;
+                let wrong = if reply.cut {
+                    CUT
+                } else {
+                    "it has no list of goals"
+                };
+                wrong.clone_into(&mut self.fault);
                 return self.begin();
             }
             let why = "the model twice returned no list of goals";

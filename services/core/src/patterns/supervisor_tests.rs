@@ -80,6 +80,32 @@ fn decompose(request: AgentRequest, text: &str) -> Order {
     turn.resume(reply(text))
 }
 
+#[test]
+fn a_reply_without_goals_is_asked_for_again_with_what_is_wrong() {
+    for (cut, says) in [(false, "it has no list of goals"), (true, CUT)] {
+        let mut turn = Turn::parse(request(), situation(None)).unwrap();
+        turn.resume(Input::Begin);
+        let Input::ModelReplied(reply) = reply("I cannot.") else {
+            panic!()
+        };
+        let reply = || {
+            Input::ModelReplied(Reply {
+                cut,
+                ..reply.clone()
+            })
+        };
+        let mut again = turn.resume(reply());
+        if cut {
+            // The first one is for the same reply, and shorter.
+            again = turn.resume(reply());
+        }
+        let Order::AskModel(ask) = again else {
+            panic!("{again:?}")
+        };
+        assert_eq!(ask.variables["fault"], says);
+    }
+}
+
 const TWO: &str = r#"{"thought":"two sides","goals":[
     {"goal":"Look at money.","pattern":"react","group":["finance"],"context":"fiscal 2025","rationale":"figures"},
     {"goal":"look at MONEY","pattern":"react","context":""},

@@ -1,7 +1,7 @@
 //! What a provider's failure means: which [`Error`] it is and when to try again.
 
 use super::bounds::Bound;
-use super::refused::Field;
+use super::refused::{Field, Refusal, is_about_this_schema};
 use super::{ProviderKind, Target, read};
 use crate::error::{DETAIL_LIMIT, Error, Kind};
 use agentfleet_schema::redacted;
@@ -39,7 +39,7 @@ pub(crate) enum Fault {
 pub(super) struct Failed {
     pub error: Error,
     /// What the call carried and the server does not take: the same call may pass without it.
-    pub refuses: Option<Field>,
+    pub refuses: Option<Refusal>,
 }
 
 impl From<Error> for Failed {
@@ -146,16 +146,19 @@ pub(super) fn of_status(
     }
     // Some servers answer what they do not take with 500 or 501.
     let refuses = match code {
-        400 | 422 | 500 | 501 => target
-            .sent
-            .iter()
-            .copied()
-            .find(|field| field.is_refused_by(&told.says)),
+        400 | 422 | 500 | 501 if target.with_schema && is_about_this_schema(&told.says) => {
+            Some(Refusal::ThisSchema)
+        }
+        400 | 422 | 500 | 501 => {
+            let mut sent = target.sent.iter().copied();
+            sent.find(|field| field.is_refused_by(&told.says))
+                .map(Refusal::Field)
+        }
         _ => None,
     };
     let error = match code {
         // The next try is made without tools.
-        _ if refuses == Some(Field::Tools) => Error::new(
+        _ if refuses == Some(Refusal::Field(Field::Tools)) => Error::new(
             Kind::Refused,
             format!(
                 "{provider} model `{model}` takes no tools; the text format is used from now on{detail}"

@@ -13,6 +13,7 @@ fn target(key: &ApiKey) -> Target<'_> {
         key: Some(key),
         timeouts: Timeouts::default(),
         sent: &[Field::Schema, Field::Tools],
+        with_schema: true,
     }
 }
 
@@ -195,18 +196,18 @@ fn what_is_refused_is_told_from_what_is_wrong() {
     };
     let extra = r#"{"detail":[{"loc":["body","parallel_tool_calls"],"msg":"Extra inputs are not permitted"}]}"#;
     for (body, refuses) in [
-        (extra, Some(Field::OneCall)),
+        (extra, Some(Refusal::Field(Field::OneCall))),
         (
             r#"{"error":{"message":"Unsupported parameter: 'parallel_tool_calls' is not supported with this model."}}"#,
-            Some(Field::OneCall),
+            Some(Refusal::Field(Field::OneCall)),
         ),
         (
             r#"{"error":{"message":"tool_choice.disable_parallel_tool_use: Extra inputs are not permitted"}}"#,
-            Some(Field::OneCall),
+            Some(Refusal::Field(Field::OneCall)),
         ),
         (
             r#"{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}"#,
-            Some(Field::Limit),
+            Some(Refusal::Field(Field::Limit)),
         ),
         (
             r#"{"error":{"message":"max_completion_tokens is too large: 300000. This model supports at most 16384 completion tokens."}}"#,
@@ -214,7 +215,7 @@ fn what_is_refused_is_told_from_what_is_wrong() {
         ),
         (
             r#"{"error":{"message":"Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported."}}"#,
-            Some(Field::Temperature),
+            Some(Refusal::Field(Field::Temperature)),
         ),
         (
             r#"{"error":{"message":"temperature must be between 0 and 2"}}"#,
@@ -222,17 +223,40 @@ fn what_is_refused_is_told_from_what_is_wrong() {
         ),
         (
             r#"{"error":{"message":"Unrecognized request argument supplied: stream_options"}}"#,
-            Some(Field::Usage),
+            Some(Refusal::Field(Field::Usage)),
         ),
         (
             r#"{"error":{"message":"tools param requires --jinja flag"}}"#,
-            Some(Field::Tools),
+            Some(Refusal::Field(Field::Tools)),
         ),
         (r#"{"error":{"message":"the prompt is too long"}}"#, None),
+        (
+            r#"{"error":{"message":"Invalid parameter: response_format json_schema is not supported"}}"#,
+            Some(Refusal::Field(Field::Schema)),
+        ),
+        (
+            r#"{"error":{"message":"Invalid schema for response_format 'plan-create': schema must have a 'type' key.","type":"invalid_request_error"}}"#,
+            Some(Refusal::ThisSchema),
+        ),
+        (
+            r#"{"error":{"code":400,"message":"Unable to generate parser for this template. Automatic parser generation failed: JSON schema error at #/properties/a: enum must be a non-empty array"}}"#,
+            Some(Refusal::ThisSchema),
+        ),
+        (
+            r#"{"error":{"code":400,"message":"The specified schema produces a constraint that has too many states for serving."}}"#,
+            Some(Refusal::ThisSchema),
+        ),
     ] {
         let failed = of_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), body, &target);
         assert_eq!(failed.refuses, refuses, "{body}");
-    }
+    } // A call without a schema is not made again for the sake of one.
+    let without = Target {
+        with_schema: false,
+        ..target
+    };
+    let says = r#"{"error":{"message":"the tool has an invalid schema"}}"#;
+    let failed = of_status(StatusCode::BAD_REQUEST, &HeaderMap::new(), says, &without);
+    assert_eq!(failed.refuses, None);
 }
 
 #[test]

@@ -80,6 +80,31 @@ impl Field {
     }
 }
 
+/// What becomes of a call that a server refuses and may take in another form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It is made again without this, and so is every later one.
+    Field(Field),
+    /// It is made again without its schema; other schemas are still sent.
+    ThisSchema,
+}
+
+/// Whether an error that says this is about the schema that a call carried: the server takes schemas, and
+/// cannot hold a model to this one.
+pub(super) fn is_about_this_schema(says: &str) -> bool {
+    const SAYS: &[&str] = &[
+        "invalid schema",
+        "schema error",
+        "schema conversion",
+        "parse grammar",
+        "grammar error",
+        "too many states",
+        "nesting depth",
+        "schema is too complex",
+    ];
+    SAYS.iter().any(|words| says.contains(words))
+}
+
 /// What one server has refused, for as long as the process runs.
 #[derive(Debug, Default)]
 pub(super) struct Refused(AtomicU8);

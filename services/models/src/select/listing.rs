@@ -52,6 +52,18 @@ pub(super) async fn ollama_calls_tools(
     Some(able.is_some_and(|able| able.iter().any(|one| one.as_str() == Some("tools"))))
 }
 
+/// Whether a llama.cpp server says that the template of its model has no place for tools: it takes them
+/// all the same, and the model is told of none. Other servers say nothing of it.
+pub(super) async fn template_lacks_tools(
+    http: &reqwest::Client,
+    base_url: &str,
+    key: Option<&ApiKey>,
+) -> bool {
+    let root = base_url.strip_suffix("v1/").unwrap_or(base_url);
+    let told = get(http, ProviderKind::OpenAi, "props", root, key).await;
+    told.is_ok_and(|told| told.pointer("/chat_template_caps/supports_tools") == Some(&false.into()))
+}
+
 async fn get(
     http: &reqwest::Client,
     kind: ProviderKind,

@@ -273,6 +273,25 @@ async fn a_server_that_takes_no_schema_is_asked_without_it_from_then_on() {
     assert_eq!(with_schema, [true, false, false]);
 }
 
+/// What llama.cpp says of a schema that it can make no grammar of.
+#[tokio::test]
+async fn a_schema_that_a_server_cannot_use_is_left_out_of_that_call_alone() {
+    let refusal = json!({"error": {"code": 400, "message": "Unable to generate parser for this template. Automatic parser generation failed: JSON schema error at #: unrecognized type foo", "type": "invalid_request_error"}});
+    let stream = || Answer::sse(text_stream(&["{}"]));
+    let server = Server::answering([Answer::error(400, &refusal), stream(), stream()]).await;
+    let provider = provider(ProviderKind::OpenAi, &server);
+    for _ in 0..2 {
+        let mut request = request();
+        request.schema = Some(schema());
+        assert_eq!(ask(&provider, request).await.1.unwrap().text, "{}");
+    }
+    let received = server.received();
+    let with_schema = received
+        .iter()
+        .map(|sent| sent.body.get("response_format").is_some());
+    assert_eq!(with_schema.collect::<Vec<_>>(), [true, false, true]);
+}
+
 #[tokio::test]
 async fn a_server_that_takes_no_tools_is_known_for_it_from_then_on() {
     let refusal = json!({"error": {"message": "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}});

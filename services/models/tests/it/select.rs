@@ -234,6 +234,36 @@ async fn a_compatible_server_without_a_list_of_models_serves_the_one_that_is_nam
     assert_eq!(server.received().len(), 1, "a named model is not looked up");
 }
 
+/// llama.cpp takes tools even where the template of its model has no place for them.
+#[tokio::test]
+async fn a_template_without_a_place_for_tools_means_the_text_format() {
+    for (told, native) in [
+        (
+            json!({"chat_template_caps": {"supports_tools": false}}),
+            false,
+        ),
+        (
+            json!({"chat_template_caps": {"supports_tools": true}}),
+            true,
+        ),
+        (json!({"chat_template_caps": {}}), true),
+        (json!({"detail": "Not Found"}), true),
+    ] {
+        let server = Server::answering([Answer::json(&told)]).await;
+        let mut options = choosing(&[], NOBODY);
+        options.base_url = Some(format!("{}/v1", server.url()));
+        options.model = Some("openai:local".to_owned());
+        let choice = chosen(&options).await;
+        assert_eq!(choice.model.capabilities().native_tools, native, "{told}");
+        assert_eq!(server.only().path, "/props");
+    }
+    let mut options = choosing(&[("OPENAI_API_KEY", "k")], NOBODY);
+    options.base_url = Some("http://127.0.0.1:1/v1".to_owned());
+    options.model = Some("openai:local".to_owned());
+    let choice = chosen(&options).await;
+    assert!(choice.model.capabilities().native_tools, "nobody answers");
+}
+
 #[tokio::test]
 async fn native_tools_can_be_switched_off() {
     let mut options = choosing(&[("OPENAI_API_KEY", "k")], NOBODY);

@@ -84,6 +84,12 @@ impl Make {
         self.limits.max_iterations.saturating_sub(done).max(1)
     }
 
+    /// The tools that the steps may use, by name.
+    fn tools(&self) -> Vec<&str> {
+        let visible = tools::visible(&self.request, &self.situation.snapshot);
+        visible.into_iter().map(|tool| &*tool.name).collect()
+    }
+
     fn ask(&self) -> Order {
         let visible = tools::visible(&self.request, &self.situation.snapshot);
         let mut variables = json!({
@@ -110,7 +116,7 @@ impl Make {
             variables["next_index"] = self.plan.len().into();
             variables["reason"] = self.request.control.state.plan().replan.into();
         }
-        ModelAsk::choice(operation, variables, dag::schema()).into()
+        ModelAsk::choice(operation, variables, dag::schema(&self.tools())).into()
     }
 
     fn proposed(&mut self, reply: &Reply) -> Order {
@@ -120,7 +126,7 @@ impl Make {
         for step in before.iter_mut().filter(|step| step.status == PENDING) {
             REVISED.clone_into(&mut step.status);
         }
-        let read = dag::read(&reply.text).and_then(|(thought, steps)| {
+        let read = dag::read(&reply.text, &self.tools()).and_then(|(thought, steps)| {
             if steps.len() > MAX_STEPS {
                 return Err(format!(
                     "the plan has {} steps, and at most {MAX_STEPS} are allowed",

@@ -144,7 +144,7 @@ def test_every_value_is_in_the_schema_and_every_setting_of_the_schema_is_the_bin
     own = {"data", "broker", "broker_admin", "broker_tenant", "broker_namespace", "broker_topics", "broker_token"}
     own |= {"broker_certificates", "graph", "graph_query", "graph_update", "graph_user", "graph_password", "graph_token", "http_token"}
     own |= {"records", "coordination", "model", "base_url", "concurrency", "listen", "health"}
-    own |= {"grace", "max_quads", "log", "log_format", "tls_certificate", "tls_key"}
+    own |= {"grace", "max_quads", "log", "log_format", "tls_certificate", "tls_key", "fleet_secret"}
     assert set(schema["properties"]["settings"]["propertyNames"]["enum"]) == names_of_settings() - own
 
 

@@ -156,7 +156,7 @@ impl Arguments {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&Value> {
         self.iter()
             .find(|(known, _)| *known == name)
             .map(|(_, value)| value)

@@ -1,5 +1,6 @@
 //! Config items by type, and the consistent set of them that a run is pinned to.
 
+mod access;
 mod mcp_server;
 mod task_type;
 mod tool;
@@ -7,7 +8,8 @@ mod tool;
 use crate::records::Usage;
 use crate::request::RunLimits;
 use crate::tolerant::null_default;
-pub use mcp_server::McpServer;
+pub use access::{ANY_TENANT, RoleItem, TenantItem, action};
+pub use mcp_server::{McpServer, OAuth};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
@@ -31,6 +33,8 @@ pub mod item_type {
     pub const SPECIALIST: &str = "specialist";
     pub const QUERY: &str = "query";
     pub const MCP_SERVER: &str = "mcp-server";
+    pub const ROLE: &str = "role";
+    pub const TENANT: &str = "tenant";
     pub const ALL: &[&str] = &[
         AGENT_PATTERN,
         AGENT_TASK_TYPE,
@@ -41,6 +45,8 @@ pub mod item_type {
         SPECIALIST,
         QUERY,
         MCP_SERVER,
+        ROLE,
+        TENANT,
     ];
 }
 
@@ -264,12 +270,38 @@ pub struct Snapshot {
     pub specialists: BTreeMap<String, Specialist>,
     pub queries: BTreeMap<String, QueryItem>,
     pub mcp_servers: BTreeMap<String, McpServer>,
+    pub roles: BTreeMap<String, RoleItem>,
+    pub tenants: BTreeMap<String, TenantItem>,
 }
 
 /// Key of the profile of every operation that has none of its own.
 pub const DEFAULT_PROFILE: &str = "default";
 
 impl Snapshot {
+    /// The role of a name: its item, or else the one that is shipped.
+    pub fn role(&self, name: &str) -> Option<RoleItem> {
+        let shipped = || RoleItem::all_shipped().into_iter().find(|r| r.name == name);
+        self.roles.get(name).cloned().or_else(shipped)
+    }
+
+    /// Every role there is, by name.
+    pub fn all_roles(&self) -> BTreeMap<String, RoleItem> {
+        let shipped = RoleItem::all_shipped().into_iter();
+        let mut all: BTreeMap<_, _> = shipped.map(|role| (role.name.clone(), role)).collect();
+        all.extend(self.roles.clone());
+        all
+    }
+
+    /// What bounds the use of a tenant, if anything does. The owner of the data directory has no tenant.
+    pub fn quota(&self, tenant: &str) -> Option<&TenantItem> {
+        if tenant.is_empty() {
+            return None;
+        }
+        let own = self.tenants.get(tenant);
+        own.or_else(|| self.tenants.get(ANY_TENANT))
+            .filter(|item| !item.bounds_nothing())
+    }
+
     /// The first profile there is of these keys, else the default one, else an empty one.
     pub fn profile(&self, keys: &[&str]) -> ModelProfile {
         let mut found = keys

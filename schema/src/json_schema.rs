@@ -50,6 +50,8 @@ pub fn config_item(name: &str) -> Option<Value> {
         item_type::SPECIALIST => Some(of::<config::Specialist>()),
         item_type::QUERY => Some(of::<config::QueryItem>()),
         item_type::MCP_SERVER => Some(of::<config::McpServer>()),
+        item_type::ROLE => Some(of::<config::RoleItem>()),
+        item_type::TENANT => Some(of::<config::TenantItem>()),
         _ => None,
     }
 }
@@ -86,7 +88,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 37] = [
+pub const DECODERS: [Decoder; 41] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -99,6 +101,7 @@ pub const DECODERS: [Decoder; 37] = [
     decoder::<Lineage>(),
     decoder::<crate::Principal>(),
     decoder::<crate::Memory>(),
+    decoder::<crate::QuotaLeft>(),
     decoder::<AgentResponse>(),
     decoder::<ErrorBody>(),
     decoder::<Term>(),
@@ -122,6 +125,9 @@ pub const DECODERS: [Decoder; 37] = [
     decoder::<config::QueryItem>(),
     decoder::<config::QueryParameter>(),
     decoder::<config::McpServer>(),
+    decoder::<config::OAuth>(),
+    decoder::<config::RoleItem>(),
+    decoder::<config::TenantItem>(),
     decoder::<config::Evidence>(),
     decoder::<config::EvidenceRun>(),
 ];

@@ -61,6 +61,43 @@ pub fn exchange(
     format!("{folder}{before_the_end:015}-{session}")
 }
 
+/// By which the processes of a fleet know that they sign with the same secret; it does not tell the secret.
+pub const FLEET_SECRET: &str = "fleet/secret";
+
+/// Present where workers require claims.
+pub const FLEET_CLAIMS: &str = "fleet/claims";
+
+/// What tenants used lies below.
+pub const USAGE: &str = "usage/";
+
+/// What a tenant used in a month lies below, the oldest first. A name that doors would not take is hashed.
+pub fn used(tenant: &str, month: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_@+".contains(c);
+    if tenant.len() <= 64 && tenant.chars().all(is_plain) {
+        return format!("{USAGE}{tenant}/{month}/");
+    }
+    let tenant = Digest::of(tenant.as_bytes());
+    format!("{USAGE}~{:.32}/{month}/", tenant.as_str())
+}
+
+/// Tenant and month of such a key.
+pub fn used_of(key: &str) -> Option<(&str, &str)> {
+    let mut parts = key.strip_prefix(USAGE)?.split('/');
+    Some((parts.next()?, parts.next()?))
+}
+
+/// What a step used that was committed at an instant. It names no session: what is counted stays when a run is
+/// erased.
+pub fn used_at(tenant: &str, month: &str, at: Millis, session: &SessionId, step: u32) -> String {
+    let id = Digest::of(format!("{session}/{step}").as_bytes());
+    let folder = used(tenant, month);
+    format!(
+        "{folder}{:015}-{:.16}",
+        at.clamp(0, LAST_INSTANT),
+        id.as_str()
+    )
+}
+
 /// What somebody of a tenant had remembered lies below. `user` is empty for what all of the tenant share.
 pub fn memories(tenant: &str, user: &str) -> String {
     let part = |name: &str| format!("{:.32}", Digest::of(name.as_bytes()).as_str());

@@ -37,6 +37,7 @@ pub use request::{
 pub use response::{AgentResponse, ErrorBody, MessageType};
 pub use spent::{Cost, Money, Spent};
 pub use triples::{Metadata, Term, TermType, Triple, Triples};
+pub use worked::QuotaLeft;
 
 /// Milliseconds since the Unix epoch, as every record and message states instants.
 pub type Millis = i64;

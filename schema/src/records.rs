@@ -21,7 +21,7 @@ pub use crate::worked::{
     Adopted, EndedBy, EndedFromOutside, FailedCall, FleetLimits, ForkedFrom, ModelWait,
     StreamedPart, StreamedParts, Worked,
 };
-pub use access::{ApiKeyRecord, AuditEntry, MemoryRecord, RevokedRecord, Role};
+pub use access::{ApiKeyRecord, AuditEntry, MemoryRecord, RevokedRecord, Used};
 pub use activity::{
     Activity, Critique, DecidedBy, Decision, Described, Executed, Iterated, Planned, Routed,
     StepResult,

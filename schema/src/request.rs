@@ -7,7 +7,7 @@ use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Diges
 use crate::records::DecidedBy;
 use crate::spent::{Money, Spent};
 use crate::tolerant::{count, instant, null_default};
-use crate::worked::ForkedFrom;
+use crate::worked::{ForkedFrom, QuotaLeft};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::apply;
@@ -287,6 +287,8 @@ pub struct RunControl {
     pub conversation: Vec<Exchange>,
     /// What is remembered for who asks, where a specialist's context asks for it; on a root only.
     pub memories: Vec<Memory>,
+    /// What was left of the tenant's quota when the run began; on a root only.
+    pub quota: Option<QuotaLeft>,
     /// Whose iterations the history begins with, where they are not this session's own.
     pub lineage: Vec<Lineage>,
     /// What this session and those below it took results from so far.

@@ -65,6 +65,12 @@ pub mod property {
     pub const SESSION: &str = "session";
     pub const STEP: &str = "step";
     pub const ROOT: &str = "root";
+    /// Whose run it is, on what is told to the graph; absent for the owner's.
+    pub const TENANT: &str = "tenant";
+    /// Token of an issuer that says for whom a producer asks.
+    pub const CLAIM: &str = "claim";
+    /// Shows that a request comes from the fleet itself.
+    pub const SIGNATURE: &str = "signature";
     pub const CORRELATION: &str = "correlation";
     pub const PARENT: &str = "parent";
     pub const PARENT_STEP: &str = "parent-step";

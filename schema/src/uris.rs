@@ -16,6 +16,18 @@ const AGENT: &str = "urn:trustgraph:agent:";
 /// The graph every provenance quad lies in.
 pub const RETRIEVAL_GRAPH: &str = "urn:graph:retrieval";
 
+/// The graph that repeats what is told of a tenant's runs, for who may see no others.
+pub fn tenant_graph(tenant: &str) -> String {
+    format!("{TENANT_GRAPH}{}", encode(tenant))
+}
+
+/// Whether a graph is one of those.
+pub fn is_tenant_graph(graph: &str) -> bool {
+    graph.starts_with(TENANT_GRAPH)
+}
+
+const TENANT_GRAPH: &str = "urn:agentfleet:tenant:";
+
 /// The graph that holds what was loaded into a collection.
 pub fn collection_graph(collection: &str) -> String {
     format!("urn:agentfleet:collection:{}", encode(collection))

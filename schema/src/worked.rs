@@ -4,11 +4,14 @@
 
 use crate::Millis;
 use crate::id::{Digest, SessionId};
-use crate::records::Termination;
+use crate::records::{FailedTry, Termination};
 use crate::request::{Exchange, Memory, RunLimits};
 use crate::response::ErrorBody;
+use crate::spent::Money;
+use crate::tolerant::null_default;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::apply;
 
 /// The surroundings of one step's work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +26,9 @@ pub struct Worked {
     /// What was remembered for who asked, on a root's first step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memories: Vec<Memory>,
+    /// What was left of the tenant's quota, on a root's first step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaLeft>,
     /// When the message came first, where that is not when the work began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub came_at: Option<Millis>,
@@ -52,6 +58,35 @@ pub struct Worked {
     pub ended: Option<EndedFromOutside>,
 }
 
+/// With fewer tokens left no run comes to anything.
+pub const LEAST_TOKENS: u64 = 1_000;
+
+/// What was left of the quota of a tenant. Absent means without bound.
+#[apply(Option<_> => #[serde(default, skip_serializing_if = "Option::is_none")])]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaLeft {
+    /// The month that was counted, as `2026-11`.
+    #[serde(default, deserialize_with = "null_default")]
+    pub month: String,
+    pub runs: Option<u64>,
+    pub tokens: Option<u64>,
+    pub cost: Option<Money>,
+}
+
+impl QuotaLeft {
+    /// What is used up, if anything is.
+    pub fn used_up(&self) -> Option<&'static str> {
+        let is_none = |left: Option<u64>| left == Some(0);
+        if is_none(self.runs) {
+            return Some("runs");
+        }
+        if self.tokens.is_some_and(|left| left < LEAST_TOKENS) {
+            return Some("tokens");
+        }
+        is_none(self.cost.map(Money::as_millionths)).then_some("money")
+    }
+}
+
 /// A model call without a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -64,6 +99,9 @@ pub struct FailedCall {
     /// Whether the model replied, without a word: the next recorded call is this one, with what it cost.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replied: bool,
+    /// Models that were to answer, and did not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<FailedTry>,
 }
 
 /// How a step was put off because its model could not answer.

@@ -109,7 +109,7 @@ impl Evidence {
         };
         let patience = Instant::now() + PATIENCE;
         loop {
-            let rows = graph.select(SYNTHESES, &[], options).await.unwrap();
+            let rows = graph.select(SYNTHESES, &[], options.clone()).await.unwrap();
             found.fan_outs_told = rows.rows.len();
             let counts = (0..rows.rows.len()).filter_map(|row| {
                 let count = rows.text(row, "n").unwrap_or_default();
@@ -117,7 +117,8 @@ impl Evidence {
                 (count != "1").then(|| (correlation.to_owned(), count.to_owned()))
             });
             found.syntheses = counts.collect();
-            let Answer::Triples(stored) = graph.query(TRACES, &[], options).await.unwrap() else {
+            let Answer::Triples(stored) = graph.query(TRACES, &[], options.clone()).await.unwrap()
+            else {
                 panic!("CONSTRUCT gives triples");
             };
             found.statements = stored.len();

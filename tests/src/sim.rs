@@ -428,7 +428,7 @@ impl Sim {
         let shared = self.shared.clone();
         let future = Box::pin(async move {
             let by = verdict.by.clone();
-            let answered = approvals.answer(&pause, verdict, None).await;
+            let answered = Box::pin(approvals.answer(&pause, verdict, None)).await;
             shared.with(|world| {
                 let told = match answered {
                     Ok(Answered::Now(_)) => "counts".to_owned(),
@@ -456,7 +456,7 @@ impl Sim {
             }
             let pause = &open[which % open.len()];
             let found = approvals.find(pause.asked.id.as_str()).await;
-            let answered = approvals.answer(pause, verdict, None).await;
+            let answered = Box::pin(approvals.answer(pause, verdict, None)).await;
             shared.with(|world| {
                 // The graph may not know yet of one that was answered just now.
                 let after = (pause.session.clone(), pause.step + 1);

@@ -22,6 +22,9 @@ pub struct McpServer {
     #[serde(default, deserialize_with = "null_default")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// How to get the token that the server wants, instead of a header `authorization`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OAuth>,
     /// Program that speaks the protocol on its standard input and output. Workers start those that their
     /// setting `mcp_commands` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,4 +37,24 @@ pub struct McpServer {
     #[serde(default, deserialize_with = "null_default")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+}
+
+/// How to get a bearer token with the credentials of this client, where a service wants OAuth 2.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub struct OAuth {
+    /// Address of the token endpoint.
+    #[serde(rename = "token-url")]
+    pub token_url: String,
+    /// `${NAME}` stands for the secret of that name.
+    #[serde(rename = "client-id")]
+    pub client_id: String,
+    /// `${NAME}`: a secret is not written into the config.
+    #[serde(rename = "client-secret")]
+    pub client_secret: String,
+    /// What the token is for, as the service names it; several with spaces between them.
+    #[serde(default, deserialize_with = "null_default")]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub scope: String,
 }

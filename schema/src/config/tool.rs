@@ -1,5 +1,6 @@
 //! `tool` items: what an agent may call, and on which terms.
 
+use super::OAuth;
 use crate::tolerant::null_default;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,6 +97,13 @@ pub struct ToolItem {
     #[serde(default, deserialize_with = "null_default")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// How to get the token that the service wants, for `http` tools, instead of a header `authorization`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OAuth>,
+    /// Body of each request, for `http` tools with `POST`, `PUT` or `PATCH`: JSON in which a text `{name}` stands for
+    /// the argument of that name. Absent means all arguments as one object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
     /// Hosts beside that of `url` that an `http` tool may be redirected to.
     #[serde(rename = "allow-hosts", default, deserialize_with = "null_default")]
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,42 +1,7 @@
 //! Who may come in, what was refused, and what is remembered for whom.
 
-use crate::{Digest, Millis};
-use schemars::JsonSchema;
+use crate::{Digest, Millis, Money};
 use serde::{Deserialize, Serialize};
-
-/// What somebody may do at a door.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// Ask, and read what became of it.
-    Producer,
-    /// All that a producer may, and end runs and see the fleet.
-    Operator,
-    /// Read traces, texts and the graph.
-    Analyst,
-    /// Answer calls that wait for a person.
-    Approver,
-}
-
-impl Role {
-    pub const ALL: [Self; 4] = [
-        Self::Producer,
-        Self::Operator,
-        Self::Analyst,
-        Self::Approver,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Producer => "producer",
-            Self::Operator => "operator",
-            Self::Analyst => "analyst",
-            Self::Approver => "approver",
-        }
-    }
-}
 
 /// `api-keys/{id}`: a key to a door. The secret itself is nowhere: only its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +13,8 @@ pub struct ApiKeyRecord {
     /// Who it is given to.
     pub name: String,
     pub tenant: String,
-    pub roles: Vec<Role>,
+    /// Names of roles; those that there are no more allow nothing.
+    pub roles: Vec<String>,
     /// Which tools with a permission its runs may call, as globs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permissions: Vec<String>,
@@ -113,4 +79,23 @@ pub struct MemoryRecord {
     /// When it is forgotten; 0 means never.
     #[serde(default)]
     pub expires_at: Millis,
+}
+
+/// `usage/...`: what one step of a tenant used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Used {
+    /// 1 of the first step of a root, else 0.
+    pub runs: u64,
+    pub tokens: u64,
+    pub cost: Money,
+}
+
+impl Used {
+    pub fn add(&mut self, other: Self) {
+        self.runs = self.runs.saturating_add(other.runs);
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        let cost = self.cost.as_millionths();
+        self.cost = Money::millionths(cost.saturating_add(other.cost.as_millionths()));
+    }
 }

@@ -194,6 +194,11 @@ pub(crate) enum Command {
     )]
     #[command(subcommand)]
     Keys(Keys),
+    /// What tenants used in a month, beside their quota
+    #[command(
+        after_help = "A config item `tenant/NAME` sets the quota of a tenant, `tenant/*` that of every other.\n\nExamples:\n  agentfleet usage\n  agentfleet usage --tenant acme --month 2026-11 --json"
+    )]
+    Usage(UsageOf),
     /// The audit log: what was refused, answered and changed, and by whom
     #[command(
         after_help = "Examples:\n  agentfleet audit list --since 1d\n  agentfleet audit verify"

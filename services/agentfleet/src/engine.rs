@@ -1,9 +1,10 @@
 //! What the roles work with beside the stores: the graph, the tools, the model.
 
 use crate::error::Failure;
+use crate::issuer;
 use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
-use crate::store::{Store, reply_topics, settle};
+use crate::store::{self, Store, reply_topics, settle};
 use crate::token;
 use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{Broker, Subscription};
@@ -16,7 +17,7 @@ use agentfleet_graph::{
 use agentfleet_graph_writer::{self as graph_writer, GraphWriter};
 use agentfleet_library::Library;
 use agentfleet_models::{Chain, Choice, ModelOptions, ProviderKind};
-use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts};
+use agentfleet_orchestrator::{Options as OrchestratorOptions, Orchestrator, Parts, Trust};
 use agentfleet_runs::Endings;
 use agentfleet_runtime::{Drain, Host, serve_batches};
 use agentfleet_schema::RunLimits;
@@ -127,6 +128,13 @@ impl Engine {
             limits: self.limits.clone(),
             max_attempts: settings.max_attempts,
             model_timeout: settings.model_timeout,
+            model_wait: settings.model_wait,
+            trust: Trust {
+                secret: store::fleet_secret(settings)?,
+                issuer: issuer::of(settings)?,
+                requires_claims: settings.require_claims,
+                grace: settings.claim_grace,
+            },
             lease: settings.lease,
             look: match settings.records {
                 // Costs next to nothing.

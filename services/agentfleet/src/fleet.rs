@@ -4,6 +4,7 @@
 //! fleet lock, and another takes over when it goes. Single roles (`orchestrator`, ...) run beside it.
 //! On servers any number of processes run any roles.
 
+use crate::agreed;
 use crate::engine::{Engine, open_coordination};
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
@@ -180,6 +181,7 @@ impl Fleet {
             Failure::new(Exit::Unavailable, format!("cannot start a thread: {error}"))
         })?;
         if roles.includes(Roles::Orchestrator) {
+            agreed::on_claims(&engine.store, settings).await?;
             let mut stage = Stage::new(settings, &watchdog);
             engine.library.keep_current();
             let (orchestrator, queue) = engine.orchestrator(settings)?;

@@ -3,6 +3,7 @@
 
 #[macro_use]
 mod ui;
+mod agreed;
 mod cli;
 mod clock;
 mod commands;
@@ -83,6 +84,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
         Command::Tools(command) => commands::tools::run(command, &settings, ui).await,
         Command::Memory(command) => commands::memory::run(command, &settings, ui).await,
         Command::Keys(command) => commands::keys::run(command, &settings, ui).await,
+        Command::Usage(of) => commands::usage::run(of, &settings, ui).await,
         Command::Audit(command) => commands::audit::run(command, &settings, ui).await,
         Command::Dlq(dlq) => commands::dlq::run(dlq, &settings, ui).await,
         Command::Sessions(command) => commands::sessions::run(command, &settings, ui).await,

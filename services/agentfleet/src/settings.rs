@@ -168,6 +168,8 @@ settings! {
     max_attempts: u32 = 5;
     /// Longest a model call may take.
     model_timeout: Duration = Duration::from_secs(300);
+    /// Longest a step waits for a model that is away, within the time of its run; then the run ends.
+    model_wait: Duration = Duration::from_hours(24);
     /// Longest a tool call may take, unless the tool says otherwise.
     tool_timeout: Duration = Duration::from_secs(10);
     /// Programs that this process may start as MCP servers, by comma, each as `command` of an item names it; none by default, since whoever writes config chooses their arguments.
@@ -208,6 +210,12 @@ settings! {
     oidc_permissions_claim: String = "permissions".to_owned();
     /// Tenant of tokens that say none; without it they are refused.
     oidc_tenant: Option<String> = None;
+    /// Secret of at least 32 characters that all processes of a fleet on Pulsar share, or `file:PATH`: they sign their own requests with it.
+    fleet_secret: Option<Secret> = None;
+    /// Whether requests that others publish to Pulsar must carry a token of the issuer in the property `claim`: `yes` or `no`.
+    require_claims: bool = false;
+    /// How long such a token may have expired when its message is worked.
+    claim_grace: Duration = Duration::from_secs(3_600);
     /// Address where a single role serves its health and metrics, such as `0.0.0.0:9464`; `up` has them beside its API.
     health: Option<String> = None;
     /// Longest a query may take.

@@ -1,13 +1,14 @@
 //! Where messages, records, texts and config lie: in the data directory, or on the servers that the
 //! settings name. Every command opens this, and most need no more.
 
+use crate::agreed;
 use crate::error::Failure;
 use crate::relocation::{self, Relocation};
 use crate::settings::{Place, Settings};
 use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{
-    Broker, EmbeddedBroker, Options as BrokerOptions, PulsarBroker, PulsarOptions, Subscription,
-    Token,
+    Broker, EmbeddedBroker, FleetSecret, LEAST_SECRET, Options as BrokerOptions, PulsarBroker,
+    PulsarOptions, SignedBroker, Subscription, Token,
 };
 use agentfleet_config::{ConfigStore, DocumentsConfig, seed};
 use agentfleet_core::ReplyTopics;
@@ -59,7 +60,9 @@ impl std::fmt::Debug for Store {
 impl Store {
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         Relocation::check(settings)?;
-        Self::connect(settings).await
+        let store = Self::connect(settings).await?;
+        agreed::on_secret(&store, settings).await?;
+        Ok(store)
     }
 
     /// The same for a move, which goes on where one was cut off.
@@ -184,6 +187,8 @@ impl Store {
             collections: None,
             // The process that works the run knows its model, and says so.
             metered: None,
+            // Who holds the data directory has no tenant.
+            usage: None,
         }
     }
 
@@ -337,7 +342,33 @@ async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failu
     let broker = PulsarBroker::connect(options).await?;
     let kept: Vec<Topic> = retained(settings).into_keys().collect();
     broker.ensure(&kept, &[]).await?;
-    Ok(Arc::new(broker))
+    let broker: Arc<dyn Broker> = Arc::new(broker);
+    Ok(match fleet_secret(settings)? {
+        Some(secret) => Arc::new(SignedBroker::new(broker, secret)),
+        None => broker,
+    })
+}
+
+/// What the processes of a fleet sign their own requests with, where the settings name it.
+pub(crate) fn fleet_secret(settings: &Settings) -> Result<Option<FleetSecret>, Failure> {
+    let Some(secret) = &settings.fleet_secret else {
+        return Ok(None);
+    };
+    let text = match secret.expose().strip_prefix("file:") {
+        Some(path) => std::fs::read_to_string(path).map_err(|error| {
+            Failure::usage(format!(
+                "setting `fleet_secret` names the file `{path}`: {error}"
+            ))
+        })?,
+        None => secret.expose().to_owned(),
+    };
+    let secret = FleetSecret::new(&text).ok_or_else(|| {
+        Failure::usage(format!(
+            "setting `fleet_secret` must have at least {LEAST_SECRET} characters"
+        ))
+        .hint("`openssl rand -hex 32` makes one")
+    })?;
+    Ok(Some(secret))
 }
 
 /// The patterns of topics that callers may name for their responses.

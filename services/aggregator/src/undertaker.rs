@@ -6,6 +6,7 @@
 
 use crate::{Error, Parts};
 use agentfleet_broker::{Delivery, Properties};
+use agentfleet_core::error::Code;
 use agentfleet_runs::Endings;
 use agentfleet_runtime::{Disposition, Handler};
 use agentfleet_schema::records::ParkedRecord;
@@ -50,6 +51,10 @@ impl Undertaker {
         }
         // First, so that people see it whatever becomes of its run.
         self.park(delivery, origin, reason).await?;
+        if Code::of_refusal(reason).0 == Code::NotAuthorized {
+            // Nobody may end a run by a message that they may not send.
+            return Ok(());
+        }
         if let Some(request) = request {
             let properties = delivery.properties.clone();
             self.endings.fail(request, properties, reason).await?;
@@ -76,7 +81,7 @@ impl Undertaker {
             topic: origin.to_owned(),
             reason: reason.to_owned(),
             parked_at: self.parts.host.now(),
-            properties: delivery.properties.clone(),
+            properties: without_claim(&delivery.properties),
             body,
             binary,
             redriven_as: None,
@@ -85,6 +90,15 @@ impl Undertaker {
         self.parts.documents.ensure(&keys::parked(id), body).await?;
         Ok(())
     }
+}
+
+/// A token is kept nowhere: who reads dead letters could come in with it.
+fn without_claim(properties: &Properties) -> Properties {
+    let mut properties = properties.clone();
+    if let Some(claim) = properties.get_mut(property::CLAIM) {
+        "(taken out)".clone_into(claim);
+    }
+    properties
 }
 
 /// The session of a parked message, also of one that cannot be read: the one that was ended for it, which

@@ -33,11 +33,13 @@ mod error;
 mod listeners;
 mod outage;
 mod pulsar;
+mod signed;
 
 pub use embedded::{EmbeddedBroker, Kept, Options, Parcel, SubscriptionStats};
 pub use error::Error;
 pub use outage::{Outage, Witness};
 pub use pulsar::{PulsarBroker, PulsarOptions, Token};
+pub use signed::{FleetSecret, LEAST_SECRET, SignedBroker};
 
 /// Message properties: small strings that travel beside the payload.
 pub type Properties = BTreeMap<String, String>;

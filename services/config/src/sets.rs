@@ -40,6 +40,8 @@ pub(crate) fn put(set: &mut Snapshot, item: &Item) {
         item_type::SPECIALIST => read_into(&mut set.specialists, item),
         item_type::QUERY => read_into(&mut set.queries, item),
         item_type::MCP_SERVER => read_into(&mut set.mcp_servers, item),
+        item_type::ROLE => read_into(&mut set.roles, item),
+        item_type::TENANT => read_into(&mut set.tenants, item),
         // Stored for others.
         _ => (),
     }

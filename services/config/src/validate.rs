@@ -1,5 +1,6 @@
 //! Checks before anything is stored: each item by its schema and its meaning, and all together.
 
+mod access;
 mod mcp_server;
 mod together;
 mod tool;
@@ -125,6 +126,8 @@ impl Check<'_> {
             item_type::SPECIALIST => self.typed(Self::specialist),
             item_type::QUERY => self.typed(Self::query),
             item_type::MCP_SERVER => self.typed(Self::mcp_server),
+            item_type::ROLE => self.typed(Self::role),
+            item_type::TENANT => self.typed(Self::tenant),
             other => {
                 let reason = nearest("type", other, item_type::ALL.iter().copied());
                 self.problem("", reason);

@@ -7,9 +7,11 @@ use crate::audit;
 use crate::bounds;
 use crate::cited;
 use crate::conversation;
+use crate::error::for_people;
 use crate::order::{Finish, Outcome, Said};
 use crate::patterns;
 use crate::provenance;
+use crate::quota;
 use crate::routing;
 use crate::so_far;
 use agentfleet_schema::config::Snapshot;
@@ -21,6 +23,7 @@ use agentfleet_schema::topics::{self, Topic, property};
 use agentfleet_schema::{
     AgentRequest, CorrelationId, Digest, ErrorBody, MessageType, Millis, Source, Spent, keys, uris,
 };
+pub use publish::PARTIAL;
 use publish::{Publisher, messages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -119,8 +122,8 @@ pub struct Assembled {
     pub documents: Vec<(String, String)>,
     pub fan_out: Option<FanOutRecord>,
     pub pause: Option<PauseRecord>,
-    /// Key and body of what the conversation knows of the run.
-    pub exchange: Vec<(String, Vec<u8>)>,
+    /// Key and body of what the conversation knows of the run, and of what the tenant used.
+    pub others: Vec<(String, Vec<u8>)>,
 }
 
 impl Assembled {
@@ -143,7 +146,7 @@ impl Assembled {
             objects.push((keys::pause(session, step), json(pause).into_bytes()));
             objects.push((keys::approval(&pause.root, id), json(&place).into_bytes()));
         }
-        objects.extend(self.exchange.clone());
+        objects.extend(self.others.clone());
         objects
     }
 }
@@ -221,7 +224,10 @@ pub fn assemble(commit: &Commit) -> Assembled {
     let (fan_out, pause) = teller.all(&told, &identity);
     record.publications = teller.out;
     Assembled {
-        exchange: conversation::objects(&record, request),
+        others: conversation::objects(&record, request)
+            .into_iter()
+            .chain(quota::object(&record))
+            .collect(),
         record,
         bare,
         documents,
@@ -402,10 +408,19 @@ fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
     documents
 }
 
+/// An error as who asked is told: nobody but the owner of the data directory runs the fleet.
+fn told_error(record: &StepRecord, error: &ErrorBody) -> ErrorBody {
+    if record.tenant.is_empty() {
+        error.clone()
+    } else {
+        for_people(error)
+    }
+}
+
 /// The text a session without an answer ends with.
 fn end_text(record: &StepRecord, finish: &Finish) -> Option<(String, String)> {
     let text = match &finish.outcome {
-        Outcome::Fail { error, .. } => error_text(error),
+        Outcome::Fail { error, .. } => error_text(&told_error(record, error)),
         Outcome::Cancelled(answer) => answer.text.clone(),
         Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => {
             return None;

@@ -54,6 +54,10 @@ codes! {
     SessionTaken = "session-taken";
     /// The run is bounded in money, and its model has no prices.
     NoPrices = "no-prices";
+    /// The tenant used up what it may use in a month.
+    QuotaUsedUp = "quota-used-up";
+    /// The request came by the queue, and nothing that counts shows who sent it.
+    NotAuthorized = "not-authorized";
     /// A request names an approval that the step before it is not.
     NotApproved = "not-approved";
     /// A synthesis request names a verdict that does not exist.
@@ -77,6 +81,33 @@ impl Code {
     /// property, so what it quotes of the message is kept short.
     pub fn refusal(self, why: &str) -> String {
         format!("{}: {}", self.as_str(), bounds::reason(why))
+    }
+
+    /// Whether it tells of trouble in the fleet, of which who asked can change nothing.
+    fn is_trouble(self) -> bool {
+        match self {
+            Self::ModelFailed
+            | Self::GaveUp
+            | Self::StepTooLarge
+            | Self::DeadLetter
+            | Self::PatternNotImplemented
+            | Self::InvalidPlan
+            | Self::VerdictMissing
+            | Self::NoPrices => true,
+            Self::InvalidJson
+            | Self::InvalidRequest
+            | Self::MessageTooLarge
+            | Self::ReplyToNotAllowed
+            | Self::EmptyQuestion
+            | Self::QuestionTooLong
+            | Self::UnknownPattern
+            | Self::SessionTaken
+            | Self::QuotaUsedUp
+            | Self::NotAuthorized
+            | Self::NotApproved
+            | Self::Cancelled
+            | Self::Timeout => false,
+        }
     }
 
     /// The code that a refusal begins with, and the rest of it. What begins with none of ours was not
@@ -107,6 +138,24 @@ impl Rejection {
     }
 }
 
+/// What people read whose run ended by a fault that is not theirs.
+const DIFFICULTIES: &str =
+    "I'm experiencing technical difficulties. Please try again in a few minutes.";
+
+/// An error for who asked and does not run the fleet: what they did wrong as it is, and of the fleet's own
+/// troubles that there are some. The record has all of it.
+pub fn for_people(error: &ErrorBody) -> ErrorBody {
+    let code = Code::ALL.iter().find(|code| code.as_str() == error.code);
+    if code.is_some_and(|code| !code.is_trouble()) {
+        return error.clone();
+    }
+    ErrorBody {
+        code: error.code.clone(),
+        message: DIFFICULTIES.to_owned(),
+        hint: None,
+    }
+}
+
 /// Builds an error as callers see it.
 pub fn body(code: Code, message: impl Into<String>, hint: impl Into<String>) -> ErrorBody {
     let hint = hint.into();
@@ -130,6 +179,23 @@ mod tests {
         for code in Code::ALL {
             assert!(code.meaning().ends_with('.'), "{}", code.as_str());
         }
+    }
+
+    #[test]
+    fn people_read_of_their_own_errors_and_not_of_the_fleets() {
+        let raw = "Error: 401 of https://internal.example, key `abc`";
+        for code in Code::ALL {
+            let told = for_people(&body(*code, raw, "ask the operator"));
+            assert_eq!(told.code, code.as_str());
+            assert_eq!(told.message == raw, !code.is_trouble(), "{}", told.message);
+            assert_eq!(told.hint.is_some(), !code.is_trouble());
+        }
+        let unknown = ErrorBody {
+            code: "of-a-later-version".to_owned(),
+            message: raw.to_owned(),
+            hint: None,
+        };
+        assert_eq!(for_people(&unknown).message, DIFFICULTIES);
     }
 
     #[test]

@@ -25,7 +25,9 @@ pub mod order;
 pub mod patterns;
 pub mod pipeline;
 pub mod prices;
+mod principal;
 pub mod provenance;
+pub mod quota;
 pub mod react_format;
 pub mod replay;
 pub mod reply;
@@ -45,5 +47,6 @@ pub use order::{
     AfterCut, Answer, FanOut, Finish, Input, ModelAsk, ModelFailure, Order, Outcome, Reply, Said,
     StreamAs, ToolOutcome, ToolUse,
 };
+pub use principal::on_behalf;
 pub use reply::ReplyTopics;
 pub use turn::{Situation, Turn};

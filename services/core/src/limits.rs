@@ -5,7 +5,9 @@ use crate::history::Room;
 use crate::patterns;
 use agentfleet_schema::config::Snapshot;
 pub use agentfleet_schema::records::FleetLimits;
-use agentfleet_schema::{AgentRequest, LONGEST_MS, Millis, Money, RunLimits, Spent, later};
+use agentfleet_schema::{
+    AgentRequest, LONGEST_MS, Millis, Money, QuotaLeft, RunLimits, Spent, later,
+};
 
 /// The bounds in force for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl Limits {
             max_rounds: at_most(rounds.unwrap_or(fleet.max_rounds), most.max_iterations).max(1),
             max_replan_depth: at_most(replans, most.max_replan_depth),
             max_reflections: at_most(reflections, most.max_reflections),
-            budget: Budget::of(&layers, most),
+            budget: Budget::of(&layers, most).within(request.control.quota.as_ref()),
             subagent_timeout_ms: at_most_ms(wait, most.subagent_timeout_ms),
             run_timeout_ms: at_most_ms(whole, most.run_timeout_ms),
             max_failures: task_type.and_then(|t| t.termination.max_failures),
@@ -200,6 +202,17 @@ pub struct Budget {
     pub cost: Option<Money>,
     pub model_calls: Option<u64>,
     pub tool_calls: Option<u64>,
+    /// Whether tokens or money are what is left of a tenant's quota.
+    pub is_quota: bool,
+}
+
+/// What bounds a run.
+fn named(is_quota: bool) -> &'static str {
+    if is_quota {
+        "the tenant's quota for this month"
+    } else {
+        "the budget"
+    }
 }
 
 /// What is left of a budget that bounds what a model call may come to. Absent means without bound.
@@ -207,9 +220,15 @@ pub struct Budget {
 pub struct Left {
     pub tokens: Option<u64>,
     pub cost: Option<Money>,
+    pub is_quota: bool,
 }
 
 impl Left {
+    /// What it is left of.
+    pub fn of(&self) -> &'static str {
+        named(self.is_quota)
+    }
+
     pub fn is_unbounded(&self) -> bool {
         *self == Self::default()
     }
@@ -227,6 +246,7 @@ impl Budget {
         Left {
             tokens: self.tokens.map(|max| max.saturating_sub(spent.tokens)),
             cost: self.cost.map(cost),
+            is_quota: self.is_quota,
         }
     }
 
@@ -238,6 +258,22 @@ impl Budget {
             cost: least.of(pick(layers, |l| l.max_cost), most.max_cost),
             model_calls: least.of(pick(layers, |l| l.max_model_calls), most.max_model_calls),
             tool_calls: least.of(pick(layers, |l| l.max_tool_calls), most.max_tool_calls),
+            is_quota: false,
+        }
+    }
+
+    /// And no more than what is left of a quota.
+    fn within(self, quota: Option<&QuotaLeft>) -> Self {
+        let Some(quota) = quota else {
+            return self;
+        };
+        let tokens = Both::Least.of(self.tokens, quota.tokens);
+        let cost = Both::Least.of(self.cost, quota.cost);
+        Self {
+            tokens,
+            cost,
+            is_quota: tokens != self.tokens || cost != self.cost,
+            ..self
         }
     }
 
@@ -249,16 +285,14 @@ impl Budget {
     pub fn refuses_model(&self, spent: Spent) -> Option<String> {
         let full = |max: Option<u64>, spent: u64| max.filter(|max| spent >= *max);
         if let Some(max) = full(self.tokens, spent.tokens) {
-            return Some(format!(
-                "the budget of {max} tokens is used up ({})",
-                spent.tokens
-            ));
+            let of = named(self.is_quota);
+            let spent = spent.tokens;
+            return Some(format!("{of} of {max} tokens is used up ({spent})"));
         }
         if let Some(max) = self.cost.filter(|max| spent.cost >= *max) {
-            return Some(format!(
-                "the budget of {max} in money is used up ({})",
-                spent.cost
-            ));
+            let of = named(self.is_quota);
+            let spent = spent.cost;
+            return Some(format!("{of} of {max} in money is used up ({spent})"));
         }
         full(self.model_calls, spent.model_calls)
             .map(|max| format!("the budget of {max} model calls is used up"))
@@ -485,6 +519,7 @@ mod tests {
             cost: Some(Money::of(1.0)),
             model_calls: Some(9),
             tool_calls: Some(20),
+            is_quota: false,
         };
         let spent = |tokens| Spent {
             tokens,
@@ -526,6 +561,7 @@ mod tests {
             cost: Some(Money::of(1.0)),
             model_calls: Some(10),
             tool_calls: None,
+            is_quota: false,
         };
         let spent = |tokens, cost, model_calls| Spent {
             tokens,

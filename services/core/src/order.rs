@@ -185,6 +185,8 @@ pub struct ModelFailure {
     pub hint: String,
     /// What it cost all the same.
     pub spent: Spent,
+    /// Models that were to answer, and did not.
+    pub tried: Vec<FailedTry>,
 }
 
 /// A tool's result.

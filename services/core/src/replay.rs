@@ -14,6 +14,7 @@ use crate::conversation;
 use crate::limits::{self, FleetLimits};
 use crate::order::ModelAsk;
 use crate::prices;
+use crate::quota;
 use crate::say;
 use crate::turn::{Situation, Turn};
 use crate::{Rejection, error};
@@ -149,6 +150,9 @@ fn assembled(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<Assembled
     if conversation::begins(&request) {
         request.control.memories.clone_from(&worked.memories);
     }
+    if quota::is_asked(&request) {
+        request.control.quota.clone_from(&worked.quota);
+    }
     let spent_before = request.control.spent;
     request.control.spent = spent_before + record.wasted;
     let finish = match (&worked.ended, &record.activity) {
@@ -276,6 +280,11 @@ fn refused_again(
         return;
     };
     if is_of_the_moment(&recorded.code) {
+        return;
+    }
+    let left = request.control.quota.as_ref();
+    let used_up = left.and_then(|left| quota::refusal(request.tenant(), left));
+    if used_up.as_ref() == Some(recorded) {
         return;
     }
     // Looked at before the request is parsed, by a worker whose model costs something.

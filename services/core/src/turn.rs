@@ -10,6 +10,7 @@ use crate::limits::{Budget, FleetLimits, Left, Limits};
 use crate::order::{Input, ModelAsk, Order, Used};
 use crate::patterns::{self, Begun, Instead, PatternTurn, REACT, delegate};
 use crate::pipeline;
+use crate::quota;
 use crate::routing::Route;
 use crate::say;
 use crate::task_types;
@@ -66,6 +67,8 @@ pub struct Turn {
     /// What its prompts show of the conversation.
     conversation: Value,
     native_tools: bool,
+    /// Whether who asked reads other words than those of what failed: the reason is a decision then.
+    is_of_tenant: bool,
     open: cut::Open,
 }
 
@@ -87,6 +90,7 @@ impl Turn {
         }
         settled.extend(unknown);
         let (snapshot, fleet) = (&situation.snapshot, &situation.fleet);
+        settled.extend(quota::settle(&request));
         settled.extend(conversation::settle(&mut request, snapshot, fleet));
         settled.extend(tools::settle(&request, &situation.snapshot));
         Self::of(request, situation, settled)
@@ -107,6 +111,7 @@ impl Turn {
             spent: request.control.spent + below,
             used: Used::default(),
             native_tools: situation.native_tools,
+            is_of_tenant: !request.tenant().is_empty(),
             open: cut::Open::default(),
             conversation: conversation::shown(&request, &situation.snapshot),
             work: begun(request, situation, limits)?,
@@ -172,7 +177,14 @@ impl Turn {
     /// Notes what was decided about tries of a call that failed around its model or its tool.
     fn note_tries(&mut self, input: &Input) {
         if let Input::ModelReplied(reply) = input {
-            self.settled.extend(pipeline::passed_on(&reply.tried));
+            self.settled.extend(pipeline::passed_on(&reply.tried, true));
+        }
+        if let Input::ModelFailed(failure) = input {
+            self.settled
+                .extend(pipeline::passed_on(&failure.tried, false));
+            if failure.tried.is_empty() && self.is_of_tenant {
+                self.settled.push(pipeline::gave_up(&failure.message));
+            }
         }
         let Input::ToolReturned(outcome) = input else {
             return;

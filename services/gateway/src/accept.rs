@@ -12,8 +12,9 @@ use crate::state::App;
 use crate::{events, intake, negotiate, session};
 use agentfleet_broker::{Broker, MAX_PAYLOAD};
 use agentfleet_config::ConfigStore;
-use agentfleet_core::prices;
+use agentfleet_core::{on_behalf, prices, quota};
 use agentfleet_documents::Documents;
+use agentfleet_runs::Usage;
 use agentfleet_runtime::records::decode;
 use agentfleet_runtime::{Adoption, Committed, Committer, Host, StepCommit};
 use agentfleet_schema::records::{AcceptedRecord, FleetLimits, Publication, StepRecord};
@@ -70,9 +71,8 @@ pub(crate) async fn ask(
     let mut request = request;
     if let Some(key) = caller.key() {
         // Whatever the body says: who asks is known.
-        request.user.clone_from(&key.principal.name);
-        request.control.principal = Some(key.principal.clone());
-        if let Err(problem) = within_tenant(&mut request, &key.principal.tenant) {
+        if let Err((says, hint)) = on_behalf(&mut request, &key.principal) {
+            let problem = Problem::new(Code::NotPermitted, says).hint(hint);
             app.overstepped(&caller, request.collection.as_str(), &problem);
             return Err(problem);
         }
@@ -81,8 +81,14 @@ pub(crate) async fn ask(
     let one = app.taking_in(&request.session_id).await;
     let asked = request.session_id.clone();
     let taken = app.parts.intake.admit(request, id, trace).await;
-    if matches!(&taken, Err(problem) if problem.code == Code::SessionTaken) {
-        app.conceal(&caller, asked.as_str());
+    match &taken {
+        Err(problem) if problem.code == Code::SessionTaken => {
+            app.conceal(&caller, asked.as_str());
+        }
+        Err(problem) if problem.code == Code::QuotaUsedUp => {
+            app.overstepped(&caller, asked.as_str(), problem);
+        }
+        Err(_) | Ok(_) => {}
     }
     let taken = taken?;
     drop(one);
@@ -170,6 +176,8 @@ pub struct Intake {
     /// The limits of the fleet, where this door knows that its model costs something: a run that is bounded in
     /// money then needs prices.
     pub metered: Option<Arc<FleetLimits>>,
+    /// What tenants used, where this door refuses those who used up their quota.
+    pub usage: Option<Arc<Usage>>,
 }
 
 impl std::fmt::Debug for Intake {
@@ -219,6 +227,22 @@ impl Intake {
         })
     }
 
+    /// Says whether a tenant may begin another run this month.
+    async fn check_quota(&self, request: &AgentRequest) -> Result<(), Problem> {
+        let Some(usage) = self.usage.as_ref().filter(|_| quota::is_asked(request)) else {
+            return Ok(());
+        };
+        let config = self.config.snapshot().await?;
+        let left = usage.left(&config, request.tenant(), self.host.now());
+        let refused = left
+            .await?
+            .and_then(|left| quota::refusal(request.tenant(), &left));
+        refused.map_or(Ok(()), |error| {
+            let hint = error.hint.unwrap_or_default();
+            Err(Problem::new(Code::QuotaUsedUp, error.message).hint(hint))
+        })
+    }
+
     /// Takes a request in, as [`Intake::check`] passed it. The same `key` and user give the same session, so a request that is sent
     /// twice is run once; another request under the key is refused.
     pub async fn take_in(
@@ -247,6 +271,7 @@ impl Intake {
         }
         check_size(&request)?;
         self.check_config(&request).await?;
+        self.check_quota(&request).await?;
         // A tenant asks in its own collections only, and is told of no other's.
         if let Some(collections) = &self.collections
             && request.tenant().is_empty()
@@ -353,24 +378,6 @@ impl Intake {
     }
 }
 
-/// Keeps a request to the collections of its tenant: the one of its name, and those whose names go on behind
-/// that with a dot.
-fn within_tenant(request: &mut AgentRequest, tenant: &str) -> Result<(), Problem> {
-    let asked = request.collection.as_str();
-    if request.collection == AgentRequest::default().collection {
-        request.collection = tenant.into();
-        return Ok(());
-    }
-    let behind = asked.strip_prefix(tenant);
-    if behind.is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
-        return Ok(());
-    }
-    let says = format!("collection `{asked}` is not of tenant `{tenant}`");
-    Err(Problem::new(Code::NotPermitted, says).hint(format!(
-        "leave it out for `{tenant}`, or name one that begins with `{tenant}.`"
-    )))
-}
-
 fn taken_elsewhere(id: &str) -> Problem {
     Problem::new(Code::SessionTaken, format!("`{id}` is in use elsewhere"))
         .hint("use another key or session id")
@@ -389,12 +396,17 @@ fn conflict(id: &str, session: &SessionId, theirs: &Digest, ours: &Digest) -> Pr
     )
 }
 
-/// SHA-256 of a request as the fleet reads it, whether or not somebody listens.
+/// SHA-256 of a request as the fleet reads it, whether or not somebody listens, and whatever roles give to who asks:
+/// these may change between two tries.
 fn digest(request: &AgentRequest) -> Digest {
-    Digest::of(&encode(&AgentRequest {
+    let mut asked = AgentRequest {
         streaming: false,
         ..request.clone()
-    }))
+    };
+    if let Some(principal) = &mut asked.control.principal {
+        principal.permissions.clear();
+    }
+    Digest::of(&encode(&asked))
 }
 
 /// Wire types are plain data: writing one as JSON cannot fail.
@@ -432,32 +444,5 @@ fn publication(request: &AgentRequest, id: &str, trace: Option<&str>) -> Publica
         properties,
         deliver_at: None,
         body: serde_json::to_string(request).unwrap_or_default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tenant_asks_in_its_own_collections() {
-        let ask = |collection: &str| {
-            let mut request = AgentRequest {
-                collection: collection.into(),
-                ..AgentRequest::default()
-            };
-            let kept = within_tenant(&mut request, "acme");
-            kept.map(|()| request.collection.to_string()).ok()
-        };
-        for (collection, expected) in [
-            ("default", Some("acme")),
-            ("acme", Some("acme")),
-            ("acme.handbook", Some("acme.handbook")),
-            ("acme2", None),
-            ("bolt", None),
-            ("Acme", None),
-        ] {
-            assert_eq!(ask(collection).as_deref(), expected, "{collection}");
-        }
     }
 }

@@ -189,6 +189,7 @@ pub(crate) async fn answer(
             .hint("`GET /approvals` lists what waits for a person"));
         }
     };
+    may_answer(&app, &caller, &pause)?;
     let tool = tool_of(&*app.parts.intake.config, &pause).await?;
     let answering = app.parts.approvals.answer(&pause, verdict, tool.as_ref());
     match Box::pin(answering).await? {
@@ -209,6 +210,19 @@ pub(crate) async fn answer(
         )),
         Answered::Refused(refused) => Err(Problem::new(Code::InvalidRequest, refused.to_string())),
     }
+}
+
+/// Whether a caller may answer this call, of all that wait.
+fn may_answer(app: &App, caller: &Caller, pause: &PauseRecord) -> Result<(), Problem> {
+    let tool = &pause.asked.tool;
+    if caller.key().is_none_or(|key| key.rights.approve(tool)) {
+        return Ok(());
+    }
+    let says = format!("no role of the caller may answer calls of `{tool}`");
+    let problem = Problem::new(Code::NotPermitted, says)
+        .hint("`approves` of a role names the tools; who runs the fleet can say who may answer");
+    app.overstepped(caller, &format!("approval {}", pause.asked.id), &problem);
+    Err(problem)
 }
 
 /// An approval by its whole id: programs name it so. Another tenant's is as one that nothing is known of.

@@ -10,7 +10,7 @@ use crate::{
     accept, approvals, conversation, document, events, health, index, session, sessions, sparql,
     trace, update,
 };
-use agentfleet_schema::records::Role;
+use agentfleet_schema::config::action;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{from_fn_with_state, map_response};
@@ -102,18 +102,27 @@ impl Endpoint {
         )
     }
 
-    /// The roles of which an API key needs one; with none of them it is the owner's only.
-    pub(crate) fn roles(self) -> &'static [Role] {
+    /// What a role of who is not the owner has to allow; with nothing here it is the owner's only.
+    pub(crate) fn needs(self) -> Option<&'static str> {
         match self {
-            Self::Ask | Self::Events => &[Role::Producer, Role::Operator],
-            Self::Session | Self::Conversation => &[Role::Producer, Role::Operator, Role::Analyst],
-            Self::Sessions => &[Role::Operator, Role::Analyst],
-            Self::CancelSession => &[Role::Operator],
-            Self::Trace | Self::Document => &[Role::Analyst],
-            Self::Approvals | Self::Answer => &[Role::Approver],
-            // The graph holds the runs of all tenants.
-            Self::SparqlGet | Self::SparqlPost | Self::GraphUpdate => &[],
-            Self::Index | Self::OpenApi | Self::Live | Self::Ready | Self::Metrics => &Role::ALL,
+            Self::Ask => Some(action::ASK),
+            Self::Session => Some(action::SESSION_READ),
+            Self::Events => Some(action::SESSION_EVENTS),
+            Self::Sessions => Some(action::SESSION_LIST),
+            Self::CancelSession => Some(action::SESSION_CANCEL),
+            Self::Conversation => Some(action::CONVERSATION_READ),
+            Self::Trace => Some(action::TRACE_READ),
+            Self::Document => Some(action::DOCUMENT_READ),
+            Self::Approvals => Some(action::APPROVAL_LIST),
+            Self::Answer => Some(action::APPROVAL_ANSWER),
+            Self::SparqlGet | Self::SparqlPost => Some(action::GRAPH_QUERY),
+            // Asked of nobody, or of the owner.
+            Self::Index
+            | Self::OpenApi
+            | Self::Live
+            | Self::Ready
+            | Self::Metrics
+            | Self::GraphUpdate => None,
         }
     }
 

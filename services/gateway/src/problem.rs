@@ -123,6 +123,8 @@ codes! {
     TooManyRequests = "too-many-requests", TOO_MANY_REQUESTS;
     /// The query has more rows, or takes more memory, than it may.
     QueryTooExpensive = "query-too-expensive", UNPROCESSABLE_ENTITY;
+    /// The tenant used up what it may use in a month.
+    QuotaUsedUp = "quota-used-up", TOO_MANY_REQUESTS;
     /// Something broke inside; the log of the gateway says what.
     Internal = "internal-error", INTERNAL_SERVER_ERROR;
     /// The query did not end within its timeout.
@@ -341,9 +343,10 @@ impl From<agentfleet_graph::Error> for Problem {
                 .hint("`prov:`, `tg:`, `rdf:`, `rdfs:` and `xsd:` need not be declared"),
             Error::Update => Self::new(Code::ReadOnly, message)
                 .hint("send a SELECT, ASK, CONSTRUCT or DESCRIBE query"),
-            Error::Service(_) | Error::QueryTooLarge { .. } | Error::Binding { .. } => {
-                Self::new(Code::QueryRefused, message)
-            }
+            Error::Service(_)
+            | Error::ClosedGraph(..)
+            | Error::QueryTooLarge { .. }
+            | Error::Binding { .. } => Self::new(Code::QueryRefused, message),
             Error::Timeout(_) => Self::new(Code::QueryTimeout, message)
                 .hint("narrow the query, or raise it with `?timeout=SECONDS`"),
             Error::TooManyRows(_) | Error::TooMuchMemory(_) => {

@@ -6,6 +6,7 @@ use crate::identity::Caller;
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::state::App;
+use agentfleet_core::error::for_people;
 use agentfleet_core::provenance::date_time;
 use agentfleet_runs::Ended;
 use agentfleet_runtime::client::Follow;
@@ -250,7 +251,8 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
     };
     let answered = matches!(state, RunState::Answered | RunState::Partial);
     let has_error = state.is_final() && !answered;
-    let error = has_error.then(|| error_of(end, text.as_deref()));
+    let is_told_all = seen.tenant().is_empty();
+    let error = has_error.then(|| error_of(end, text.as_deref(), is_told_all));
     let conversation = first.map(|r| &r.conversation);
     Ok(View {
         session_id: session.clone(),
@@ -271,7 +273,7 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
         model: newest.and_then(model),
         steps: seen.steps,
         tokens: newest.map_or(0, |record| record.total.tokens),
-        user: known(accepted.map(|r| &r.user), None),
+        user: known(accepted.map(|r| &r.user), first.map(|r| &r.principal)),
         collection: known(first.map(|r| &r.collection), asked.map(|r| &r.collection)),
         conversation_id: known(conversation, asked.map(|r| &r.conversation_id)),
         root_session_id: seen.root().clone(),
@@ -307,8 +309,11 @@ fn known<T: ToString>(recorded: Option<&T>, asked: Option<&T>) -> String {
     said.map(ToString::to_string).unwrap_or_default()
 }
 
-fn error_of(end: Option<&Concluded>, text: Option<&str>) -> ErrorView {
-    if let Some(error) = end.and_then(|end| end.error.clone()) {
+fn error_of(end: Option<&Concluded>, text: Option<&str>, is_told_all: bool) -> ErrorView {
+    if let Some(mut error) = end.and_then(|end| end.error.clone()) {
+        if !is_told_all {
+            error = for_people(&error);
+        }
         return ErrorView {
             code: error.code,
             message: error.message,

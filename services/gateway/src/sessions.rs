@@ -208,7 +208,7 @@ async fn newest(
         // Without `LATERAL` all sessions would be read, and joined with these.
         let some = format!("VALUES ?session {{ {some}}} LATERAL");
         let page = graph
-            .select(&sparql.replace(SOME, &some), bindings, options)
+            .select(&sparql.replace(SOME, &some), bindings, options.clone())
             .await?;
         found.variables = page.variables;
         found.rows.extend(page.rows);
@@ -234,7 +234,7 @@ async fn lately(
             let sparql = format!(
                 "SELECT (MAX(?start) AS ?newest) FROM <{RETRIEVAL_GRAPH}> WHERE {{ ?session prov:startedAtTime ?start }}"
             );
-            let found = graph.select(&sparql, &[], options).await?;
+            let found = graph.select(&sparql, &[], options.clone()).await?;
             found.text(0, "newest").map(str::to_owned)
         }
     };
@@ -249,7 +249,7 @@ async fn lately(
             "{{ ?session prov:startedAtTime ?start FILTER(?start >= \"{since}\"^^xsd:dateTime) }}"
         );
         let sparql = sparql.replace(SOME, &some);
-        let found = graph.select(&sparql, bindings, options).await?;
+        let found = graph.select(&sparql, bindings, options.clone()).await?;
         if one_each(&found).len() > limit {
             return Ok(found);
         }

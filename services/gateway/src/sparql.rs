@@ -1,10 +1,11 @@
 //! The query part of the SPARQL 1.1 protocol, read-only (<https://www.w3.org/TR/sparql11-protocol/>).
 //!
-//! The default graph is the union of all graphs. What the graph refuses (updates, `SERVICE`, what
+//! The default graph is the union of all graphs, for a key of those that are open to it. What the graph refuses (updates, `SERVICE`, what
 //! could exhaust the machine) it refuses by itself; here are the three ways to send a query, the
 //! timeout, the number of queries at once, and the form of the answer.
 
 use crate::accept::refused_body;
+use crate::identity::Caller;
 use crate::negotiate::{self, Offer};
 use crate::params::Params;
 use crate::problem::{Code, Problem};
@@ -12,6 +13,7 @@ use crate::rdf;
 use crate::state::App;
 use crate::update;
 use agentfleet_graph::{Answer, Error as GraphError, QueryOptions};
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
@@ -27,17 +29,19 @@ const UPDATE: &str = "application/sparql-update";
 /// `GET /sparql`.
 pub(crate) async fn get(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let params = Params::of(query.unwrap_or_default().as_bytes());
     let query = query_of(&params)?;
-    answer(&app, &query, &params, &headers).await
+    answer(&app, &caller, &query, &params, &headers).await
 }
 
 /// `POST /sparql`.
 pub(crate) async fn post(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     RawQuery(url): RawQuery,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -72,7 +76,7 @@ pub(crate) async fn post(
             )));
         }
     };
-    answer(&app, &query, &params, &headers).await
+    answer(&app, &caller, &query, &params, &headers).await
 }
 
 fn read_only() -> Problem {
@@ -98,6 +102,7 @@ fn query_of(params: &Params) -> Result<String, Problem> {
 
 async fn answer(
     app: &App,
+    caller: &Caller,
     query: &str,
     params: &Params,
     headers: &HeaderMap,
@@ -112,12 +117,18 @@ async fn answer(
     }
     let timeout = timeout(app, params)?;
     let until = Instant::now() + timeout;
+    let turn = app.query_turn(caller.key().is_some());
     let acquired = tokio::select! {
-        acquired = tokio::time::timeout_at(until, app.queries.acquire()) => acquired,
+        acquired = tokio::time::timeout_at(until, turn) => acquired,
         () = app.stop.cancelled() => return Err(Problem::stopping()),
     };
     let Ok(Ok(running)) = acquired else {
-        let most = app.options.max_queries;
+        let all = app.options.max_queries;
+        let most = if caller.key().is_some() {
+            (all / 2).max(1)
+        } else {
+            all
+        };
         return Err(Problem::new(
             Code::TooBusy,
             format!(
@@ -131,12 +142,18 @@ async fn answer(
         timeout: until.saturating_duration_since(Instant::now()),
         max_rows: app.options.max_rows,
         apart: true,
+        graphs: caller.graphs(),
     };
     let answer = tokio::select! {
         answer = app.parts.graph.query(query, &[], options) => answer,
         // It may take minutes more, and nothing is lost with it: what is dropped ends.
         () = app.stop.cancelled() => return Err(Problem::stopping()),
     };
+    if let Err(error @ GraphError::ClosedGraph(graph, _)) = &answer {
+        let problem = Problem::new(Code::QueryRefused, error.to_string());
+        app.overstepped(caller, graph, &problem);
+        return Err(problem);
+    }
     let answer = answer.map_err(|error| match error {
         // What was waited for a turn counts, too.
         GraphError::Timeout(_) => GraphError::Timeout(timeout),

@@ -12,7 +12,9 @@ use agentfleet_schema::SessionId;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{
+    AcquireError, Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch,
+};
 use tokio_util::sync::CancellationToken;
 
 /// How many sessions can be taken in at once, within one process.
@@ -56,7 +58,9 @@ pub(crate) struct App {
     /// Cancelled when the gateway should stop.
     pub stop: CancellationToken,
     pub door: Arc<Door>,
-    pub queries: Arc<Semaphore>,
+    queries: Arc<Semaphore>,
+    /// The part of them that tenants may have: their queries do not keep the owner from asking.
+    of_tenants: Arc<Semaphore>,
     /// When something was last written to see whether that can be done, and what came of it.
     pub written: Arc<Mutex<Option<(Instant, Result<(), String>)>>>,
     /// Held while all fan-outs are searched for a subagent.
@@ -66,12 +70,15 @@ pub(crate) struct App {
     taking_in: Arc<Vec<Mutex<()>>>,
 }
 
+type QueryTurn<'a> = (Option<SemaphorePermit<'a>>, SemaphorePermit<'a>);
+
 impl App {
     pub(crate) fn new(parts: Parts, options: Options, stop: CancellationToken) -> Self {
         Self {
             door: Arc::new(Door::new(Arc::clone(&parts.intake.documents))),
             parts,
             queries: Arc::new(Semaphore::new(options.max_queries.max(1))),
+            of_tenants: Arc::new(Semaphore::new((options.max_queries / 2).max(1))),
             written: Arc::default(),
             searching: Arc::default(),
             streams: Arc::new(Semaphore::new(options.max_streams.max(1))),
@@ -89,6 +96,16 @@ impl App {
             max_rows: self.options.max_rows,
             ..QueryOptions::default()
         }
+    }
+
+    /// Held while a query of somebody's runs.
+    pub(crate) async fn query_turn(&self, of_tenant: bool) -> Result<QueryTurn<'_>, AcquireError> {
+        let own = if of_tenant {
+            Some(self.of_tenants.acquire().await?)
+        } else {
+            None
+        };
+        Ok((own, self.queries.acquire().await?))
     }
 
     /// Held while a session is taken in, so that two equal requests at once are published once.

@@ -178,7 +178,10 @@ pub async fn trace_of(graph: &dyn Graph, id: &str, options: QueryOptions) -> Res
     let mut triples = Vec::new();
     for root in roots_of(graph, id).await? {
         let tree = queries::tree(&root);
-        if let Answer::Triples(more) = graph.query(&tree.sparql, &tree.bindings, options).await? {
+        if let Answer::Triples(more) = graph
+            .query(&tree.sparql, &tree.bindings, options.clone())
+            .await?
+        {
             triples.extend(more);
         }
     }

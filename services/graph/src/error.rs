@@ -16,6 +16,8 @@ pub enum Error {
     Update,
     #[error("`SERVICE {0}` is not allowed: a query sees this graph only")]
     Service(String),
+    #[error("graph `{0}` is not open to this query: leave out `FROM` and `GRAPH`, or name {1}")]
+    ClosedGraph(String, String),
     #[error("the query is too large: {what} {found}, the most is {most}")]
     QueryTooLarge {
         what: &'static str,
@@ -83,6 +85,7 @@ impl Error {
             Self::Syntax { .. }
             | Self::Update
             | Self::Service(_)
+            | Self::ClosedGraph(..)
             | Self::QueryTooLarge { .. }
             | Self::Binding { .. }
             | Self::Timeout(_)

@@ -7,7 +7,8 @@
 //!   [`Error::Invalid`], which names the batch, the triple and the reason. [`validate`] finds out
 //!   beforehand which batch it would be. A remote store takes more than some megabytes in parts, each
 //!   of whole batches: after a failure some may be stored, and inserting the call again completes it.
-//! - Queries are read-only and see the union of all graphs as the default graph. A statement that
+//! - Queries are read-only and see the union of all graphs, or of those that [`QueryOptions::graphs`] names, as the
+//!   default graph. A statement that
 //!   lies in two graphs may give two rows: count `DISTINCT`.
 //! - `prov:`, `tg:`, `rdf:`, `rdfs:` and `xsd:` need not be declared.
 //! - A query that runs past its timeout ends with [`Error::Timeout`], and stops using a core. One of
@@ -17,6 +18,7 @@
 
 use agentfleet_schema::{Term, Triple, uris};
 use async_trait::async_trait;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(test)]
@@ -59,6 +61,18 @@ impl Batch {
         properties: &std::collections::BTreeMap<String, String>,
     ) -> Self {
         let property = |name: &str| properties.get(name).cloned().unwrap_or_default();
+        let tenant = property(agentfleet_schema::topics::property::TENANT);
+        let mut triples = message.triples;
+        if !tenant.is_empty() {
+            // Said again in a graph that holds nothing of anybody else.
+            let graph = Some(uris::tenant_graph(&tenant));
+            let again = triples.iter().map(|triple| Triple {
+                g: graph.clone(),
+                ..triple.clone()
+            });
+            let again: Vec<Triple> = again.collect();
+            triples.extend(again);
+        }
         Self {
             root: match property(agentfleet_schema::topics::property::ROOT) {
                 // Not of this fleet.
@@ -70,7 +84,7 @@ impl Batch {
             key: message.metadata.id,
             collection: message.metadata.collection,
             conversation: property("conversation"),
-            triples: message.triples,
+            triples,
         }
     }
 }
@@ -93,11 +107,11 @@ pub enum Answer {
 
 /// Reads a query as it would be run with these bindings, and runs nothing.
 pub fn check_query(sparql: &str, bindings: &[(&str, Term)]) -> Result<(), Error> {
-    sparql::parse(sparql, bindings).map(drop)
+    sparql::parse(sparql, bindings, None).map(drop)
 }
 
 /// How a query may run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct QueryOptions {
     pub timeout: Duration,
     /// Rows or triples after which the query fails with [`Error::TooManyRows`].
@@ -105,6 +119,8 @@ pub struct QueryOptions {
     /// Whether somebody else wrote the query: it may take all the time and memory there is, and so
     /// runs where it can be ended whatever it does.
     pub apart: bool,
+    /// The graphs that it sees, as if there were no others; `None` means all.
+    pub graphs: Option<Arc<[String]>>,
 }
 
 impl Default for QueryOptions {
@@ -113,6 +129,7 @@ impl Default for QueryOptions {
             timeout: Duration::from_secs(30),
             max_rows: 1_000_000,
             apart: false,
+            graphs: None,
         }
     }
 }

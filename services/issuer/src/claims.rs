@@ -1,7 +1,6 @@
 //! From what a token says to a principal and its roles.
 
 use crate::{Refused, Whose};
-use agentfleet_schema::records::Role;
 use agentfleet_schema::{Millis, Principal};
 use serde_json::{Map, Value};
 
@@ -44,7 +43,8 @@ impl Default for ClaimNames {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bearer {
     pub principal: Principal,
-    pub roles: Vec<Role>,
+    /// Those with names that roles can have; whether there are such roles is for the config to say.
+    pub roles: Vec<String>,
 }
 
 /// Whether a name can be that of a tenant. Its collections begin with it and a dot, so it has none itself: one
@@ -59,12 +59,13 @@ pub fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_PLAIN && name.chars().all(is_plain)
 }
 
-/// Reads the claims of a token that the issuer made. `at` is when it was shown.
+/// Reads the claims of a token that the issuer made. `at` is when it was shown, and `late` how long its time may
+/// be over by then.
 pub(crate) fn read(
     claims: &Map<String, Value>,
     names: &ClaimNames,
     (issuer, audiences): (&str, &[String]),
-    at: Millis,
+    (at, late): (Millis, Millis),
 ) -> Result<Bearer, Refused> {
     let text = |name: &str| find(claims, name).and_then(Value::as_str);
     // One that is not of this issuer says nothing that counts.
@@ -91,7 +92,7 @@ pub(crate) fn read(
         Some(Some(until)) if until.saturating_sub(LEEWAY) > at.saturating_add(MOST_AHEAD) => {
             return Err(unfit("its `exp` is more than 24 hours ahead".to_owned()));
         }
-        Some(Some(until)) if until.saturating_add(LEEWAY) > at => {}
+        Some(Some(until)) if until.saturating_add(LEEWAY).saturating_add(late) > at => {}
         Some(Some(_)) => return Err(Refused::Expired(whose)),
         Some(None) | None => return Err(unfit("it has no `exp`".to_owned())),
     }
@@ -117,7 +118,6 @@ pub(crate) fn read(
         return Err(unfit(says));
     };
     let roles = list(find(claims, &names.roles));
-    let is_held = |role: &Role| roles.iter().any(|held| held == role.as_str());
     let permissions = list(find(claims, &names.permissions));
     let (most, longest) = PERMISSIONS;
     if permissions.len() > most || permissions.iter().any(|one| one.len() > longest) {
@@ -133,7 +133,7 @@ pub(crate) fn read(
             tenant: tenant.to_owned(),
             permissions,
         },
-        roles: Role::ALL.into_iter().filter(is_held).collect(),
+        roles: roles.into_iter().filter(|role| is_plain(role)).collect(),
     })
 }
 
@@ -188,7 +188,12 @@ mod tests {
             ..ClaimNames::default()
         };
         let audiences = ["fleet".to_owned()];
-        read(claims, &names, ("https://issuer.example", &audiences), NOW)
+        read(
+            claims,
+            &names,
+            ("https://issuer.example", &audiences),
+            (NOW, 0),
+        )
     }
 
     #[test]
@@ -197,7 +202,7 @@ mod tests {
         assert_eq!(bearer.principal.name, "ann");
         assert_eq!(bearer.principal.tenant, "acme");
         assert_eq!(bearer.principal.permissions, ["blog.*", "mail.send"]);
-        assert_eq!(bearer.roles, [Role::Producer, Role::Analyst]);
+        assert_eq!(bearer.roles, ["analyst", "admin", "producer"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::claims::{self, Bearer, ClaimNames};
 use crate::key_set::Key;
 use crate::token::Token;
 use crate::{Error, Refused};
-use agentfleet_schema::Millis;
+use agentfleet_schema::{Millis, millis};
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -119,6 +119,16 @@ impl Issuer {
 
     /// Whose token it is, if it counts at an instant.
     pub async fn check(&self, token: &str, at: Millis) -> Result<Bearer, Refused> {
+        self.check_late(token, at, Duration::ZERO).await
+    }
+
+    /// The same of a token that may have waited for so long since it was sent.
+    pub async fn check_late(
+        &self,
+        token: &str,
+        at: Millis,
+        late: Duration,
+    ) -> Result<Bearer, Refused> {
         let token = Token::read(token)?;
         let wants = |key: &Key| key.fits(token.algorithm, token.key.as_deref());
         let claims = match token.claims(&self.keys(wants).await?) {
@@ -131,7 +141,7 @@ impl Issuer {
             }
         };
         let expected = (self.options.issuer.as_str(), &*self.options.audiences);
-        claims::read(&claims, &self.options.claims, expected, at)
+        claims::read(&claims, &self.options.claims, expected, (at, millis(late)))
     }
 
     /// Says whether the keys can be read, and how many there are.

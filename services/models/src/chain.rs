@@ -241,7 +241,10 @@ impl ChatModel for Chain {
                     tried.push(Tried::of(name, &error));
                     last = Some(error);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    tried.push(Tried::of(name, &error));
+                    return Err(error.after_all(tried));
+                }
             }
         }
         let told: Vec<String> = tried
@@ -254,7 +257,7 @@ impl ChatModel for Chain {
             .unwrap_or(Duration::from_secs(30));
         let says = format!("no model of the chain answers: {}", told.join("; "));
         let kind = last.map_or(Kind::Unavailable, |error| error.kind());
-        Err(Error::new(kind, says).after(retry))
+        Err(Error::new(kind, says).after(retry).after_all(tried))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Messages say what happened and what to do about it. They never hold a key, and never a prompt
 //! beyond what a provider chose to repeat in its own error text (cut to [`DETAIL_LIMIT`]).
 
+use crate::Tried;
 use agentfleet_schema::records::Usage;
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ pub struct Error {
     message: String,
     retry: Option<Duration>,
     usage: Usage,
+    tried: Vec<Tried>,
 }
 
 impl Error {
@@ -70,6 +72,7 @@ impl Error {
             message: message.into(),
             retry: None,
             usage: Usage::default(),
+            tried: Vec::new(),
         }
     }
 
@@ -110,6 +113,18 @@ impl Error {
     /// How long to wait before trying again; `None` if trying again cannot help.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
+    }
+
+    /// After these models, the last of which is this very failure.
+    #[must_use]
+    pub(crate) fn after_all(mut self, tried: Vec<Tried>) -> Self {
+        self.tried = tried;
+        self
+    }
+
+    /// Models that were to answer, and did not; empty where there was one only.
+    pub fn tried(&self) -> &[Tried] {
+        &self.tried
     }
 
     /// What the call came to all the same: a reply without a word is paid for as any other.

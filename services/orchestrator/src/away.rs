@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Millis = 30_000;
 /// Who waits for very long asks ever more rarely: after this part of what was waited, up to a bound.
 const PART_OF_WAIT: Millis = 30;
 const RAREST: Millis = 600_000;
-/// Longest wait in all, where the run has more time than that, or no end.
+/// Longest wait in all, whatever the setting says, where the run has more time than that, or no end.
 pub const LONGEST_WAIT: Millis = 24 * 3_600_000;
 /// Less than this before the end, another try would come to nothing.
 const LAST_CHANCE: Millis = 2_000;
@@ -63,6 +63,10 @@ pub(crate) struct Time<'a> {
     pub now: Millis,
     pub hard_deadline: Millis,
     pub nonce: &'a str,
+    /// Longest wait in all.
+    pub longest: Millis,
+    /// Whether who asked reads what the provider said.
+    pub is_told_why: bool,
 }
 
 /// How long a model wants to be left alone that is away. `None` where the failure is of another kind, or
@@ -118,7 +122,9 @@ impl Away {
             ..Self::default()
         });
         let since = before.since.clamp(0, now);
-        let until = time.hard_deadline.min(since + LONGEST_WAIT);
+        let until = time
+            .hard_deadline
+            .min(since.saturating_add(time.longest.min(LONGEST_WAIT)));
         let (asked, left) = (millis(asked), until - now);
         if asked >= left && asked > LONGEST_PAUSE {
             return Err(format!(
@@ -136,11 +142,15 @@ impl Away {
         }
         let wanted = asked.max(pause(before.times, now - since, nonce));
         let pause = wanted.min(left - LAST_CHANCE / 2);
-        let told = format!(
-            "Trying again in {} s, waiting until {} UTC at the longest: {said}",
+        let mut told = format!(
+            "Trying again in {} s, waiting until {} UTC at the longest",
             (pause + 500) / 1_000,
             time_of_day(until, now)
         );
+        if time.is_told_why {
+            told.push_str(": ");
+            told.push_str(&said);
+        }
         Ok(Wait {
             away: Self {
                 since,
@@ -197,6 +207,8 @@ mod tests {
             now: now * 1_000,
             hard_deadline: deadline * 1_000,
             nonce: "nonce",
+            longest: LONGEST_WAIT,
+            is_told_why: true,
         };
         Away::wait(before, &busy(asked), Duration::from_secs(asked), time)
     }
@@ -211,6 +223,8 @@ mod tests {
                 now,
                 hard_deadline: now + 3_600_000,
                 nonce: "nonce",
+                longest: LONGEST_WAIT,
+                is_told_why: true,
             };
             let waits = Away::wait(away, &busy(0), Duration::ZERO, time).unwrap();
             pauses.push(waits.again_at - now);
@@ -258,6 +272,25 @@ mod tests {
             why.ends_with("asked 3 times in 3499 s, until the wait for it was over"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn the_setting_ends_a_wait_before_the_run_does_and_people_are_not_told_why() {
+        let time = |now: i64| Time {
+            now: now * 1_000,
+            hard_deadline: 3_600_000,
+            nonce: "nonce",
+            longest: 60_000,
+            is_told_why: false,
+        };
+        let busy = busy(1);
+        let wait = |before, now| Away::wait(before, &busy, Duration::from_secs(1), time(now));
+        let first = wait(None, 100).unwrap();
+        let told = "Trying again in 1 s, waiting until 00:02:40 UTC at the longest";
+        assert_eq!(first.told, told);
+        assert!(wait(Some(first.away.clone()), 150).is_ok());
+        let why = wait(Some(first.away), 160).unwrap_err();
+        assert!(why.contains("OpenAI limits the rate"), "{why}");
     }
 
     #[test]

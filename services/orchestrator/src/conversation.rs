@@ -1,9 +1,10 @@
-//! What was asked and answered before in the conversation of a run, looked up where the run begins.
+//! What a run is given where it begins: what was asked and answered before in its conversation, what is
+//! remembered, and what is left of its tenant's quota.
 
 use crate::error::Stop;
 use crate::handle::Orchestrator;
 use agentfleet_core::conversation::{self, MOST};
-use agentfleet_core::memories;
+use agentfleet_core::{memories, quota};
 use agentfleet_runs::exchanges;
 use agentfleet_schema::{AgentRequest, Exchange, Memory};
 use agentfleet_tools::Memories;
@@ -48,6 +49,18 @@ impl Orchestrator {
             }
         }
         request.control.memories = kept;
+        Ok(())
+    }
+
+    /// Gives a request that begins a run of a tenant what is left of the tenant's quota.
+    pub(crate) async fn allow(&self, request: &mut AgentRequest) -> Result<(), Stop> {
+        if !quota::is_asked(request) {
+            return Ok(());
+        }
+        let snapshot = self.config_at(request.control.config_version).await?;
+        let now = self.parts.host.now();
+        let left = self.usage.left(&snapshot, request.tenant(), now).await?;
+        request.control.quota = left;
         Ok(())
     }
 

@@ -249,7 +249,7 @@ impl<'w> Driver<'_, 'w> {
         let calling = self.while_told(&told, calling);
         let (called, is_told) = if once {
             // Whether it took effect must be known, whoever waits for it.
-            calling.await
+            Box::pin(calling).await
         } else {
             match Box::pin(self.work.watched.while_wanted(calling)).await {
                 Ok(called) => called,

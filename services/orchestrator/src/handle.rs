@@ -6,10 +6,13 @@ use crate::error::Stop;
 use crate::found::{Found, above};
 use crate::intake;
 use crate::rates::Rates;
+use crate::trust::Against;
 use crate::watched::Watched;
 use crate::{Options, Parts};
 use agentfleet_broker::{Delivery, Receipt};
 use agentfleet_core::{Overruled, say};
+use agentfleet_runs::Usage;
+use agentfleet_runs::audit::Audit;
 use agentfleet_runtime::effects::{self, Standing};
 use agentfleet_runtime::{Disposition, Handler, metrics, telemetry};
 use agentfleet_schema::records::{EndedBy, IntentRecord, Termination};
@@ -27,6 +30,8 @@ pub struct Orchestrator {
     pub(crate) parts: Parts,
     pub(crate) options: Options,
     pub(crate) rates: Arc<Rates>,
+    pub(crate) usage: Arc<Usage>,
+    audit: Audit,
     /// Attempts at work, by the receipt of their delivery.
     working: Arc<Mutex<HashMap<Receipt, Working>>>,
 }
@@ -97,6 +102,8 @@ impl Handler for Orchestrator {
 impl Orchestrator {
     pub fn new(parts: Parts, options: Options) -> Self {
         Self {
+            usage: Arc::new(Usage::new(Arc::clone(&parts.documents))),
+            audit: Audit::new(Arc::clone(&parts.documents)),
             parts,
             options,
             rates: Arc::default(),
@@ -117,6 +124,17 @@ impl Orchestrator {
     }
 
     async fn work(&self, delivery: &Delivery) -> Disposition {
+        let against = Against {
+            documents: &*self.parts.documents,
+            config: &*self.parts.config,
+            audit: &self.audit,
+            now: self.parts.host.now(),
+        };
+        let admitted = match Box::pin(self.options.trust.admit(delivery, against)).await {
+            Ok(admitted) => admitted,
+            Err(disposition) => return disposition,
+        };
+        let delivery = admitted.as_ref().unwrap_or(delivery);
         let stepped = Box::pin(self.step(delivery)).await;
         let working = self.working().remove(&delivery.receipt);
         let (begun, watched) = working.map_or((None, None), |working| {
@@ -169,6 +187,7 @@ impl Orchestrator {
         }
         self.remember(&mut intake.request).await?;
         Box::pin(self.recall(&mut intake.request)).await?;
+        Box::pin(self.allow(&mut intake.request)).await?;
         let request = &intake.request;
         name_in_log(request, delivery);
         let (found, first) = self.begin(request, delivery).await?;

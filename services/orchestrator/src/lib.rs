@@ -22,12 +22,14 @@ mod put_back;
 mod rates;
 pub mod replay;
 mod stream;
+mod trust;
 mod watched;
 mod work;
 
 pub use away::{Away, LONGEST_WAIT, Wait};
 pub use error::Stop;
 pub use handle::Orchestrator;
+pub use trust::Trust;
 
 use agentfleet_broker::{Broker, Subscription};
 use agentfleet_config::ConfigStore;
@@ -69,6 +71,10 @@ pub struct Options {
     pub max_attempts: u32,
     /// Longest a model call may take.
     pub model_timeout: Duration,
+    /// Longest a step waits for a model that is away.
+    pub model_wait: Duration,
+    /// Who may put requests on the queue.
+    pub trust: Trust,
     /// How long a message is held without a sign of life.
     pub lease: Duration,
     /// How often a step at work looks whether somebody still waits for it; at the latest when its lease
@@ -86,6 +92,8 @@ impl Options {
             limits: FleetLimits::default(),
             max_attempts: 5,
             model_timeout: Duration::from_secs(300),
+            model_wait: Duration::from_hours(24),
+            trust: Trust::default(),
             lease: Duration::from_secs(30),
             look: Duration::from_secs(10),
             reply_topics: ReplyTopics::default(),

@@ -6,7 +6,7 @@ use agentfleet_core::bounds;
 use agentfleet_core::limits::{FleetLimits, Left, Limits};
 use agentfleet_core::prices::{prices, profile};
 use agentfleet_core::{AfterCut, ModelAsk, Reply, task_types};
-use agentfleet_models::{Kind, Message, ModelReply, ModelRequest, ToolSpec, tokens_in};
+use agentfleet_models::{Kind, Message, ModelReply, ModelRequest, ToolSpec, Tried, tokens_in};
 use agentfleet_schema::config::{ModelProfile, Snapshot};
 use agentfleet_schema::records::{FailedTry, Trouble, Usage};
 use agentfleet_schema::tolerant::text_of;
@@ -151,8 +151,8 @@ fn fallbacks(
 }
 
 /// Models that were to reply before, as records tell it.
-pub(crate) fn tried(reply: &ModelReply) -> Vec<FailedTry> {
-    let told = reply.tried.iter().map(|one| FailedTry {
+pub(crate) fn tried(tried: &[Tried]) -> Vec<FailedTry> {
+    let told = tried.iter().map(|one| FailedTry {
         of: one.of.clone(),
         why: match one.kind {
             _ if one.passed_over => Trouble::PassedOver,
@@ -210,8 +210,10 @@ pub(crate) fn bounded(
         }
     };
     let (nothing, least) = (costing(0), costing(LEAST_OUTPUT.min(wanted)));
+    let left_of = left;
     let too_little = |left: String, needed: String| {
-        format!("the budget has {left} left, and the next model call needs at least {needed}")
+        let of = left_of.of();
+        format!("{of} has {left} left, and the next model call needs at least {needed}")
     };
     let mut room = u64::MAX;
     if let Some(tokens) = left.tokens {
@@ -265,7 +267,7 @@ pub(crate) fn reply(reply: &ModelReply, usage: Usage, ms: u64) -> Reply {
         usage,
         ms,
         cut: reply.cut,
-        tried: tried(reply),
+        tried: tried(&reply.tried),
         earlier: 0,
     }
 }
@@ -337,11 +339,11 @@ mod tests {
         };
         let tokens = |tokens| Left {
             tokens: Some(tokens),
-            cost: None,
+            ..Left::default()
         };
         let money = |millionths| Left {
-            tokens: None,
             cost: Some(Money::millionths(millionths)),
+            ..Left::default()
         };
         for (left, asked, expected) in [
             (Left::default(), None, Some((1_100, None))),

@@ -13,8 +13,8 @@ use crate::watched::Watched;
 use agentfleet_broker::Delivery;
 use agentfleet_core::error::Code;
 use agentfleet_core::{
-    Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, error, limits, prices, say,
-    so_far,
+    Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, error, limits, prices, quota,
+    say, so_far,
 };
 use agentfleet_runtime::account::Debited;
 use agentfleet_runtime::{Records, account, effects};
@@ -22,7 +22,9 @@ use agentfleet_schema::records::{
     EndedBy, IntentRecord, Publication, StepRecord, Termination, Worked as Kept,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, ErrorBody, Exchange, Memory, Millis, Spent, keys};
+use agentfleet_schema::{
+    AgentRequest, ErrorBody, Exchange, Memory, Millis, QuotaLeft, Spent, keys,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,11 +100,13 @@ fn of_others(mut debited: Spent, has_call: bool) -> Spent {
     debited
 }
 
-/// What a run that begins with this step was shown of its conversation, and of what is remembered.
-fn shown_at_first(request: &AgentRequest) -> (Vec<Exchange>, Vec<Memory>) {
+/// What a run that begins with this step was shown of its conversation, of what is remembered, and of its
+/// tenant's quota.
+fn shown_at_first(request: &AgentRequest) -> (Vec<Exchange>, Vec<Memory>, Option<QuotaLeft>) {
     if request.step == 0 && !request.is_subagent() {
         let control = &request.control;
-        (control.conversation.clone(), control.memories.clone())
+        let (conversation, memories) = (control.conversation.clone(), control.memories.clone());
+        (conversation, memories, control.quota.clone())
     } else {
         Default::default()
     }
@@ -169,12 +173,13 @@ impl Orchestrator {
         };
         let native_tools = self.parts.model.capabilities().native_tools;
         let is_new = request.step == 0 && !request.is_subagent();
-        let (conversation, memories) = shown_at_first(&request);
+        let (conversation, memories, quota) = shown_at_first(&request);
         let kept = Kept {
             // No record before this one holds what a root was asked.
             request: is_new.then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
             conversation,
             memories,
+            quota,
             came_at: (came_at != now).then_some(came_at),
             native_tools,
             fleet: Some(self.options.limits.clone()),
@@ -261,13 +266,7 @@ impl Orchestrator {
         if prepared.started_at >= prepared.request.control.hard_deadline {
             let finish = match Away::of(work.delivery) {
                 None => say::time_used_up(),
-                Some(away) => say::cancelled(
-                    &format!(
-                        "its time was used up while it waited for the model: {}",
-                        away.reason
-                    ),
-                    Termination::Timeout,
-                ),
+                Some(away) => out_of_time(&prepared.request, &away),
             };
             return Some(Overruled {
                 by: EndedBy::Deadline,
@@ -290,6 +289,12 @@ impl Orchestrator {
         };
         if let Some(error) = error {
             return Ok(Some(refuse(work, error)));
+        }
+        if let Some(left) = &request.control.quota
+            && quota::is_asked(request)
+            && let Some(error) = quota::refusal(request.tenant(), left)
+        {
+            return Ok(Some(refusal(error).into()));
         }
         let limits = &self.options.limits;
         let is_metered = self.parts.model.capabilities().metered;
@@ -418,6 +423,16 @@ impl Orchestrator {
         }
         Ok(so_far::with(finish, &found))
     }
+}
+
+/// The end of a run that waited for its model to the end of its time. What the provider said is for those only
+/// who run the fleet.
+fn out_of_time(request: &AgentRequest, away: &Away) -> Finish {
+    let mut why = "its time was used up while it waited for the model".to_owned();
+    if request.tenant().is_empty() {
+        why = format!("{why}: {}", away.reason);
+    }
+    say::cancelled(&why, Termination::Timeout)
 }
 
 fn gave_up(why: String, hint: &str) -> Overruled {

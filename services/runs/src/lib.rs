@@ -3,18 +3,21 @@
 //!
 //! - [`Endings`] ends a run: cancelled, out of time, or given up by every worker.
 //! - [`Approvals`] lists what waits for a person, and takes the answers.
-//! - [`Root`] is a run in a list, [`exchanges`] are the runs of a conversation, [`started`] finds subagents that
-//!   have no record yet.
+//! - [`Root`] is a run in a list, [`exchanges`] are the runs of a conversation, [`Usage`] is what tenants used,
+//!   [`started`] finds subagents that have no record yet.
+//! - [`audit`] is the log of what was refused, answered and changed, whichever door it came to.
 //!
 //! The first two are level-triggered and hold nothing in memory: any number may do the same at the same time, and
 //! the record that is created first decides.
 
 mod approvals;
+pub mod audit;
 mod endings;
 mod error;
 mod exchanges;
 mod roots;
 mod started;
+mod usage;
 
 pub use approvals::{Answered, Approvals, Found, became, tool_of};
 pub use endings::{Ended, Endings};
@@ -22,6 +25,7 @@ pub use error::Error;
 pub use exchanges::{Asked, exchanges};
 pub use roots::Root;
 pub use started::{Started, started};
+pub use usage::Usage;
 
 use agentfleet_broker::Broker;
 use agentfleet_core::ReplyTopics;

@@ -19,6 +19,7 @@ mod error;
 mod kinds;
 pub mod mcp;
 mod memories;
+mod oauth;
 pub mod openapi;
 mod registry;
 mod schemas;

@@ -43,6 +43,19 @@ impl std::fmt::Debug for Secrets {
 pub(crate) struct Used(Vec<(String, String)>);
 
 impl Used {
+    /// Notes a value that was got, and is as secret as those that were read.
+    pub(crate) fn note(&mut self, name: &str, value: &str) {
+        if value.len() >= SHORTEST {
+            self.0.push((name.to_owned(), value.to_owned()));
+        }
+    }
+
+    /// What was noted under a name.
+    pub(crate) fn noted(&self, name: &str) -> impl Iterator<Item = &str> {
+        let noted = self.0.iter().filter(move |(known, _)| known == name);
+        noted.map(|(_, value)| value.as_str())
+    }
+
     /// A text without the values.
     pub(crate) fn taken_out<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = Cow::Borrowed(text);

@@ -101,8 +101,9 @@ fn topics_and_properties_are_those_of_the_code() {
         named(&section(&page, "## Topics")),
         set(all.iter().map(topics::Topic::as_str))
     );
-    let carried = named(&section(&page, "### Properties of a request"));
-    assert_eq!(carried, set(property::CARRIED));
+    let mut read = set(property::CARRIED);
+    read.extend(set([property::CLAIM]));
+    assert_eq!(named(&section(&page, "### Properties of a request")), read);
     let known = [
         property::ID,
         property::REPLY_TO,

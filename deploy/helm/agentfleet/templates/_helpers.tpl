@@ -163,7 +163,7 @@ gateway: { values: gateway, command: up, port: 8700, stages: 3, models: true }
 {{- end }}
 {{- end }}
 {{- if include "agentfleet.hasSecret" $root }}
-{{- $secrets := list "AGENTFLEET_GRAPH_USER" "AGENTFLEET_GRAPH_PASSWORD" "AGENTFLEET_GRAPH_TOKEN" "PGPASSWORD" "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
+{{- $secrets := list "AGENTFLEET_GRAPH_USER" "AGENTFLEET_GRAPH_PASSWORD" "AGENTFLEET_GRAPH_TOKEN" "AGENTFLEET_FLEET_SECRET" "PGPASSWORD" "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
 {{- if eq $role.command "up" }}
 {{- $secrets = append $secrets "AGENTFLEET_HTTP_TOKEN" }}
 {{- end }}

@@ -3,8 +3,9 @@
 use super::{Fixture, exact, reads};
 use agentfleet_schema::config::{
     AgentPattern, AgentTaskType, Approval, DefaultAnswer, Effect, Evidence, EvidenceRun, Intent,
-    JoinPolicy, McpServer, ModelProfile, PromptItem, QueryItem, QueryParameter, RateLimit,
-    Reasoner, Specialist, Status, TerminationCriteria, ToolArgument, ToolItem,
+    JoinPolicy, McpServer, ModelProfile, OAuth, PromptItem, QueryItem, QueryParameter, RateLimit,
+    Reasoner, RoleItem, Specialist, Status, TenantItem, TerminationCriteria, ToolArgument,
+    ToolItem,
 };
 use agentfleet_schema::{Money, RunLimits};
 use std::collections::BTreeMap;
@@ -12,6 +13,12 @@ use std::collections::BTreeMap;
 pub(crate) fn fixtures() -> Vec<Fixture> {
     let any = || vec!["*".to_owned()];
     let default_group = || vec!["default".to_owned()];
+    let oauth = || OAuth {
+        token_url: "https://id.example/token".into(),
+        client_id: "fleet".into(),
+        client_secret: "${BOOKS}".into(),
+        scope: "books.read".into(),
+    };
     let bare_pattern = || AgentPattern {
         name: "react".into(),
         ..AgentPattern::default()
@@ -134,6 +141,8 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 })),
                 aliases: BTreeMap::from([("query".into(), vec!["q".into()])]),
                 headers: BTreeMap::from([("x-key".into(), "${SEARCH_KEY}".into())]),
+                oauth: Some(oauth()),
+                body: Some(serde_json::json!({"q": "{query}"})),
                 allow_hosts: vec!["cdn.example.org".into()],
                 result: Some("/data".into()),
                 sparql: Some("SELECT * {?s ?p ?query}".into()),
@@ -183,9 +192,31 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 description: "Books".into(),
                 url: Some("https://mcp.example/mcp".into()),
                 headers: [("authorization".to_owned(), "Bearer ${BOOKS}".to_owned())].into(),
+                oauth: Some(oauth()),
                 command: Some("uvx".into()),
                 args: vec!["a-server".into()],
                 env: [("API_KEY".to_owned(), "${BOOKS}".to_owned())].into(),
+            },
+        ),
+        exact(
+            "config/role/full",
+            RoleItem {
+                name: "support".into(),
+                description: "Helps".into(),
+                may: vec!["session.*".into()],
+                permissions: vec!["mail.*".into()],
+                approves: vec!["mail.send".into()],
+                tenants: vec!["acme".into()],
+            },
+        ),
+        exact(
+            "config/tenant/full",
+            TenantItem {
+                name: "acme".into(),
+                description: "A customer".into(),
+                runs_per_month: Some(1_000),
+                tokens_per_month: Some(5_000_000),
+                cost_per_month: Some(Money::of(99.5)),
             },
         ),
         exact(

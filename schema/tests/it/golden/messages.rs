@@ -8,8 +8,8 @@ use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, Exchange, HeldCall,
     Lineage, Memory, MessageType, Metadata, Money, PatternState, PlanState, PlanStep, Principal,
-    ReactState, RoutingContext, RunControl, RunLimits, SessionId, Spent, Term, TermType, Triple,
-    Triples,
+    QuotaLeft, ReactState, RoutingContext, RunControl, RunLimits, SessionId, Spent, Term, TermType,
+    Triple, Triples,
 };
 use serde_json::json;
 
@@ -495,6 +495,12 @@ fn request_with_budget() -> AgentRequest {
         name: "tone".into(),
         value: "friendly".into(),
     }];
+    request.control.quota = Some(QuotaLeft {
+        month: "2026-11".into(),
+        runs: Some(7),
+        tokens: Some(40_000),
+        cost: Some(Money::millionths(2_500_000)),
+    });
     request.control.spent = Spent {
         tokens: 1_234,
         cost: Money::millionths(1_250_000),

@@ -12,7 +12,8 @@ use agentfleet_schema::records::{
     StepResult, StreamedPart, StreamedParts, Termination, Trouble, Usage, Worked,
 };
 use agentfleet_schema::{
-    CollectionName, Digest, ErrorBody, Exchange, Memory, Money, PlanStep, RunLimits, Spent,
+    CollectionName, Digest, ErrorBody, Exchange, Memory, Money, PlanStep, QuotaLeft, RunLimits,
+    Spent,
 };
 
 const AT: i64 = 1_767_225_600_000;
@@ -487,6 +488,12 @@ fn worked() -> StepRecord {
                 name: "tone".into(),
                 value: "friendly".into(),
             }],
+            quota: Some(QuotaLeft {
+                month: "2026-11".into(),
+                runs: Some(7),
+                tokens: Some(40_000),
+                cost: None,
+            }),
             came_at: Some(AT),
             native_tools: true,
             fleet: Some(FleetLimits::default()),
@@ -496,6 +503,11 @@ fn worked() -> StepRecord {
                 message: "the model cannot be reached".into(),
                 hint: "ask again".into(),
                 replied: false,
+                tried: vec![FailedTry {
+                    of: "anthropic:another".into(),
+                    why: Trouble::Timeout,
+                    error: "no answer".into(),
+                }],
             }],
             unaffordable: Some(FailedCall {
                 after: 2,

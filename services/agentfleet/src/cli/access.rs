@@ -1,19 +1,7 @@
 //! What there is to type about who may come in, and what was written of it.
 
 use super::Output;
-use agentfleet_schema::records::Role;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-
-fn role() -> impl TypedValueParser<Value = Role> {
-    PossibleValuesParser::new(Role::ALL.map(Role::as_str)).map(|name| {
-        let mut roles = Role::ALL.into_iter();
-        // The parser before lets no other name through.
-        roles
-            .find(|role| role.as_str() == name)
-            .unwrap_or(Role::Producer)
-    })
-}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
@@ -25,12 +13,26 @@ pub(crate) enum Keys {
     /// All keys, without their secrets
     #[command(after_help = "Example:\n  agentfleet keys list")]
     List(Output),
+    /// The roles there are, and what each allows
+    #[command(
+        after_help = "A config item `role/NAME` adds a role, or takes the place of one that is shipped.\n\nExample:\n  agentfleet keys roles"
+    )]
+    Roles(Output),
     /// Let a key count no more
     #[command(after_help = "Example:\n  agentfleet keys revoke 1f0c7a2e9b3d4f58")]
     Revoke {
         /// Its id, as `keys list` shows it.
         id: String,
         /// Who revokes it; default: the user of this system.
+        #[arg(long = "as", value_name = "NAME")]
+        by: Option<String>,
+    },
+    /// Let the processes of a fleet on servers agree on another `fleet_secret`, or on none
+    ///
+    /// Stop all of them first: those that run on go on with the one they have.
+    #[command(after_help = "Example:\n  agentfleet keys forget-secret")]
+    ForgetSecret {
+        /// Who does it; default: the user of this system.
         #[arg(long = "as", value_name = "NAME")]
         by: Option<String>,
     },
@@ -43,9 +45,9 @@ pub(crate) struct NewKey {
     /// Whose data it sees, and nobody else's.
     #[arg(long)]
     pub tenant: String,
-    /// What it may do; may be repeated.
-    #[arg(long, required = true, value_parser = role())]
-    pub role: Vec<Role>,
+    /// What it may do, as `keys roles` lists; may be repeated.
+    #[arg(long, required = true)]
+    pub role: Vec<String>,
     /// A tool with a permission that its runs may call, as a glob; may be repeated.
     #[arg(long, value_name = "GLOB")]
     pub permission: Vec<String>,
@@ -58,6 +60,19 @@ pub(crate) struct NewKey {
     /// Who makes it; default: the user of this system.
     #[arg(long = "as", value_name = "NAME")]
     pub by: Option<String>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Of which month and tenant.
+#[derive(Debug, Args)]
+pub(crate) struct UsageOf {
+    /// This tenant only.
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// The month, as `2026-11`; left out, the one that it is in UTC.
+    #[arg(long, value_name = "YYYY-MM")]
+    pub month: Option<String>,
     #[command(flatten)]
     pub output: Output,
 }

@@ -54,7 +54,7 @@ pub(crate) enum Config {
     /// Store an item: from a file, or `-` for standard input
     #[command(
         after_help = "The file holds JSON; a prompt may be Markdown and a query SPARQL, as in seed-config.\n\n\
-                      Types: agent-pattern, agent-task-type, intent, mcp-server, model-profile, prompt, query, specialist, tool.\n\n\
+                      Types: agent-pattern, agent-task-type, intent, mcp-server, model-profile, prompt, query, role, specialist, tenant, tool.\n\n\
                       Examples:\n  agentfleet config put tool document-search search.json\n  \
                       agentfleet config put prompt agent-react agent-react.md"
     )]
@@ -330,7 +330,7 @@ pub(crate) enum ImportTools {
         after_help = "Examples:\n  agentfleet tools import mcp time --mcp-commands uvx -- uvx mcp-server-time\n  \
                       agentfleet tools import mcp blog --server-url https://blog.example/mcp --header 'authorization=Bearer ${BLOG_TOKEN}'"
     )]
-    Mcp(ImportMcp),
+    Mcp(Box<ImportMcp>),
 }
 
 /// A server of the Model Context Protocol.
@@ -344,6 +344,18 @@ pub(crate) struct ImportMcp {
     /// A header of each request, as NAME=VALUE, in which `${NAME}` is a secret; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = argument, requires = "server_url")]
     pub header: Vec<(String, String)>,
+    /// Where it gets the token that the server wants (OAuth 2, client credentials).
+    #[arg(long, value_name = "URL", requires_all = ["server_url", "oauth_client", "oauth_secret"])]
+    pub oauth_token_url: Option<String>,
+    /// The client's id there.
+    #[arg(long, value_name = "ID", requires = "oauth_token_url")]
+    pub oauth_client: Option<String>,
+    /// Name of the secret that holds the client's secret.
+    #[arg(long, value_name = "NAME", requires = "oauth_token_url")]
+    pub oauth_secret: Option<String>,
+    /// What the token is for, as the service names it.
+    #[arg(long, value_name = "SCOPE", requires = "oauth_token_url")]
+    pub oauth_scope: Option<String>,
     /// A variable of the program's environment, as NAME=VALUE, in which `${NAME}` is a secret; may be repeated.
     #[arg(long, value_name = "NAME=VALUE", value_parser = argument, requires = "command")]
     pub env: Vec<(String, String)>,

@@ -244,10 +244,11 @@ async fn emptiness(
 }
 
 /// Settings that only the process that works a run can take.
-const OF_THE_WORKER: [&str; 6] = [
+const OF_THE_WORKER: [&str; 7] = [
     "concurrency",
     "max_attempts",
     "model_timeout",
+    "model_wait",
     "tool_timeout",
     "lease",
     "max_quads",

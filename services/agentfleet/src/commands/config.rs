@@ -58,14 +58,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             by,
         } => {
             let author = person::name(by.as_deref())?;
-            let text = read(&file)?;
-            let value = seed::value(&item_type, &text)
-                .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display())))?;
-            let item = Item {
-                item_type,
-                key,
-                value,
-            };
+            let item = read_item(item_type, key, &file)?;
             fallbacks::check(std::slice::from_ref(&item), settings).await?;
             put(&store, "config put", item, &author).await
         }
@@ -116,6 +109,17 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             seed_from(&store, directory.as_deref(), by.as_deref(), settings).await
         }
     }
+}
+
+fn read_item(item_type: String, key: String, file: &Path) -> Result<Item, Failure> {
+    let text = read(file)?;
+    let value = seed::value(&item_type, &text)
+        .map_err(|error| Failure::usage(format!("`{}`: {error}", file.display())))?;
+    Ok(Item {
+        item_type,
+        key,
+        value,
+    })
 }
 
 /// Seeds from a directory, or what comes with this version.

@@ -3,11 +3,12 @@
 use crate::cli::Dlq;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
-use crate::store::Store;
+use crate::store::{Store, fleet_secret};
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::session_of;
-use agentfleet_broker::{Durability, Outgoing};
+use agentfleet_broker::{Durability, FleetSecret, Outgoing};
 use agentfleet_console::text;
+use agentfleet_core::error::Code;
 use agentfleet_core::provenance::date_time;
 use agentfleet_runtime::Records;
 use agentfleet_runtime::client::submit;
@@ -56,9 +57,10 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
                 }
                 parked
             };
+            let secret = fleet_secret(settings)?;
             let mut kept = 0;
             for parked in &parked {
-                if let Err(failure) = redrive(&store, parked).await {
+                if let Err(failure) = redrive(&store, parked, secret.as_ref()).await {
                     errln!("error: {failure}");
                     kept += 1;
                 }
@@ -116,11 +118,28 @@ async fn one(store: &Store, id: &str) -> Result<ParkedRecord, Failure> {
 
 /// Publishes a parked message again and forgets it. The step it asked for has ended, so a request
 /// of a root becomes a new run; a subagent's cannot come to anything and is refused.
-async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
+async fn redrive(
+    store: &Store,
+    parked: &ParkedRecord,
+    secret: Option<&FleetSecret>,
+) -> Result<(), Failure> {
     if parked.binary {
         return Err(Failure::usage(format!(
             "message `{}` is no text and cannot be worked again: {}",
             parked.id, parked.reason
+        )));
+    }
+    if Code::of_refusal(&parked.reason).0 == Code::NotAuthorized {
+        let is_ours =
+            |secret: &FleetSecret| secret.fits(parked.body.as_bytes(), &parked.properties);
+        if secret.is_some_and(is_ours) {
+            // A process with another secret had refused it: the step goes on as if it had not.
+            return publish_again(store, parked).await;
+        }
+        // Sent again by the fleet it would count as the fleet's own.
+        return Err(Failure::usage(format!(
+            "message `{}` was refused because nothing shows who sent it: its sender has to publish it again, with a claim that counts",
+            parked.id
         )));
     }
     if parked.topic == topics::AGENT_REQUEST.as_str() {
@@ -160,18 +179,25 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
         submit(&*store.broker, request, &id, &[]).await?;
         outln!("{} is asked again as session {session}", parked.id);
     } else {
-        store
-            .broker
-            .publish(vec![Outgoing {
-                topic: Topic::named(parked.topic.clone()),
-                payload: parked.body.clone().into_bytes(),
-                properties: parked.properties.clone(),
-                deliver_at: None,
-                durability: Durability::Durable,
-            }])
-            .await?;
-        outln!("{} was published again to {}", parked.id, parked.topic);
+        return publish_again(store, parked).await;
     }
+    store.documents.delete(&[keys::parked(&parked.id)]).await?;
+    Ok(())
+}
+
+/// Publishes a parked message as it was, and forgets it.
+async fn publish_again(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
+    store
+        .broker
+        .publish(vec![Outgoing {
+            topic: Topic::named(parked.topic.clone()),
+            payload: parked.body.clone().into_bytes(),
+            properties: parked.properties.clone(),
+            deliver_at: None,
+            durability: Durability::Durable,
+        }])
+        .await?;
+    outln!("{} was published again to {}", parked.id, parked.topic);
     store.documents.delete(&[keys::parked(&parked.id)]).await?;
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! `keys`: who may come in at the HTTP door.
 
 use super::{audit, person};
-use crate::cli::{Keys, NewKey};
+use crate::agreed;
+use crate::cli::{Keys, NewKey, Output};
 use crate::error::Failure;
 use crate::settings::{self, Settings};
 use crate::store::Store;
@@ -10,12 +11,23 @@ use agentfleet_core::provenance::date_time;
 use agentfleet_gateway as gateway;
 use agentfleet_issuer::{MAX_PLAIN, is_plain, is_tenant};
 use agentfleet_schema::Millis;
-use agentfleet_schema::records::{ApiKeyRecord, Role};
+use agentfleet_schema::config::RoleItem;
+use agentfleet_schema::records::ApiKeyRecord;
 use serde_json::{Value, json};
 
 pub(crate) async fn run(command: Keys, settings: &Settings, ui: Ui) -> Result<(), Failure> {
+    if let Keys::ForgetSecret { by } = command {
+        let by = person::name(by.as_deref())?;
+        // What it forgets would keep it out.
+        let store = Store::connect(settings).await?;
+        agreed::forget(&store).await?;
+        audit::note(&store, &by, "keys forget-secret", "the fleet agrees anew").await?;
+        outln!("The next process that starts says which secret the fleet has.");
+        return Ok(());
+    }
     let store = Store::open(settings).await?;
     match command {
+        Keys::ForgetSecret { .. } => Ok(()),
         Keys::Create(new) => create(&store, new).await,
         Keys::List(output) => {
             let keys = gateway::keys(&*store.documents).await?;
@@ -27,6 +39,7 @@ pub(crate) async fn run(command: Keys, settings: &Settings, ui: Ui) -> Result<()
             ui.table(&columns, 1, keys.iter().map(|key| row(key, now)));
             Ok(())
         }
+        Keys::Roles(output) => roles(&store, &output, ui).await,
         Keys::Revoke { id, by } => {
             let by = person::name(by.as_deref())?;
             let now = store.host.now();
@@ -53,9 +66,21 @@ async fn create(store: &Store, new: NewKey) -> Result<(), Failure> {
     let now = store.host.now();
     let expires = new.expires.as_deref();
     let expires = expires.map(|text| settings::age("--expires", text));
-    let mut roles = new.role;
-    roles.sort_unstable();
-    roles.dedup();
+    let known = store.config.snapshot().await?.all_roles();
+    let mut roles: Vec<String> = Vec::new();
+    for role in new.role {
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
+    if let Some(unknown) = roles.iter().find(|role| !known.contains_key(*role)) {
+        let known: Vec<_> = known.keys().map(String::as_str).collect();
+        let says = format!(
+            "there is no role `{unknown}`: there are {}",
+            known.join(", ")
+        );
+        return Err(Failure::usage(says));
+    }
     let wanted = gateway::NewKey {
         name: new.name,
         tenant: new.tenant,
@@ -94,9 +119,41 @@ fn checked(what: &str, name: &str, is_right: bool, signs: &str) -> Result<(), Fa
     )))
 }
 
-fn names(roles: &[Role]) -> String {
-    let names: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
-    names.join(",")
+/// Which roles there are, and what each allows.
+async fn roles(store: &Store, output: &Output, ui: Ui) -> Result<(), Failure> {
+    let config = store.config.snapshot().await?;
+    let all = config.all_roles();
+    let from = |role: &RoleItem| {
+        if config.roles.contains_key(&role.name) {
+            "config"
+        } else {
+            "shipped"
+        }
+    };
+    if output.json {
+        let shown = all.values().map(|role| {
+            let mut shown = serde_json::to_value(role).unwrap_or_default();
+            shown["from"] = from(role).into();
+            shown
+        });
+        return ui::json(&shown.collect::<Vec<_>>());
+    }
+    let rows = all.values().map(|role| {
+        vec![
+            role.name.clone(),
+            role.may.join(" "),
+            role.approves.join(" "),
+            role.tenants.join(" "),
+            from(role).to_owned(),
+        ]
+    });
+    let columns = ["ROLE", "MAY", "APPROVES", "SEES TENANTS", "FROM"];
+    ui.table(&columns, 1, rows);
+    Ok(())
+}
+
+fn names(roles: &[String]) -> String {
+    roles.join(",")
 }
 
 fn state(key: &ApiKeyRecord, now: Millis) -> &'static str {

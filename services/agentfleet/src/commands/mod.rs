@@ -33,5 +33,6 @@ pub(crate) mod tools;
 pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod upkeep;
+pub(crate) mod usage;
 pub(crate) mod verify;
 pub(crate) mod watch;

@@ -20,7 +20,7 @@ use agentfleet_gateway::{
     Parts, Status,
 };
 use agentfleet_library::Library;
-use agentfleet_runs::Approvals;
+use agentfleet_runs::{Approvals, Usage};
 use agentfleet_runtime::metrics;
 use agentfleet_schema::Digest;
 use async_trait::async_trait;
@@ -278,6 +278,7 @@ fn parts(engine: &Engine, numbers: Numbers) -> Parts {
         intake: Intake {
             collections: Some(Arc::new(Loaded(engine.library.clone()))),
             metered: engine.metered().map(Arc::new),
+            usage: Some(Arc::new(Usage::new(Arc::clone(&engine.store.documents)))),
             ..engine.store.intake()
         },
         graph: Arc::clone(&engine.graph),

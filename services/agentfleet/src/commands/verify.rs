@@ -298,7 +298,7 @@ async fn held(
             .zip(some)
             .map(|(name, session)| (name.as_str(), Term::text(uris::session(&session.id))))
             .collect();
-        let found = graph.select(&sparql, &bindings, options).await?;
+        let found = graph.select(&sparql, &bindings, options.clone()).await?;
         let object = found.column("o");
         for (at, row) in found.rows.iter().enumerate() {
             let subject = found.text(at, "s").unwrap_or_default();
@@ -317,7 +317,7 @@ async fn held(
     let sparql = format!("SELECT ?p ?o FROM <{RETRIEVAL_GRAPH}> WHERE {{ ?s ?p ?o }}");
     for subject in others {
         let bindings = [("s", Term::iri(subject))];
-        let found = graph.select(&sparql, &bindings, options).await?;
+        let found = graph.select(&sparql, &bindings, options.clone()).await?;
         let object = found.column("o");
         for (at, row) in found.rows.iter().enumerate() {
             let object = object.and_then(|object| row.get(object)?.as_ref());

@@ -26,6 +26,7 @@ impl Settings {
             ("run_timeout", self.run_timeout.is_zero()),
             ("subagent_timeout", self.subagent_timeout.is_zero()),
             ("tool_timeout", self.tool_timeout.is_zero()),
+            ("model_wait", self.model_wait.is_zero()),
             ("query_timeout", self.query_timeout.is_zero()),
             // Each run would be deleted before its answer is read.
             (
@@ -61,6 +62,7 @@ impl Settings {
         self.coordination_apart()?;
         self.no_password_in_sight()?;
         self.issuer_whole()?;
+        self.claims_whole()?;
         self.certificate_with_key()?;
         let longest = self.model_timeout.max(self.tool_timeout);
         if self.wall_limit <= longest {
@@ -73,6 +75,25 @@ impl Settings {
             return Err(bad_value(name, &limit, self.source(name), &expected));
         }
         Ok(())
+    }
+
+    /// Refuses to require claims where nothing could tell the fleet's own messages from others.
+    fn claims_whole(&self) -> Result<(), Failure> {
+        if !self.require_claims {
+            return Ok(());
+        }
+        let lacks = if self.broker == Place::Embedded {
+            "a queue that others can publish to: the embedded one is the owner's alone"
+        } else if self.oidc_issuer.is_none() {
+            "`oidc_issuer`, whose tokens claims are"
+        } else if self.fleet_secret.is_none() {
+            "`fleet_secret`, by which processes of the fleet know each other's messages"
+        } else {
+            return Ok(());
+        };
+        let name = "require_claims";
+        let expected = format!("`no`, or beside it {lacks}");
+        Err(bad_value(name, "yes", self.source(name), &expected))
     }
 
     /// Refuses a mixture: a fleet has all its parts in the data directory, or all on servers.

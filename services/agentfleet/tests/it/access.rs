@@ -188,3 +188,89 @@ fn an_issuer_is_whole_or_refused_with_what_it_lacks() {
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.err.contains("expected `https://`"), "{ran:?}");
 }
+
+#[test]
+fn roles_and_quotas_are_config_that_says_what_is_wrong() {
+    let place = Place::new();
+    let put = |kind: &str, key: &str, value: &str| {
+        let file = place.write("item.json", value);
+        place.run(&["config", "put", kind, key, &file])
+    };
+    let mailer = r#"{"name": "mailer", "may": ["approval.*"], "approves": ["mail.*"]}"#;
+    put("role", "mailer", mailer).well();
+    let roles = place.run(&["keys", "roles", "--json"]).well().json();
+    let names: Vec<_> = roles
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|role| format!("{} {}", role["name"], role["from"]).replace('"', ""))
+        .collect();
+    let expected = [
+        "analyst shipped",
+        "approver shipped",
+        "mailer config",
+        "operator shipped",
+        "producer shipped",
+    ];
+    assert_eq!(names, expected);
+    assert!(place.run(&["keys", "roles"]).well().out.contains("mail.*"));
+    let make = [
+        "keys", "create", "meg", "--tenant", "acme", "--role", "mailer",
+    ];
+    place.run(&make).well();
+    for (kind, key, value, says) in [
+        (
+            "role",
+            "x",
+            r#"{"name": "x", "may": ["asks"]}"#,
+            "did you mean `ask`?",
+        ),
+        (
+            "role",
+            "x",
+            r#"{"name": "x", "approve": ["*"]}"#,
+            "did you mean `approves`?",
+        ),
+        ("role", "a b", r#"{"name": "a b"}"#, "1 to 64 letters"),
+        ("tenant", "acme", r#"{"name": "acme"}"#, "bounds nothing"),
+        (
+            "tenant",
+            "a.b",
+            r#"{"name": "a.b", "runs-per-month": 1}"#,
+            "1 to 64 letters",
+        ),
+        (
+            "tenant",
+            "acme",
+            r#"{"name": "acme", "cost-per-month": -1}"#,
+            "cost-per-month",
+        ),
+    ] {
+        let ran = put(kind, key, value);
+        assert!(ran.code != 0 && ran.err.contains(says), "{says}: {ran:?}");
+    }
+    put("tenant", "*", r#"{"name": "*", "runs-per-month": 5}"#).well();
+    assert!(
+        place
+            .run(&["usage"])
+            .well()
+            .out
+            .contains("No tenant used anything yet")
+    );
+    let used = place
+        .run(&["usage", "--tenant", "acme", "--json"])
+        .well()
+        .json();
+    assert_eq!(used[0]["used"]["runs"], 0);
+    assert_eq!(used[0]["quota"]["runs"], 5);
+    let wrong = place.run(&["usage", "--month", "November"]);
+    assert!(
+        wrong.code == 2 && wrong.err.contains("2026-11"),
+        "{wrong:?}"
+    );
+    let claims = place.run(&["doctor", "--require-claims", "yes"]);
+    assert!(
+        claims.err.contains("the embedded one is the owner's alone"),
+        "{claims:?}"
+    );
+}

@@ -30,6 +30,7 @@ impl Check<'_> {
                 None => self.problem("/url", "an `http` tool must have an address here"),
             }
         }
+        self.body(tool);
         let is_mcp = tool.kind == tool_kind::MCP;
         if is_mcp && tool.server.is_none() {
             self.problem("/server", "an `mcp` tool must name its server here");
@@ -76,6 +77,39 @@ impl Check<'_> {
         }
         if tool.timeout_ms == Some(0) {
             self.problem("/timeout-ms", "must be at least 1");
+        }
+    }
+
+    /// How an `http` tool sends what it sends.
+    fn body(&mut self, tool: &ToolItem) {
+        let is_http = tool.kind == tool_kind::HTTP;
+        if tool.oauth.is_some() && !is_http {
+            self.problem(
+                "/oauth",
+                "is for `http` tools; an `mcp` tool has it in the item of its server",
+            );
+            return;
+        }
+        self.oauth(tool.oauth.as_ref(), tool.headers.keys());
+        let Some(body) = &tool.body else {
+            return;
+        };
+        let method = tool.method.as_deref().unwrap_or_default();
+        if !is_http || !["POST", "PUT", "PATCH"].contains(&method.to_ascii_uppercase().as_str()) {
+            let says = "is for `http` tools with the method `POST`, `PUT` or `PATCH`";
+            self.problem("/body", says);
+            return;
+        }
+        let (body, url) = (body.to_string(), tool.url.as_deref().unwrap_or_default());
+        for argument in tool.declared() {
+            let place = format!("{{{}}}", argument.name);
+            if !body.contains(&place) && !url.contains(&place) {
+                let says = format!(
+                    "has no place for the argument `{}`: write `{place}` where it belongs",
+                    argument.name
+                );
+                self.problem("/body", says);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ pub use news::News;
 use super::lane::{Lane, LaneState};
 use crate::style::{BAD, DIM, Line, NAME, PLAIN, WARN};
 use crate::text;
+use agentfleet_core::commit::PARTIAL;
 use agentfleet_runtime::client::Event;
 use agentfleet_schema::records::CompletionStatus;
 use agentfleet_schema::{AgentResponse, ErrorBody, MessageId, MessageType, Millis, SessionId};
@@ -192,6 +193,7 @@ impl LaneBoard {
         }
         let content = response.content.as_str();
         if let Some(status) = content.strip_prefix("Completed: ") {
+            let status = status.strip_suffix(PARTIAL).unwrap_or(status);
             return self.completed(at, status, now);
         }
         if !response.subagents.is_empty() {

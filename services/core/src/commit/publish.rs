@@ -1,6 +1,6 @@
 //! What a step publishes: what it tells the graph, its deadlines, its responses, and what comes next.
 
-use super::{Commit, carried, error_text, json, sources};
+use super::{Commit, carried, error_text, json, sources, told_error};
 use crate::approval;
 use crate::deadline::next_hop;
 use crate::order::{Outcome, Said};
@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 
 /// Bytes of triples in one message, about. A fan-out to hundreds tells more than a message may hold.
 pub(super) const MOST_TOLD: usize = 1024 * 1024;
+
+/// Behind the status of a subagent that ended with less than was asked.
+pub const PARTIAL: &str = " (partial)";
 
 pub(super) struct Publisher<'a> {
     pub(super) commit: &'a Commit,
@@ -140,6 +143,9 @@ impl Publisher<'_> {
         if !record.conversation.is_empty() {
             properties.insert("conversation".into(), record.conversation.to_string());
         }
+        if !record.tenant.is_empty() {
+            properties.insert(property::TENANT.into(), record.tenant.clone());
+        }
         for body in messages(record, told) {
             self.publish(&topics::EXPLAINABILITY, properties.clone(), body);
         }
@@ -259,11 +265,17 @@ impl Publisher<'_> {
                 let error = say::error_of(&answer.text, answer.termination);
                 self.end_in_error(&error, answer.text.clone(), is_root);
             }
-            Outcome::Fail { error, .. } => self.end_in_error(error, error_text(error), is_root),
+            Outcome::Fail { error, .. } => {
+                let error = told_error(self.record, error);
+                self.end_in_error(&error, error_text(&error), is_root);
+            }
         }
         if !is_root && terminal {
             let mut done = self.response(MessageType::Status);
-            done.content = format!("Completed: {}", completion_status(self.record).as_str());
+            let status = completion_status(self.record).as_str();
+            let is_partial = self.record.concluded().is_some_and(|end| end.partial);
+            let partial = if is_partial { PARTIAL } else { "" };
+            done.content = format!("Completed: {status}{partial}");
             done.end_of_message = true;
             done.message_id = MessageId::of_attempt(&commit.nonce, "completed");
             self.respond(&done);

@@ -14,7 +14,7 @@ mod validate;
 
 pub(crate) use heal::arguments as healed;
 pub use outcome::words;
-pub(crate) use outcome::{passed_on, tried};
+pub(crate) use outcome::{gave_up, passed_on, tried};
 pub(crate) use validate::misused;
 
 use agentfleet_schema::AgentRequest;

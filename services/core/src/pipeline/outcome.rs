@@ -7,6 +7,8 @@ use agentfleet_schema::records::{Decision, FailedTry, Trouble};
 
 /// Subject of the decision on a try that failed.
 const SUBJECT: &str = "tool-retry";
+/// Subject of the decision to ask no more.
+const FAILURE: &str = "model-failure";
 /// Subject of the decision to ask another model.
 const FAILOVER: &str = "model-failover";
 
@@ -36,18 +38,30 @@ pub(crate) fn tried(tool: &ToolItem, outcome: &ToolOutcome) -> Vec<Decision> {
     tried.iter().enumerate().map(decision).collect()
 }
 
-/// That a call went on to another model, for each that did not answer.
-pub(crate) fn passed_on(tried: &[FailedTry]) -> Vec<Decision> {
-    let decision = |failed: &FailedTry| {
+/// That a call went on to another model, for each that did not answer; or that there was no other.
+pub(crate) fn passed_on(tried: &[FailedTry], is_answered: bool) -> Vec<Decision> {
+    let decision = |(at, failed): (usize, &FailedTry)| {
+        let is_last = at + 1 == tried.len();
+        let chosen = if is_last && !is_answered {
+            "give-up"
+        } else {
+            "next"
+        };
         let signal = format!(
             "{}: {}",
             failed.why.as_str(),
             say::in_one_line(&failed.error)
         );
         let narrowed_by = format!("the fallbacks of the model profile, after `{}`", failed.of);
-        say::only(FAILOVER, "next", narrowed_by, signal)
+        say::only(FAILOVER, chosen, narrowed_by, signal)
     };
-    tried.iter().map(decision).collect()
+    tried.iter().enumerate().map(decision).collect()
+}
+
+/// That no model was asked on, with what the provider said: people read other words.
+pub(crate) fn gave_up(message: &str) -> Decision {
+    let allowed = "the tries that a model call has";
+    say::only(FAILURE, "give-up", allowed, say::in_one_line(message))
 }
 
 /// What a call that came to nothing tells: in words for people, without the words of what failed.

@@ -165,6 +165,7 @@ impl Tape<'_, '_> {
             message,
             hint,
             replied,
+            tried,
         } = self.worked.failures.get(self.failed)?;
         if *after as usize != self.next {
             return None;
@@ -173,6 +174,7 @@ impl Tape<'_, '_> {
             message: message.clone(),
             hint: hint.clone(),
             spent: Spent::default(),
+            tried: tried.clone(),
         };
         if *replied {
             failure.spent = self.call().map(Call::spent).unwrap_or_default();

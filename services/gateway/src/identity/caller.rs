@@ -1,10 +1,11 @@
 //! What a handler knows of who sent a request.
 
+use super::rights::Rights;
 use crate::problem::Problem;
 use crate::state::App;
 use agentfleet_runtime::records::decode;
 use agentfleet_schema::records::{AcceptedRecord, AuditEntry, StepRecord};
-use agentfleet_schema::{Principal, SessionId, keys};
+use agentfleet_schema::{Principal, SessionId, keys, uris};
 use std::sync::Arc;
 
 /// Who sent a request.
@@ -21,6 +22,7 @@ pub(crate) struct Authenticated {
     pub principal: Principal,
     /// What is being done, such as `GET /sessions/{id}`.
     pub action: String,
+    pub rights: Rights,
 }
 
 impl Caller {
@@ -38,7 +40,19 @@ impl Caller {
 
     /// Whether data of a tenant is shown to them. What nobody's tenant has is the owner's.
     pub(crate) fn sees(&self, tenant: &str) -> bool {
-        self.key().is_none_or(|key| key.principal.tenant == tenant)
+        self.key()
+            .is_none_or(|key| key.principal.tenant == tenant || key.rights.see(tenant))
+    }
+
+    /// The graphs that they see; `None` means all.
+    pub(crate) fn graphs(&self) -> Option<Arc<[String]>> {
+        let key = self.key()?;
+        let own = std::iter::once(key.principal.tenant.as_str());
+        Some(
+            own.chain(key.rights.named())
+                .map(uris::tenant_graph)
+                .collect(),
+        )
     }
 
     /// The entry of the log about what they do now.

@@ -1,8 +1,8 @@
 //! The door: who sent a request, whether they may do that, and how often they came.
 
-use super::audit::Audit;
 use super::caller::{Authenticated, Caller};
 use super::keyring::{self, PREFIX};
+use super::rights::{Rights, permitted};
 use super::signed;
 use crate::endpoint::Endpoint;
 use crate::guard;
@@ -11,7 +11,8 @@ use crate::state::App;
 use agentfleet_core::provenance::date_time;
 use agentfleet_documents::Documents;
 use agentfleet_issuer::looks_signed;
-use agentfleet_schema::records::{ApiKeyRecord, AuditEntry, Role};
+use agentfleet_runs::audit::Audit;
+use agentfleet_schema::records::{ApiKeyRecord, AuditEntry};
 use agentfleet_schema::{Digest, Principal};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -46,7 +47,7 @@ type Kept = (Instant, Option<Arc<ApiKeyRecord>>);
 /// Somebody who showed who they are, and what they may.
 pub(super) struct Known {
     pub principal: Principal,
-    pub roles: Vec<Role>,
+    pub roles: Vec<String>,
     /// Most requests a minute; `None` means the gateway's.
     pub per_minute: Option<u32>,
 }
@@ -169,12 +170,18 @@ async fn admit(
         None if token.is_none() => return Ok((Caller::Owner, None)),
         None => Err(Problem::not_authorized()),
     };
-    let known = known.map_err(|problem| (problem, None))?;
+    let mut known = known.map_err(|problem| (problem, None))?;
+    let config = app.parts.intake.config.snapshot().await;
+    let config = config.map_err(|error| (error.into(), None))?;
+    let rights = Rights::of(&known.roles, &config);
+    let held = &mut known.principal.permissions;
+    held.extend(rights.permissions.iter().cloned());
     let limit = known.per_minute.unwrap_or(app.options.per_minute);
     let counted = app.door.count(&known.principal, limit);
     let caller = Caller::Key(Arc::new(Authenticated {
-        principal: known.principal,
+        principal: known.principal.clone(),
         action,
+        rights: rights.clone(),
     }));
     let left = match counted {
         Ok(left) => left,
@@ -185,7 +192,7 @@ async fn admit(
             return Err((problem, Some(left)));
         }
     };
-    match permitted(endpoint, &known.roles) {
+    match permitted(endpoint, &known, &rights, &config) {
         Ok(()) => Ok((caller, Some(left))),
         Err(problem) => {
             refuse(app, &caller, &problem, path);
@@ -270,32 +277,4 @@ fn too_many(name: &str, limit: u32, wait: Duration) -> Problem {
             "go on in {seconds} s; nothing of this request was read"
         ))
         .after(seconds)
-}
-
-/// Whether one of the roles may use an endpoint.
-fn permitted(endpoint: Endpoint, has: &[Role]) -> Result<(), Problem> {
-    let needed = endpoint.roles();
-    if needed.is_empty() {
-        let says = if endpoint == Endpoint::GraphUpdate {
-            "the graph is written by the owner of the data directory only, with its token"
-        } else {
-            "the graph holds the runs of all tenants, and is open to the owner of the data directory only"
-        };
-        return Err(Problem::new(Code::NotPermitted, says)
-            .hint("`GET /sessions/{id}/trace` shows a run of your tenant, to the role `analyst`"));
-    }
-    if needed.iter().any(|role| has.contains(role)) {
-        return Ok(());
-    }
-    let told = |roles: &[Role]| {
-        let names: Vec<_> = roles
-            .iter()
-            .map(|role| format!("`{}`", role.as_str()))
-            .collect();
-        names
-    };
-    let (needs, has) = (told(needed).join(" or "), told(has).join(", "));
-    let has = if has.is_empty() { "none" } else { &has };
-    let says = format!("this needs the role {needs}; the caller has {has}");
-    Err(Problem::new(Code::NotPermitted, says).hint("docs/identity.md says what each role may do"))
 }

@@ -1,7 +1,7 @@
 //! API keys in the documents store. The secret is shown once, when a key is made; the store has its hash.
 
 use agentfleet_documents::{Created, Documents, Error};
-use agentfleet_schema::records::{ApiKeyRecord, RevokedRecord, Role};
+use agentfleet_schema::records::{ApiKeyRecord, RevokedRecord};
 use agentfleet_schema::{Digest, Millis, keys as key_names};
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 500;
 pub struct NewKey {
     pub name: String,
     pub tenant: String,
-    pub roles: Vec<Role>,
+    pub roles: Vec<String>,
     pub permissions: Vec<String>,
     pub per_minute: Option<u32>,
     /// 0 means never.

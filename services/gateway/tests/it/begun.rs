@@ -1,9 +1,9 @@
 //! Subagents that are in their first step, and so have no record of their own yet.
 
 use crate::fleet::Fleet;
-use crate::identity::{fleet, get, key, log_with, send};
+use crate::identity::{ROLES, fleet, get, key, log_with, send};
 use agentfleet_schema::SessionId;
-use agentfleet_schema::records::Role;
+
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -84,8 +84,8 @@ async fn a_subagent_is_shown_and_ended_before_its_first_record() {
 #[tokio::test]
 async fn a_subagent_of_another_tenant_stays_unseen_before_its_first_record() {
     let fleet = fleet().await;
-    let ann = key(&fleet, "ann", "acme", &Role::ALL).await;
-    let bob = key(&fleet, "bob", "bond", &Role::ALL).await;
+    let ann = key(&fleet, "ann", "acme", &ROLES).await;
+    let bob = key(&fleet, "bob", "bond", &ROLES).await;
     asked(&fleet, &ann, "s-ann").await;
     let subagents = subagents(&fleet, &ann, "s-ann").await;
     let location = subagents[0]["location"].as_str().unwrap();

@@ -114,6 +114,9 @@ impl Fleet {
         let healthy = Arc::new(AtomicBool::new(true));
         let intake = Intake {
             broker: Arc::new(broker.clone()),
+            usage: Some(Arc::new(agentfleet_runs::Usage::new(Arc::new(
+                documents.clone(),
+            )))),
             documents: Arc::new(documents),
             committer: Arc::new(committer),
             config: Arc::new(config),

@@ -2,7 +2,7 @@
 
 use crate::identity::{fleet, get, key, key_of, log_with};
 use agentfleet_gateway::{Audit, Logged, NewKey, keys, logged, revoke_key, verify};
-use agentfleet_schema::records::{AuditEntry, Role};
+use agentfleet_schema::records::AuditEntry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 async fn a_key_counts_until_it_is_revoked_or_expires() {
     let fleet = fleet().await;
     let documents = Arc::clone(&fleet.parts.intake.documents);
-    let ann = key(&fleet, "ann", "acme", &[Role::Operator]).await;
+    let ann = key(&fleet, "ann", "acme", &["operator"]).await;
     assert_eq!(get(&fleet, &ann, "/sessions").await.status, 200);
     let stored = keys(&*documents).await.unwrap();
     assert_eq!((stored.len(), stored[0].name.as_str()), (1, "ann"));
@@ -18,12 +18,12 @@ async fn a_key_counts_until_it_is_revoked_or_expires() {
     let expired = NewKey {
         name: "old".into(),
         tenant: "acme".into(),
-        roles: vec![Role::Operator],
+        roles: vec!["operator".to_owned()],
         expires_at: 1,
         ..NewKey::default()
     };
     let expired = key_of(&fleet, expired).await;
-    let gone = key(&fleet, "gone", "acme", &[Role::Operator]).await;
+    let gone = key(&fleet, "gone", "acme", &["operator"]).await;
     let id = |key: &str| key.split('_').nth(1).unwrap().to_owned();
     let revoked = revoke_key(&*documents, &id(&gone), "ada", 7).await.unwrap();
     assert_eq!(revoked.map(|key| key.revoked_at), Some(7));
@@ -76,12 +76,12 @@ async fn a_principal_that_comes_too_often_is_told_when_to_come_again() {
     let new = NewKey {
         name: "ann".into(),
         tenant: "acme".into(),
-        roles: vec![Role::Operator],
+        roles: vec!["operator".to_owned()],
         per_minute: Some(2),
         ..NewKey::default()
     };
     let ann = key_of(&fleet, new).await;
-    let bob = key(&fleet, "bob", "acme", &[Role::Operator]).await;
+    let bob = key(&fleet, "bob", "acme", &["operator"]).await;
     for remaining in ["1", "0"] {
         let reply = get(&fleet, &ann, "/sessions").await;
         assert_eq!(

@@ -16,6 +16,7 @@ mod independent;
 mod keys;
 mod proxies;
 mod requests;
+mod rights;
 mod sessions;
 mod sparql;
 mod stopping;

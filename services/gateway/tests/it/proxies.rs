@@ -5,7 +5,6 @@ use crate::fleet::{Fleet, options};
 use crate::identity::{key_of, log_with};
 use agentfleet_gateway::{NewKey, Options};
 use agentfleet_schema::Digest;
-use agentfleet_schema::records::Role;
 
 /// A sender that says it is somebody else, at another place, every time.
 fn said(n: usize) -> [(&'static str, String); 6] {
@@ -32,7 +31,7 @@ async fn headers_of_proxies_change_nothing() {
     let new = NewKey {
         name: "ann".into(),
         tenant: "acme".into(),
-        roles: vec![Role::Operator],
+        roles: vec!["operator".to_owned()],
         per_minute: Some(3),
         ..NewKey::default()
     };

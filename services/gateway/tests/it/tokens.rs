@@ -188,7 +188,7 @@ async fn a_token_lets_in_as_a_key_does_and_sees_its_tenant_only() {
     let reply = get(&fleet, &nothing, "/sessions").await;
     assert_eq!(reply.status, 403);
     assert!(
-        reply.text().contains("the caller has none"),
+        reply.text().contains("the caller has: none"),
         "{}",
         reply.text()
     );

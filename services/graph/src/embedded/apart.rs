@@ -85,7 +85,7 @@ pub(crate) fn start(
     copy: &Copy,
     query: Query,
     store: &Store,
-    options: QueryOptions,
+    options: &QueryOptions,
     bytes: u64,
 ) -> Result<Started, Error> {
     let mut life = copy.life();
@@ -120,7 +120,7 @@ pub(crate) fn start(
 }
 
 /// Bounds the copy, and lets go of all that it shares but the memory and the pipe.
-fn confine(pipe: RawFd, most: Option<u64>, options: QueryOptions) {
+fn confine(pipe: RawFd, most: Option<u64>, options: &QueryOptions) {
     let seconds = options.timeout.as_secs().saturating_add(2);
     let limit = |of, most: u64| {
         let limit = libc::rlimit {
@@ -156,7 +156,7 @@ fn confine(pipe: RawFd, most: Option<u64>, options: QueryOptions) {
     }
 }
 
-fn tell(query: Query, store: &Store, options: QueryOptions, pipe: OwnedFd) -> Result<(), ()> {
+fn tell(query: Query, store: &Store, options: &QueryOptions, pipe: OwnedFd) -> Result<(), ()> {
     let told = match run::run(query, store, CancellationToken::new(), options.max_rows) {
         Ok(answer) => Told::Answer(answer),
         Err(Error::TooManyRows(_)) => Told::TooManyRows,
@@ -173,7 +173,7 @@ impl Started {
     pub(crate) fn finish(
         self,
         copy: &Copy,
-        options: QueryOptions,
+        options: &QueryOptions,
         bytes: u64,
     ) -> Result<Answer, Error> {
         let Self { answer, pid } = self;

@@ -24,12 +24,12 @@ impl Inner {
         bindings: &[(&str, Term)],
         options: QueryOptions,
     ) -> Result<Answer, Error> {
-        let query = sparql::parse(text, bindings)?;
+        let query = sparql::parse(text, bindings, options.graphs.as_deref())?;
         let answer = async {
             if options.apart {
-                self.apart(query, options).await
+                self.apart(query, &options).await
             } else {
-                self.beside(query, options).await
+                self.beside(query, &options).await
             }
         };
         match tokio::time::timeout(options.timeout, answer).await {
@@ -42,16 +42,17 @@ impl Inner {
     async fn beside(
         self: &Arc<Self>,
         query: Query,
-        options: QueryOptions,
+        options: &QueryOptions,
     ) -> Result<Answer, Error> {
         let generation = self.caught_up().await?;
         let token = CancellationToken::new();
         let cancel = CancelOnDrop(token.clone());
         let running = Running::new(&self.running);
         let reading = Arc::clone(&self.reading).read_owned().await;
+        let max_rows = options.max_rows;
         let task = tokio::task::spawn_blocking(move || {
             let _running = (running, reading);
-            run::run(query, &generation.store, token, options.max_rows)
+            run::run(query, &generation.store, token, max_rows)
         });
         let answer = task.await.map_err(|_| Error::Stopped)?;
         drop(cancel);
@@ -59,7 +60,11 @@ impl Inner {
     }
 
     /// Runs somebody else's query in a process of its own.
-    async fn apart(self: &Arc<Self>, query: Query, options: QueryOptions) -> Result<Answer, Error> {
+    async fn apart(
+        self: &Arc<Self>,
+        query: Query,
+        options: &QueryOptions,
+    ) -> Result<Answer, Error> {
         let room = Arc::clone(&self.room).acquire_owned().await;
         let room = room.map_err(|_| Error::Stopped)?;
         let generation = self.caught_up().await?;
@@ -68,16 +73,17 @@ impl Inner {
         let (inner, own) = (Arc::clone(self), Arc::clone(&copy.0));
         let bytes = self.limits.max_query_bytes;
         let before = memory::resident();
+        let options = options.clone();
         let task = tokio::task::spawn_blocking(move || {
             // Until the copy has ended, whoever asked for it.
             let _running = (running, room);
             let started = {
                 let _nobody_reads = inner.reading.blocking_write();
                 let _nobody_writes = inner.following.blocking_lock();
-                apart::start(&own, query, &generation.store, options, bytes)?
+                apart::start(&own, query, &generation.store, &options, bytes)?
             };
             drop((generation, inner));
-            started.finish(&own, options, bytes)
+            started.finish(&own, &options, bytes)
         });
         tokio::select! {
             answer = task => answer.map_err(|_| Error::Stopped)?,

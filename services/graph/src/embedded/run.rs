@@ -2,6 +2,8 @@
 
 use crate::error::Error;
 use crate::{Answer, Solutions, terms};
+use agentfleet_schema::uris::is_tenant_graph;
+use oxigraph::model::{GraphName, NamedOrBlankNode};
 use oxigraph::sparql::{CancellationToken, QueryEvaluationError, QueryResults, SparqlEvaluator};
 use oxigraph::store::Store;
 use spargebra::Query;
@@ -19,7 +21,10 @@ pub(crate) fn run(
         .with_cancellation_token(token)
         .for_query(query);
     if prepared.dataset().is_default_dataset() {
-        prepared.dataset_mut().set_default_graph_as_union();
+        match union(store)? {
+            None => prepared.dataset_mut().set_default_graph_as_union(),
+            Some(graphs) => prepared.dataset_mut().set_default_graph(graphs),
+        }
     }
     match prepared.on_store(store).execute().map_err(failed)? {
         QueryResults::Boolean(value) => Ok(Answer::Boolean(value)),
@@ -55,6 +60,22 @@ pub(crate) fn run(
             Ok(Answer::Triples(triples))
         }
     }
+}
+
+/// The graphs that the default graph is the union of, where those are not all: what is said again for a tenant
+/// would give every row twice.
+fn union(store: &Store) -> Result<Option<Vec<GraphName>>, Error> {
+    let mut is_said_again = false;
+    let mut graphs = vec![GraphName::DefaultGraph];
+    for graph in store.named_graphs() {
+        match graph.map_err(Error::engine)? {
+            NamedOrBlankNode::NamedNode(name) if is_tenant_graph(name.as_str()) => {
+                is_said_again = true;
+            }
+            other => graphs.push(other.into()),
+        }
+    }
+    Ok(is_said_again.then_some(graphs))
 }
 
 fn failed(error: QueryEvaluationError) -> Error {

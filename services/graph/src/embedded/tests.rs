@@ -378,7 +378,7 @@ async fn a_query_that_takes_too_much_memory_is_ended() {
         "SELECT DISTINCT ?a ?b ?c { ?s ?p ?a . ?t ?p ?b . ?u ?p ?c }".to_owned(),
         "SELECT ?a ?b ?c { ?s ?p ?a . ?t ?p ?b . ?u ?p ?c }".to_owned(),
     ] {
-        let error = graph.query(&sparql, &[], options).await.unwrap_err();
+        let error = graph.query(&sparql, &[], options.clone()).await.unwrap_err();
         assert!(
             matches!(error, Error::TooMuchMemory(32) | Error::TooManyRows(_)),
             "{sparql:.100}: {error}"
@@ -391,7 +391,10 @@ async fn a_query_that_takes_too_much_memory_is_ended() {
         "x".repeat(1000)
     );
     let before = most_resident();
-    let error = graph.query(&doubled, &[], options).await.unwrap_err();
+    let error = graph
+        .query(&doubled, &[], options.clone())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("more than 32 MB"), "{error}");
     // The kernel counts roughly: it may even say less than before.
     let grown = most_resident().saturating_sub(before);
@@ -405,7 +408,7 @@ async fn a_query_apart_sees_and_says_what_one_here_does() {
     let here = QueryOptions::default();
     let apart = QueryOptions {
         apart: true,
-        ..here
+        ..here.clone()
     };
     for round in 0..20 {
         let name = format!("round {round}");
@@ -420,9 +423,9 @@ async fn a_query_apart_sees_and_says_what_one_here_does() {
             "CONSTRUCT { ?s ?p ?o } { ?s ?p ?o } ORDER BY ?o",
             "SELECT (<<( <urn:a> <urn:b> \"c\"@en )>> AS ?t) (1.50 AS ?n) (\"d\"@fr AS ?l) {}",
         ] {
-            let one = graph.query(sparql, &[], here).await.unwrap();
+            let one = graph.query(sparql, &[], here.clone()).await.unwrap();
             assert_eq!(
-                graph.query(sparql, &[], apart).await.unwrap(),
+                graph.query(sparql, &[], apart.clone()).await.unwrap(),
                 one,
                 "{sparql}"
             );
@@ -430,9 +433,9 @@ async fn a_query_apart_sees_and_says_what_one_here_does() {
     }
     let two = QueryOptions {
         max_rows: 2,
-        ..apart
+        ..apart.clone()
     };
-    let many = graph.query("SELECT * { ?s ?p ?o }", &[], two).await;
+    let many = graph.query("SELECT * { ?s ?p ?o }", &[], two.clone()).await;
     assert!(matches!(many, Err(Error::TooManyRows(2))), "{many:?}");
 }
 
@@ -446,8 +449,10 @@ async fn queries_apart_have_a_number_even_when_nobody_waits_for_them() {
         apart: true,
         ..QueryOptions::default()
     };
-    let ask =
-        |graph: EmbeddedGraph| async move { graph.query(contract::ENDLESS, &[], options).await };
+    let ask = |graph: EmbeddedGraph| {
+        let options = options.clone();
+        async move { graph.query(contract::ENDLESS, &[], options).await }
+    };
     let many: Vec<_> = (0..QUERIES_APART + 3)
         .map(|_| tokio::spawn(ask(graph.clone())))
         .collect();
@@ -458,7 +463,7 @@ async fn queries_apart_have_a_number_even_when_nobody_waits_for_them() {
         .unwrap();
     let soon = QueryOptions {
         timeout: Duration::from_millis(200),
-        ..options
+        ..options.clone()
     };
     let waited = graph.query("ASK {}", &[], soon).await;
     assert!(matches!(waited, Err(Error::Timeout(_))), "{waited:?}");
@@ -551,6 +556,7 @@ async fn the_deepest_queries_allowed_fit_on_the_stack() {
                     timeout: Duration::from_secs(2),
                     max_rows: 1,
                     apart: true,
+                    graphs: None,
                 };
                 graph.query(&sparql, &[], options).await
             };

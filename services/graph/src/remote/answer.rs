@@ -25,7 +25,7 @@ const SOONER: Duration = Duration::from_millis(50);
 
 impl Remote {
     /// Sends a query and reads its answer, all within the timeout.
-    pub(super) async fn answer(&self, plan: Plan, options: QueryOptions) -> Result<Answer, Error> {
+    pub(super) async fn answer(&self, plan: Plan, options: &QueryOptions) -> Result<Answer, Error> {
         let started = Instant::now();
         let timed_out = || Error::Timeout(options.timeout);
         let answer = self.read(plan, options);
@@ -41,7 +41,7 @@ impl Remote {
         }
     }
 
-    async fn read(&self, plan: Plan, options: QueryOptions) -> Result<Answer, Error> {
+    async fn read(&self, plan: Plan, options: &QueryOptions) -> Result<Answer, Error> {
         let response = self
             .http
             .query(&self.query_url, &plan.text, Some(options.timeout))

@@ -21,6 +21,7 @@ const OPTIONS: QueryOptions = QueryOptions {
     timeout: Duration::from_secs(120),
     max_rows: usize::MAX,
     apart: false,
+    graphs: None,
 };
 
 impl Remote {
@@ -198,7 +199,7 @@ impl Remote {
             text: sparql,
             form: Form::Rows(columns.collect()),
         };
-        match self.answer(plan, options).await? {
+        match self.answer(plan, &options).await? {
             Answer::Solutions(found) => Ok(found),
             Answer::Boolean(_) | Answer::Triples(_) => Ok(Solutions::default()),
         }

@@ -38,7 +38,7 @@ pub use options::{Credentials, RemoteOptions};
 use crate::error::Error;
 use crate::sparql;
 use crate::{Answer, Batch, EraseBy, Erased, Graph, QueryOptions};
-use agentfleet_schema::Term;
+use agentfleet_schema::{Term, uris};
 use async_trait::async_trait;
 use http::Http;
 use oxigraph::model::{NamedNode, Variable};
@@ -146,19 +146,22 @@ impl Graph for RemoteGraph {
         bindings: &[(&str, Term)],
         options: QueryOptions,
     ) -> Result<Answer, Error> {
-        let query = sparql::parse(sparql, bindings)?;
+        let query = sparql::parse(sparql, bindings, options.graphs.as_deref())?;
         let started = Instant::now();
         let union = match self.remote.dialect {
             Dialect::Peer => Union::Native,
             Dialect::Jena => Union::Jena,
             Dialect::Standard if rewrite::names_graphs(&query) => Union::Listed(Vec::new()),
-            Dialect::Standard => Union::Listed(self.remote.graphs(options).await?),
+            Dialect::Standard => Union::Listed(self.remote.graphs(&options).await?),
         };
         let left = QueryOptions {
             timeout: options.timeout.saturating_sub(started.elapsed()),
-            ..options
+            ..options.clone()
         };
-        let answer = self.remote.answer(rewrite::plan(query, &union), left).await;
+        let answer = self
+            .remote
+            .answer(rewrite::plan(query, &union), &left)
+            .await;
         answer.map_err(|error| match error {
             Error::Timeout(_) => Error::Timeout(options.timeout),
             other => other,
@@ -192,7 +195,7 @@ impl Graph for RemoteGraph {
 
 impl Remote {
     /// All graphs there are.
-    async fn graphs(&self, options: QueryOptions) -> Result<Vec<NamedNode>, Error> {
+    async fn graphs(&self, options: &QueryOptions) -> Result<Vec<NamedNode>, Error> {
         let graph = Variable::new_unchecked("g");
         let plan = Plan {
             text: format!(
@@ -203,9 +206,9 @@ impl Remote {
         };
         let all = QueryOptions {
             max_rows: usize::MAX,
-            ..options
+            ..options.clone()
         };
-        let Answer::Solutions(found) = self.answer(plan, all).await? else {
+        let Answer::Solutions(found) = self.answer(plan, &all).await? else {
             return Ok(Vec::new());
         };
         if found.rows.len() > MAX_GRAPHS {
@@ -216,6 +219,8 @@ impl Remote {
             });
         }
         let names = (0..found.rows.len()).filter_map(|row| found.text(row, "g"));
+        // What is said again for a tenant would give every row twice.
+        let names = names.filter(|name| !uris::is_tenant_graph(name));
         let mut names: Vec<NamedNode> = names.map(NamedNode::new_unchecked).collect();
         // No graph at all would be no dataset, and show the store's own.
         names.push(NamedNode::new_unchecked(skolem::NO_GRAPH));

@@ -296,15 +296,14 @@ fn ask_for_union(query: &mut Query, union: &Union) {
         dataset, pattern, ..
     }) = query;
     if named {
-        // One graph is the same as `GRAPH`, which stores answer from an index.
-        let only = dataset.as_ref().and_then(|dataset| match dataset {
-            QueryDataset { default, named }
-                if default.len() == 1 && named.as_ref().is_none_or(Vec::is_empty) =>
-            {
-                default.first().cloned()
-            }
-            _ => None,
-        });
+        // One graph is the same as `GRAPH`, which stores answer from an index. What is named makes no
+        // difference where no `GRAPH` asks for it.
+        let only = dataset
+            .as_ref()
+            .and_then(|dataset| match &*dataset.default {
+                [one] => Some(one.clone()),
+                _ => None,
+            });
         if let Some(graph) = only
             && !has_graph(pattern)
         {

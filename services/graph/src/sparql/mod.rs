@@ -3,6 +3,7 @@
 //! Nothing here touches a store, so every implementation of the seam may send or run the result.
 
 mod bind;
+mod closed;
 mod code;
 mod parse;
 mod refusal;

@@ -1,6 +1,6 @@
 //! Reading a query: declared prefixes, a size that cannot exhaust the stack, clear refusals.
 
-use super::{bind, code, refusal, walk};
+use super::{bind, closed, code, refusal, walk};
 use crate::error::Error;
 use agentfleet_schema::Term;
 use agentfleet_schema::vocabulary::{prov, tg};
@@ -32,8 +32,13 @@ const STACK_OF_MARK: usize = 16 * 1024;
 /// Levels of what was parsed, where every operator has brackets.
 const MAX_NESTED: usize = MAX_DEPTH + MAX_OPERATORS + MAX_CLAUSES;
 
-/// Parses a query, refuses what is not allowed, and puts the bindings in.
-pub(crate) fn parse(sparql: &str, bindings: &[(&str, Term)]) -> Result<Query, Error> {
+/// Parses a query, refuses what is not allowed, and puts the bindings in. `open` names the graphs that it may see,
+/// where those are not all.
+pub(crate) fn parse(
+    sparql: &str,
+    bindings: &[(&str, Term)],
+    open: Option<&[String]>,
+) -> Result<Query, Error> {
     check_size(sparql)?;
     let mut query = bounded(sparql, || {
         let parsed = parser().parse_query(sparql);
@@ -41,6 +46,9 @@ pub(crate) fn parse(sparql: &str, bindings: &[(&str, Term)]) -> Result<Query, Er
     })?;
     walk::no_service(&mut query)?;
     bind::bind(&mut query, bindings)?;
+    if let Some(open) = open {
+        closed::close(&mut query, open)?;
+    }
     Ok(query)
 }
 
@@ -182,7 +190,7 @@ pub(crate) mod tests {
     use super::*;
 
     fn refused(sparql: &str) -> Error {
-        parse(sparql, &[]).unwrap_err()
+        parse(sparql, &[], None).unwrap_err()
     }
 
     #[test]
@@ -199,7 +207,7 @@ pub(crate) mod tests {
 
     #[test]
     fn known_prefixes_need_no_declaration_and_may_be_overridden() {
-        let text = |sparql: &str| parse(sparql, &[]).unwrap().to_string();
+        let text = |sparql: &str| parse(sparql, &[], None).unwrap().to_string();
         assert!(text("ASK { ?s prov:used ?o }").contains("<http://www.w3.org/ns/prov#used>"));
         assert!(text("ASK { ?s a tg:Question }").contains("<https://trustgraph.ai/ns/Question>"));
         assert!(text("PREFIX tg: <urn:x:> ASK { ?s a tg:Question }").contains("<urn:x:Question>"));
@@ -275,7 +283,7 @@ pub(crate) mod tests {
                 (format!("SELECT*{{FILTER(1<'>'&&{open}1{close})}}"), false),
                 (format!("SELECT*{{FILTER(1<'>'&&{signs}1)}}"), true),
             ] {
-                match parse(&sparql, &[]) {
+                match parse(&sparql, &[], None) {
                     Err(Error::QueryTooLarge { .. }) => {}
                     Ok(query) if !deep => assert!(query.to_string().len() < 500),
                     other => panic!("{sparql:.80}: {other:?}"),
@@ -283,7 +291,12 @@ pub(crate) mod tests {
             }
         }
         let table = "(1 2) ".repeat(3_000);
-        parse(&format!("SELECT * {{ VALUES (?a ?b) {{ {table} }} }}"), &[]).unwrap();
+        parse(
+            &format!("SELECT * {{ VALUES (?a ?b) {{ {table} }} }}"),
+            &[],
+            None,
+        )
+        .unwrap();
         let huge = format!("SELECT * {{ }} #{}", "x".repeat(MAX_TEXT));
         assert!(matches!(refused(&huge), Error::QueryTooLarge { .. }));
     }

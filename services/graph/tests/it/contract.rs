@@ -7,7 +7,7 @@
 use agentfleet_graph::{
     Answer, Batch, BindingFault, EraseBy, Erased, Error, Graph, QueryOptions, Solutions, TermFault,
 };
-use agentfleet_schema::{Term, TermType, Triple};
+use agentfleet_schema::{Term, TermType, Triple, uris};
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +27,8 @@ macro_rules! graph_contract {
             the_other_handle_sees_an_insert_at_once
             inserts_at_the_same_time_all_stand
             the_default_graph_is_the_union_of_all_graphs
+            a_query_of_some_graphs_sees_no_others
+            what_is_said_again_for_a_tenant_gives_no_second_row
             a_bound_variable_need_not_be_selected
             a_binding_cannot_change_the_query
             a_binding_that_does_not_fit_is_refused
@@ -204,6 +206,91 @@ pub(crate) async fn the_default_graph_is_the_union_of_all_graphs(fixture: &dyn F
     );
     let from = select(&*graph, "SELECT ?o FROM <urn:g:2> { ?s ?p ?o }", &[]).await;
     assert_eq!(from.rows, [[Some(Term::text("two"))]]);
+}
+
+/// What two tenants and nobody have, each of the tenants in a graph of its own, too.
+fn of_tenants() -> Vec<Triple> {
+    let told = Some("urn:graph:retrieval");
+    let (acme, bond) = (uris::tenant_graph("acme"), uris::tenant_graph("bond"));
+    vec![
+        triple(SUBJECT, Term::text("nobody's"), told),
+        triple(SUBJECT, Term::text("acme's"), told),
+        triple(SUBJECT, Term::text("acme's"), Some(&acme)),
+        triple("urn:test:t", Term::text("bond's"), told),
+        triple("urn:test:t", Term::text("bond's"), Some(&bond)),
+        triple(SUBJECT, Term::text("no graph's"), None),
+    ]
+}
+
+pub(crate) async fn a_query_of_some_graphs_sees_no_others(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    graph.insert(vec![batch("k", of_tenants())]).await.unwrap();
+    let (acme, bond) = (uris::tenant_graph("acme"), uris::tenant_graph("bond"));
+    let seeing = |graphs: &[&String]| QueryOptions {
+        graphs: Some(graphs.iter().map(|name| (*name).clone()).collect()),
+        ..QueryOptions::default()
+    };
+    let union = "urn:x-arq:UnionGraph";
+    for sparql in [
+        "SELECT ?o { ?s ?p ?o }".to_owned(),
+        "SELECT ?o { GRAPH ?g { ?s ?p ?o } }".to_owned(),
+        format!("SELECT ?o {{ GRAPH <{acme}> {{ ?s ?p ?o }} }}"),
+        format!("SELECT ?o FROM <{acme}> {{ ?s ?p ?o }}"),
+        format!("SELECT ?o FROM NAMED <{acme}> {{ GRAPH ?g {{ ?s ?p ?o }} }}"),
+        format!("SELECT DISTINCT ?o {{ VALUES ?g {{ <{union}> <{bond}> <{acme}> }} GRAPH ?g {{ ?s ?p ?o }} }}"),
+        format!("SELECT DISTINCT ?o {{ {{ BIND(<{bond}> AS ?g) GRAPH ?g {{ ?s ?p ?o }} }} UNION {{ ?s ?p ?o }} }}"),
+        "SELECT DISTINCT ?o { { SELECT * { ?s ?p ?o } } UNION { GRAPH ?g { ?s ?p ?o FILTER EXISTS { GRAPH ?h { ?s ?p ?o } } } } }".to_owned(),
+        "SELECT DISTINCT ?o { ?s (!<urn:none>)+ ?o }".to_owned(),
+    ] {
+        let found = graph.select(&sparql, &[], seeing(&[&acme])).await.unwrap();
+        assert_eq!(found.rows, [[Some(Term::text("acme's"))]], "{sparql}");
+    }
+    let asked = "ASK { { ?s ?p \"bond's\" } UNION { GRAPH ?g { ?s ?p \"nobody's\" } } UNION { ?s ?p \"no graph's\" } }";
+    let answer = graph.query(asked, &[], seeing(&[&acme])).await.unwrap();
+    assert_eq!(answer, Answer::Boolean(false));
+    let described = graph
+        .query("DESCRIBE <urn:test:t>", &[], seeing(&[&acme]))
+        .await
+        .unwrap();
+    assert_eq!(described, Answer::Triples(Vec::new()));
+    for closed in [
+        format!("SELECT ?o {{ GRAPH <{bond}> {{ ?s ?p ?o }} }}"),
+        "SELECT ?o FROM <urn:graph:retrieval> { ?s ?p ?o }".to_owned(),
+        format!("SELECT ?o FROM NAMED <{bond}> {{ GRAPH ?g {{ ?s ?p ?o }} }}"),
+        format!("SELECT ?o {{ FILTER EXISTS {{ GRAPH <{union}> {{ ?s ?p ?o }} }} ?s ?p ?o }}"),
+    ] {
+        let error = graph
+            .select(&closed, &[], seeing(&[&acme]))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::ClosedGraph(..)), "{closed}: {error}");
+        assert!(error.to_string().contains(&acme), "{error}");
+    }
+    let both = "SELECT ?o { ?s ?p ?o } ORDER BY ?o";
+    let found = graph
+        .select(both, &[], seeing(&[&acme, &bond]))
+        .await
+        .unwrap();
+    let texts = [[Some(Term::text("acme's"))], [Some(Term::text("bond's"))]];
+    assert_eq!(found.rows, texts);
+    // A tenant of whom nothing is told yet.
+    let none = uris::tenant_graph("none");
+    let found = graph
+        .select("SELECT ?o { ?s ?p ?o }", &[], seeing(&[&none]))
+        .await;
+    assert_eq!(found.unwrap().rows, Vec::<Vec<Option<Term>>>::new());
+}
+
+pub(crate) async fn what_is_said_again_for_a_tenant_gives_no_second_row(fixture: &dyn Fixture) {
+    let (graph, _) = fixture.pair().await;
+    graph.insert(vec![batch("k", of_tenants())]).await.unwrap();
+    let rows = select(&*graph, "SELECT ?o { ?s ?p ?o } ORDER BY ?o", &[]).await;
+    let texts = ["acme's", "bond's", "no graph's", "nobody's"];
+    let texts: Vec<_> = texts
+        .iter()
+        .map(|text| vec![Some(Term::text(*text))])
+        .collect();
+    assert_eq!(rows.rows, texts);
 }
 
 pub(crate) async fn a_bound_variable_need_not_be_selected(fixture: &dyn Fixture) {
@@ -704,10 +791,15 @@ pub(crate) async fn select_gives_rows_and_nothing_else(fixture: &dyn Fixture) {
     let one = triple(SUBJECT, Term::text("a"), None);
     graph.insert(vec![batch("k", vec![one])]).await.unwrap();
     let options = QueryOptions::default();
-    let found = graph.select("SELECT ?o { ?s ?p ?o }", &[], options).await;
+    let found = graph
+        .select("SELECT ?o { ?s ?p ?o }", &[], options.clone())
+        .await;
     assert_eq!(found.unwrap().text(0, "o"), Some("a"));
     for sparql in ["ASK {}", "CONSTRUCT WHERE { ?s ?p ?o }"] {
-        let error = graph.select(sparql, &[], options).await.unwrap_err();
+        let error = graph
+            .select(sparql, &[], options.clone())
+            .await
+            .unwrap_err();
         assert!(matches!(error, Error::NotSelect), "{error}");
     }
     graph.ready().await.unwrap();

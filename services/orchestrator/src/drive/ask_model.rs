@@ -9,9 +9,9 @@ use agentfleet_core::limits::Left;
 use agentfleet_core::{Input, ModelAsk, ModelFailure, StreamAs, prices};
 use agentfleet_models::{Discard, Error as ModelError};
 use agentfleet_runtime::metrics;
-use agentfleet_schema::Spent;
 use agentfleet_schema::config::ModelProfile;
 use agentfleet_schema::records::{Call, FailedCall, Usage};
+use agentfleet_schema::{Spent, millis};
 
 impl Driver<'_, '_> {
     /// Asks the model, and keeps in mind what the turn is told where it cannot answer.
@@ -24,6 +24,7 @@ impl Driver<'_, '_> {
                 message: failure.message.clone(),
                 hint: failure.hint.clone(),
                 replied,
+                tried: failure.tried.clone(),
             });
         }
         Ok(input)
@@ -115,7 +116,7 @@ impl Driver<'_, '_> {
                     calls_tools: !reply.tool_calls.is_empty(),
                     cut: reply.cut,
                     ignored: told.not_called(ask.is_agent),
-                    tried: model::tried(&reply),
+                    tried: model::tried(&reply.tried),
                 });
                 Ok(Ok(Input::ModelReplied(told)))
             }
@@ -132,7 +133,12 @@ impl Driver<'_, '_> {
                     spent
                 };
                 let failure = self.model_failed(&error, ms)?;
-                Ok(Ok(Input::ModelFailed(ModelFailure { spent, ..failure })))
+                let tried = model::tried(error.tried());
+                Ok(Ok(Input::ModelFailed(ModelFailure {
+                    spent,
+                    tried,
+                    ..failure
+                })))
             }
         }
     }
@@ -144,6 +150,8 @@ impl Driver<'_, '_> {
                 now: self.parts.host.now(),
                 hard_deadline: self.request().control.hard_deadline,
                 nonce: &self.work.prepared.nonce,
+                longest: millis(self.options.model_wait),
+                is_told_why: self.request().tenant().is_empty(),
             };
             return match Away::wait(Away::of(self.work.delivery), error, asked, time) {
                 Ok(wait) => Err(Stop::ModelAway(Box::new(wait))),

@@ -1,6 +1,6 @@
 //! `http`: a call to a web service whose address and method the tool's item gives.
 //!
-//! Arguments travel as a JSON body with POST, PUT and PATCH, else in the query. Each call carries
+//! Arguments travel as a JSON body with POST, PUT and PATCH, as the item's `body` has it, else in the query. Each call carries
 //! `Idempotency-Key`, the same on every try, so that a service can drop repeats. GET and HEAD have
 //! no side effects unless the item says so; all other methods have. See `http_address` for what may
 //! be reached. Anything but a success is an error result that quotes the service.
@@ -8,13 +8,16 @@
 use super::http_address::{Guarded, allowed, check};
 use super::http_target::Target;
 use super::{Call, Failed, ToolKind, settled};
+use crate::oauth::{Tokens, bearer};
 use crate::secrets::Used;
 use crate::{Error, Secrets, ToolResult};
 use agentfleet_models::root_cause;
 use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::{Source, Trouble};
 use async_trait::async_trait;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
 use reqwest::{Client, ClientBuilder, Response, Url};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -34,6 +37,7 @@ pub(crate) struct Http {
     /// For services on this machine, which no proxy can reach.
     direct: Client,
     secrets: Secrets,
+    tokens: Tokens,
 }
 
 impl Http {
@@ -44,6 +48,7 @@ impl Http {
             client: client().build().map_err(Error::Http)?,
             direct: client().no_proxy().build().map_err(Error::Http)?,
             secrets,
+            tokens: Tokens::default(),
         })
     }
 
@@ -63,7 +68,8 @@ impl Http {
         if target.is_redirected {
             // The service named the address that it is to be asked at.
         } else if target.sends_body() {
-            body = Some(Value::Object(target.rest.clone()));
+            let all = || Value::Object(target.rest.clone());
+            body = Some(target.body.clone().unwrap_or_else(all));
         } else {
             add_query(&mut url, &target.rest);
         }
@@ -82,7 +88,11 @@ impl Http {
     /// What came of a call, or what is wrong with it.
     async fn tried(&self, call: &Call, used: &mut Used) -> Result<ToolResult, Failed> {
         let mut target = Target::of(&call.tool, &call.arguments)?;
-        let headers = self.headers(&call.tool, used)?;
+        let mut headers = self.headers(&call.tool, used)?;
+        let token = self.token(&call.tool, used).await?;
+        if let Some(token) = &token {
+            headers.insert(AUTHORIZATION, bearer(token)?);
+        }
         for _ in 0..=MOST_REDIRECTS {
             check(&target.url)?;
             let host = target.url.host_str().unwrap_or_default().to_owned();
@@ -105,6 +115,10 @@ impl Http {
                 target = next;
                 continue;
             }
+            if let Some(token) = token.as_ref().filter(|_| response.status() == 401) {
+                // It was taken back, or is of no use: the next call gets another.
+                self.tokens.forget(token).await;
+            }
             let content = answer(response, &host).await?;
             let sources = vec![Source {
                 uri: target.url.to_string(),
@@ -120,6 +134,16 @@ impl Http {
             "`{}` redirects more than {MOST_REDIRECTS} times",
             target.url.host_str().unwrap_or_default()
         )))
+    }
+
+    /// The token that the service wants, if it wants one.
+    async fn token(&self, tool: &ToolItem, used: &mut Used) -> Result<Option<String>, Failed> {
+        let Some(oauth) = &tool.oauth else {
+            return Ok(None);
+        };
+        let clients = (&self.client, &self.direct);
+        let token = self.tokens.token(oauth, &self.secrets, clients, used);
+        token.await.map(Some)
     }
 
     /// The headers that the item gives, with secrets in place.
@@ -176,6 +200,8 @@ impl ToolKind for Http {
     /// Whether its secrets are there, and somebody listens at its address. Nothing is sent.
     async fn look(&self, tool: &ToolItem, _: &Snapshot) -> Result<String, String> {
         self.headers(tool, &mut Used::default())?;
+        let token = self.token(tool, &mut Used::default()).await;
+        token.map_err(|failed| failed.says)?;
         let url = Target::base(tool)?;
         check(&url)?;
         let host = url.host_str().unwrap_or_default().to_owned();

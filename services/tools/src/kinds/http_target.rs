@@ -13,6 +13,8 @@ pub(super) struct Target {
     pub(super) method: Method,
     /// Arguments that are no part of the address.
     pub(super) rest: Map<String, Value>,
+    /// What the item makes of them for the body.
+    pub(super) body: Option<Value>,
     pub(super) is_redirected: bool,
 }
 
@@ -35,10 +37,13 @@ impl Target {
                 tool.name
             ));
         }
+        let body = tool.body.as_ref();
+        let body = body.and_then(|body| templated(body, arguments));
         Ok(Self {
             url: parsed,
             method: method(tool)?,
             rest,
+            body,
             is_redirected: false,
         })
     }
@@ -95,6 +100,7 @@ impl Target {
             url,
             method: self.method.clone(),
             rest: Map::new(),
+            body: None,
             is_redirected: true,
         }))
     }
@@ -102,6 +108,63 @@ impl Target {
     pub(super) fn sends_body(&self) -> bool {
         matches!(self.method, Method::POST | Method::PUT | Method::PATCH)
     }
+}
+
+/// A template with arguments in the places of their names. A text that is one place becomes the argument as it is,
+/// of whatever type; what stands in an object or a list for an argument that is not given is left out.
+fn templated(template: &Value, arguments: &Arguments) -> Option<Value> {
+    match template {
+        Value::String(text) => {
+            let name = text
+                .strip_prefix('{')
+                .and_then(|rest| rest.strip_suffix('}'));
+            match name.filter(|name| is_name(name)) {
+                Some(name) => arguments.get(name).cloned(),
+                None => Some(Value::String(said(text, arguments))),
+            }
+        }
+        Value::Array(items) => {
+            let items = items.iter().filter_map(|item| templated(item, arguments));
+            Some(Value::Array(items.collect()))
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields
+                .filter_map(|(name, value)| Some((name.clone(), templated(value, arguments)?)));
+            Some(Value::Object(fields.collect()))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => Some(template.clone()),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    !name.is_empty() && name.chars().all(plain)
+}
+
+/// A text with arguments within it, as text. One that is not given is nothing, and braces around anything else stay.
+fn said(text: &str, arguments: &Arguments) -> String {
+    let mut told = String::new();
+    let mut left = text;
+    while let Some((before, after)) = left.split_once('{') {
+        told.push_str(before);
+        match after.split_once('}').filter(|(name, _)| is_name(name)) {
+            Some((name, behind)) => {
+                match arguments.get(name) {
+                    Some(Value::String(text)) => told.push_str(text),
+                    Some(other) => told.push_str(&other.to_string()),
+                    None => {}
+                }
+                left = behind;
+            }
+            None => {
+                told.push('{');
+                left = after;
+            }
+        }
+    }
+    told.push_str(left);
+    told
 }
 
 /// An address with arguments in the places of their names. What an argument says stays within one segment.
@@ -162,7 +225,9 @@ fn method(tool: &ToolItem) -> Result<Method, String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use agentfleet_schema::config::ToolArgument;
 
     fn tool(method: Option<&str>, url: Option<&str>, side_effects: bool) -> ToolItem {
         ToolItem {
@@ -172,6 +237,29 @@ mod tests {
             side_effects,
             ..ToolItem::default()
         }
+    }
+
+    #[test]
+    fn a_body_has_arguments_where_the_template_says() {
+        let template = serde_json::json!({
+            "data": {"title": "{title}", "tags": ["blog", "{tag}"], "count": "{count}", "note": "{note}"},
+            "says": "About {title}, {count} times: {not a name} {", "fixed": true,
+        });
+        let declared = |name: &str, kind: &str| ToolArgument {
+            name: name.into(),
+            kind: kind.into(),
+            ..ToolArgument::default()
+        };
+        let declared = [declared("title", "string"), declared("count", "integer")];
+        let given = [("title", "A {count}"), ("count", "3")];
+        let given = given.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let arguments = Arguments::check(&declared, &given.into()).unwrap();
+        let body = templated(&template, &arguments).unwrap_or_default();
+        let expected = serde_json::json!({
+            "data": {"title": "A {count}", "tags": ["blog"], "count": 3},
+            "says": "About A {count}, 3 times: {not a name} {", "fixed": true,
+        });
+        assert_eq!(body, expected);
     }
 
     #[test]

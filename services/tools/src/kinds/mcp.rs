@@ -79,6 +79,7 @@ impl Mcp {
             Err(failed) => {
                 if failed.trouble == Some(Trouble::Unavailable) {
                     self.0.forget(&connection);
+                    self.0.forget_tokens(used).await;
                 }
                 Err(failed)
             }

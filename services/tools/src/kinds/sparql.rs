@@ -5,7 +5,7 @@ use super::{Call, ToolKind, graph_answers};
 use crate::{Error, ToolResult};
 use agentfleet_graph::{Graph, QueryOptions};
 use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
-use agentfleet_schema::{Term, TermType};
+use agentfleet_schema::{Term, TermType, uris};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
@@ -14,6 +14,18 @@ use std::sync::Arc;
 const LIMIT: usize = 50;
 
 pub(crate) struct Sparql(pub(crate) Arc<dyn Graph>);
+
+/// What a run of a tenant may read: what is told of the tenant's own runs, and its collection.
+fn open(call: &Call) -> Option<Arc<[String]>> {
+    let tenant = &call.context.tenant;
+    let graphs = || {
+        [
+            uris::tenant_graph(tenant),
+            uris::collection_graph(call.collection.as_str()),
+        ]
+    };
+    (!tenant.is_empty()).then(|| Arc::from(graphs()))
+}
 
 #[async_trait]
 impl ToolKind for Sparql {
@@ -30,12 +42,6 @@ impl ToolKind for Sparql {
         let Some(query) = call.tool.sparql.as_deref() else {
             return Ok(ToolResult::error(format!("tool `{name}` has no `sparql`")));
         };
-        if !call.context.tenant.is_empty() {
-            // The graph holds the runs of all tenants, and a query may read any of them.
-            return Ok(ToolResult::error(format!(
-                "tool `{name}` reads the whole graph, which runs of a tenant may not"
-            )));
-        }
         let mut bindings: Vec<(&str, Term)> = Vec::new();
         for (argument, value) in call.arguments.iter() {
             bindings.push((argument, term(value)));
@@ -44,6 +50,7 @@ impl ToolKind for Sparql {
         let options = QueryOptions {
             timeout: call.timeout,
             max_rows: limit,
+            graphs: open(&call),
             ..QueryOptions::default()
         };
         let found = match self.0.select(query, &bindings, options).await {

@@ -220,7 +220,7 @@ impl Connection {
 }
 
 const AUTHORIZATION: &str =
-    "it asks for authorization: check the secret in the `headers` of its item";
+    "it asks for authorization: check the secret in the `headers`, or the `oauth`, of its item";
 
 async fn reason(program: Option<&Program>) -> String {
     match program {

@@ -17,6 +17,7 @@ pub(crate) use offered::{parameters, tools};
 
 use crate::kinds::Failed;
 use crate::kinds::http::client;
+use crate::oauth::{ACCESS_TOKEN, Tokens};
 use crate::secrets::Used;
 use crate::{Error, Secrets};
 use agentfleet_schema::config::McpServer;
@@ -48,6 +49,7 @@ struct Inner {
     secrets: Secrets,
     /// Programs that may be started.
     programs: Vec<String>,
+    tokens: Tokens,
     clients: Clients,
     open: Mutex<BTreeMap<Way, Slot>>,
 }
@@ -89,6 +91,7 @@ impl Servers {
         Ok(Self(Arc::new(Inner {
             secrets,
             programs,
+            tokens: Tokens::default(),
             clients,
             open: Mutex::default(),
         })))
@@ -116,9 +119,21 @@ impl Servers {
         server: &McpServer,
         used: &mut Used,
     ) -> Result<Arc<Connection>, Failed> {
-        let way = Way::of(server, &self.0.secrets, &self.0.programs, used)?;
-        let opening = self.opening(&server.name, way);
-        opening.await
+        let mut way = Way::of(server, &self.0.secrets, &self.0.programs, used)?;
+        if let (Some(oauth), Way::Http { headers, .. }) = (&server.oauth, &mut way) {
+            let Clients { client, direct } = &self.0.clients;
+            let got = self
+                .0
+                .tokens
+                .token(oauth, &self.0.secrets, (client, direct), used);
+            let got = got.await?;
+            headers.insert("authorization".to_owned(), format!("Bearer {got}"));
+        }
+        let opened = self.opening(&server.name, way).await;
+        if opened.is_err() {
+            self.forget_tokens(used).await;
+        }
+        opened
     }
 
     fn opening(&self, name: &str, way: Way) -> Opening {
@@ -162,6 +177,13 @@ impl Servers {
         };
         open.insert(way, slot);
         opening
+    }
+
+    /// Tokens that were sent in vain may have been taken back: the next call gets others.
+    pub(crate) async fn forget_tokens(&self, used: &Used) {
+        for token in used.noted(ACCESS_TOKEN) {
+            self.0.tokens.forget(token).await;
+        }
     }
 
     /// Opens a connection anew when it is next used.

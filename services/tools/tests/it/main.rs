@@ -11,6 +11,7 @@ mod http;
 mod knowledge;
 mod mcp;
 mod memory;
+mod oauth;
 mod offline;
 mod opening;
 mod place;

@@ -105,6 +105,7 @@ async fn number_of(engine: &Engine, sparql: &str) -> Result<usize> {
         timeout: Duration::from_secs(120),
         max_rows: 1,
         apart: false,
+        graphs: None,
     };
     match engine.graph.query(sparql, &[], options).await? {
         Answer::Solutions(rows) => Ok(rows.text(0, "n").ok_or("a count has no row")?.parse()?),

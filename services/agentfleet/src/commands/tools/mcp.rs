@@ -8,14 +8,14 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui;
 use agentfleet_config::{Item, validate};
-use agentfleet_schema::config::{McpServer, Snapshot, ToolItem, fits, item_type, tool_kind};
+use agentfleet_schema::config::{McpServer, OAuth, Snapshot, ToolItem, fits, item_type, tool_kind};
 use agentfleet_tools::mcp::{Servers, Wanted};
 
 pub(super) async fn import(
     store: &Store,
     settings: &Settings,
     snapshot: &Snapshot,
-    wanted: ImportMcp,
+    wanted: Box<ImportMcp>,
 ) -> Result<(), Failure> {
     let server = server(snapshot, &wanted)?;
     let name = &wanted.server;
@@ -128,14 +128,38 @@ fn server(snapshot: &Snapshot, wanted: &ImportMcp) -> Result<McpServer, Failure>
                 .hint("say where it is: `--server-url URL`, or `-- PROGRAM ARGUMENTS`")
         });
     }
-    Ok(McpServer {
+    let mut server = McpServer {
         name: name.clone(),
         description: known.map_or_else(String::new, |known| known.description.clone()),
         url: wanted.server_url.clone(),
         headers: wanted.header.iter().cloned().collect(),
+        oauth: oauth(wanted),
         command: program,
         args: command.collect(),
         env: wanted.env.iter().cloned().collect(),
+    };
+    // The same server as before: what is not said again stays.
+    let same = |known: &&McpServer| known.url == server.url && known.command == server.command;
+    if let Some(known) = known.filter(same) {
+        if server.headers.is_empty() {
+            server.headers.clone_from(&known.headers);
+        }
+        if server.oauth.is_none() {
+            server.oauth.clone_from(&known.oauth);
+        }
+        if server.env.is_empty() {
+            server.env.clone_from(&known.env);
+        }
+    }
+    Ok(server)
+}
+
+fn oauth(wanted: &ImportMcp) -> Option<OAuth> {
+    Some(OAuth {
+        token_url: wanted.oauth_token_url.clone()?,
+        client_id: wanted.oauth_client.clone()?,
+        client_secret: format!("${{{}}}", wanted.oauth_secret.as_ref()?),
+        scope: wanted.oauth_scope.clone().unwrap_or_default(),
     })
 }
 

@@ -73,7 +73,7 @@ impl Audit {
 
     /// Writes a refusal beside what goes on, so that its caller cannot tell by the time what was refused. Of
     /// equal ones in a row one is written every 10 seconds, which says how many there were.
-    pub(crate) fn refused(&self, mut entry: AuditEntry, code: &'static str, now: Millis) {
+    pub fn refused(&self, mut entry: AuditEntry, code: &'static str, now: Millis) {
         let kind = (
             entry.principal.clone(),
             entry.tenant.clone(),

@@ -13,7 +13,8 @@ use agentfleet_schema::{AgentRequest, RunLimits};
 use agentfleet_tools::{Error as ToolError, ToolCall, ToolResult, Tools};
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Answers at once. A question `steps=N` takes N iterations; `children=N` fans out to N subagents of
@@ -51,6 +52,7 @@ impl ChatModel for Instantly {
     ) -> std::result::Result<ModelReply, ModelError> {
         let inputs = &request.inputs;
         let question = inputs["question"].as_str().unwrap_or_default();
+        note(question);
         let text = match request.operation {
             Operation::ClassifyTaskType => r#"{"choice":"general","signal":"s"}"#.to_owned(),
             Operation::SelectPattern => r#"{"choice":"react","signal":"s"}"#.to_owned(),
@@ -68,7 +70,12 @@ impl ChatModel for Instantly {
                         // A call that is made again and again ends its run.
                         None => format!("page {done}"),
                     };
-                    let query = json!({"query": query});
+                    let name = if question.contains("alias") {
+                        "q"
+                    } else {
+                        "query"
+                    };
+                    let query = json!({ name: query });
                     format!("Thought: go on\nAction: noop\nArgs: {query}")
                 } else {
                     "Thought: done\nFinal Answer: it is done".to_owned()
@@ -102,6 +109,23 @@ impl ChatModel for Instantly {
             ..ModelReply::default()
         })
     }
+}
+
+/// When a question that says `noted` was first asked.
+static ASKED: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+
+fn note(question: &str) {
+    if question.contains("noted=") {
+        let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+        asked
+            .entry(question.to_owned())
+            .or_insert_with(Instant::now);
+    }
+}
+
+pub(crate) fn first_asked(question: &str) -> Option<Instant> {
+    let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    asked.get(question).copied()
 }
 
 /// Returns at once.

@@ -7,6 +7,7 @@ mod counted;
 mod embedded;
 mod instant;
 mod long;
+mod pipeline;
 mod roles;
 mod servers;
 mod work;
@@ -22,12 +23,13 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>
 
 /// The parts of the benchmark, by the name that chooses some: `make bench ONLY="steps memory"`.
 /// The last starts servers, and is not run unless it is named.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     "steps",
     "supervisor",
     "fan-in",
     "triples",
     "long",
+    "pipeline",
     "memory",
     SERVERS,
 ];
@@ -85,6 +87,7 @@ async fn bench(arguments: &[String]) -> Result<()> {
             "fan-in" => Box::pin(embedded::fan_in(&dir)).await?,
             "triples" => embedded::triples(&dir).await?,
             "long" => Box::pin(long::history(&dir)).await?,
+            "pipeline" => Box::pin(pipeline::pipeline(&dir)).await?,
             _ => {
                 println!("\nMemory of an idle fleet");
                 println!("  {}", embedded::idle_memory(&dir)?);

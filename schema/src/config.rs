@@ -8,7 +8,7 @@ mod tool;
 use crate::records::Usage;
 use crate::request::RunLimits;
 use crate::tolerant::null_default;
-pub use access::{ANY_TENANT, RoleItem, TenantItem, action};
+pub use access::{ANY_TENANT, Rights, RoleItem, TenantItem, action};
 pub use mcp_server::{McpServer, OAuth};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

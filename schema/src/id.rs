@@ -152,6 +152,15 @@ fn derive(role: &str, parts: &[&str]) -> String {
     Uuid::new_v5(&NAMESPACE, name.as_bytes()).to_string()
 }
 
+/// Bytes in lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
 /// SHA-256 of some bytes, in lower-case hex.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -159,12 +168,7 @@ pub struct Digest(String);
 
 impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
-        let hash = sha2::Sha256::digest(bytes);
-        let mut text = String::with_capacity(64);
-        for byte in hash.as_slice() {
-            text.push_str(&format!("{byte:02x}"));
-        }
-        Self(text)
+        Self(hex(&sha2::Sha256::digest(bytes)))
     }
 
     pub fn as_str(&self) -> &str {

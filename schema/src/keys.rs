@@ -6,6 +6,7 @@
 
 use crate::Millis;
 use crate::id::{ApprovalId, ConversationId, Digest, SessionId};
+use crate::names;
 
 /// Every session lies below.
 pub const SESSIONS: &str = "sessions/";
@@ -72,8 +73,7 @@ pub const USAGE: &str = "usage/";
 
 /// What a tenant used in a month lies below, the oldest first. A name that doors would not take is hashed.
 pub fn used(tenant: &str, month: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_@+".contains(c);
-    if tenant.len() <= 64 && tenant.chars().all(is_plain) {
+    if names::is_tenant(tenant) {
         return format!("{USAGE}{tenant}/{month}/");
     }
     let tenant = Digest::of(tenant.as_bytes());

@@ -10,6 +10,7 @@ pub mod history;
 pub mod id;
 pub mod json_schema;
 pub mod keys;
+pub mod names;
 pub mod operation;
 pub mod records;
 pub mod redact;
@@ -26,7 +27,7 @@ pub mod worked;
 
 pub use history::{AgentStep, PlanStep, StepKind};
 pub use id::{
-    ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId,
+    ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId, hex,
 };
 pub use operation::Operation;
 pub use redact::{HIDDEN, redacted};

@@ -1,6 +1,6 @@
 //! `role` and `tenant` items: who may do what at a door, and how much a tenant may use.
 
-use super::permits;
+use super::{Snapshot, permits};
 use crate::Money;
 use crate::tolerant::null_default;
 use schemars::JsonSchema;
@@ -121,6 +121,58 @@ impl RoleItem {
     }
 }
 
+/// What all roles of a caller allow together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    may: Vec<String>,
+    /// Tools whose calls they may answer, as globs.
+    approves: Vec<String>,
+    /// Tenants that they see beside their own, as globs.
+    tenants: Vec<String>,
+    /// Permissions that their runs have beside their own.
+    pub permissions: Vec<String>,
+}
+
+impl Rights {
+    /// A role that there is no more allows nothing.
+    pub fn of(names: &[String], config: &Snapshot) -> Self {
+        let mut all = Self::default();
+        for role in names.iter().filter_map(|name| config.role(name)) {
+            let RoleItem {
+                may,
+                approves,
+                tenants,
+                permissions,
+                ..
+            } = role;
+            all.may.extend(may);
+            all.approves.extend(approves);
+            all.tenants.extend(tenants);
+            all.permissions.extend(permissions);
+        }
+        all
+    }
+
+    pub fn allow(&self, action: &str) -> bool {
+        permits(&self.may, action)
+    }
+
+    pub fn approve(&self, tool: &str) -> bool {
+        permits(&self.approves, tool)
+    }
+
+    /// Whether they see the data of a tenant that is not theirs. What has no tenant is the owner's.
+    pub fn see(&self, tenant: &str) -> bool {
+        !tenant.is_empty() && permits(&self.tenants, tenant)
+    }
+
+    /// Tenants beside their own that they see and that are named. A glob could stand for any graph, so it opens none.
+    pub fn named(&self) -> impl Iterator<Item = &str> {
+        let names = self.tenants.iter().map(String::as_str);
+        names.filter(|name| !name.contains('*'))
+    }
+}
+
 /// Key of the `tenant` item of every tenant that has none of its own.
 pub const ANY_TENANT: &str = "*";
 
@@ -166,5 +218,24 @@ mod tests {
         assert!(producer.allows(action::ASK) && !producer.allows(action::GRAPH_QUERY));
         assert!(analyst.allows(action::GRAPH_QUERY) && !analyst.allows(action::ASK));
         assert!(approver.approves.contains(&"*".to_owned()));
+    }
+
+    #[test]
+    fn a_role_of_the_config_takes_the_place_of_the_one_that_is_shipped() {
+        let mut config = Snapshot::default();
+        let rights =
+            |config: &Snapshot| Rights::of(&["approver".to_owned(), "gone".to_owned()], config);
+        assert!(rights(&config).approve("mail.send") && !rights(&config).see("acme"));
+        let narrowed = RoleItem {
+            name: "approver".to_owned(),
+            approves: vec!["blog.*".to_owned()],
+            tenants: vec!["acme".to_owned()],
+            ..RoleItem::default()
+        };
+        config.roles.insert("approver".to_owned(), narrowed);
+        let now = rights(&config);
+        assert!(now.approve("blog.delete") && !now.approve("mail.send"));
+        assert!(now.see("acme") && !now.see("bond") && !now.see(""));
+        assert_eq!(now.named().collect::<Vec<_>>(), ["acme"]);
     }
 }

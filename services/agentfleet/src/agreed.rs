@@ -3,30 +3,32 @@
 //! one process with another secret would refuse the messages of all others, and they its own.
 
 use crate::error::Failure;
-use crate::settings::{Place, Settings};
-use crate::store::{Store, fleet_secret};
+use crate::settings::Settings;
+use crate::store::Store;
 use agentfleet_broker::FleetSecret;
 use agentfleet_schema::keys;
 
 /// Refuses a process that signs with another secret than the fleet, or with none.
-pub(crate) async fn on_secret(store: &Store, settings: &Settings) -> Result<(), Failure> {
-    if settings.broker == Place::Embedded {
+pub(crate) async fn on_secret(store: &Store) -> Result<(), Failure> {
+    if store.embedded.is_some() {
         return Ok(());
     }
-    let secret = fleet_secret(settings)?;
-    let own = secret.as_ref().map(FleetSecret::fingerprint);
-    let key = keys::FLEET_SECRET;
-    let there = match &own {
-        Some(own) => store.documents.create_or_get(key, own.clone().into_bytes()),
-        None => store.documents.get(key),
-    };
-    let Some(there) = there.await? else {
-        return Ok(());
-    };
-    if own.as_ref().is_some_and(|own| own.as_bytes() == &*there) {
-        return Ok(());
+    let own = store.secret.as_ref().map(FleetSecret::fingerprint);
+    let own = own.map(String::into_bytes);
+    let mut there = store.documents.get(keys::FLEET_SECRET).await?;
+    if let (None, Some(own)) = (&there, &own) {
+        let created = store
+            .documents
+            .create_or_get(keys::FLEET_SECRET, own.clone());
+        // What another put there meanwhile, if that is another.
+        there = created.await?;
     }
-    let has = if own.is_some() { "another" } else { "no" };
+    let has = match (there, own) {
+        (None, _) => return Ok(()),
+        (Some(there), Some(own)) if *there == *own => return Ok(()),
+        (Some(_), Some(_)) => "another",
+        (Some(_), None) => "no",
+    };
     Err(Failure::usage(format!(
         "the processes of this fleet sign their requests, and this one has {has} `fleet_secret`"
     ))
@@ -37,7 +39,7 @@ pub(crate) async fn on_secret(store: &Store, settings: &Settings) -> Result<(), 
 
 /// Refuses a worker that would take messages without a claim, where others require one.
 pub(crate) async fn on_claims(store: &Store, settings: &Settings) -> Result<(), Failure> {
-    if settings.broker == Place::Embedded {
+    if store.embedded.is_some() {
         return Ok(());
     }
     let key = keys::FLEET_CLAIMS;

@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::issuer;
 use crate::lock::FleetLock;
 use crate::settings::{Place, Settings};
-use crate::store::{self, Store, reply_topics, settle};
+use crate::store::{Store, reply_topics, settle};
 use crate::token;
 use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{Broker, Subscription};
@@ -130,7 +130,7 @@ impl Engine {
             model_timeout: settings.model_timeout,
             model_wait: settings.model_wait,
             trust: Trust {
-                secret: store::fleet_secret(settings)?,
+                secret: self.store.secret.clone(),
                 issuer: issuer::of(settings)?,
                 requires_claims: settings.require_claims,
                 grace: settings.claim_grace,

@@ -8,7 +8,7 @@ use crate::settings::{Place, Settings};
 use agentfleet_aggregator as aggregator;
 use agentfleet_broker::{
     Broker, EmbeddedBroker, FleetSecret, LEAST_SECRET, Options as BrokerOptions, PulsarBroker,
-    PulsarOptions, SignedBroker, Subscription, Token,
+    PulsarOptions, Subscription, Token,
 };
 use agentfleet_config::{ConfigStore, DocumentsConfig, seed};
 use agentfleet_core::ReplyTopics;
@@ -46,6 +46,8 @@ pub struct Store {
     pub embedded: Option<EmbeddedBroker>,
     /// Clock and nonces.
     pub host: Arc<dyn Host>,
+    /// What the fleet signs its requests with, on servers.
+    pub secret: Option<FleetSecret>,
 }
 
 impl std::fmt::Debug for Store {
@@ -61,7 +63,7 @@ impl Store {
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         Relocation::check(settings)?;
         let store = Self::connect(settings).await?;
-        agreed::on_secret(&store, settings).await?;
+        agreed::on_secret(&store).await?;
         Ok(store)
     }
 
@@ -99,6 +101,7 @@ impl Store {
             embedded: Some(broker),
             // Who works a queue of this directory works in it.
             host: Arc::new(host),
+            secret: None,
         })
     }
 
@@ -108,7 +111,8 @@ impl Store {
         documents: &str,
         settings: &Settings,
     ) -> Result<Self, Failure> {
-        let broker = pulsar(broker, settings).await?;
+        let secret = fleet_secret(settings)?;
+        let broker = pulsar(broker, settings, secret.clone()).await?;
         let rows: Arc<dyn Documents> = Arc::new(PostgresDocuments::connect(documents).await?);
         let archived = archived(&rows, settings).await?;
         let documents = match &archived {
@@ -128,6 +132,7 @@ impl Store {
             committer: Arc::new(committer),
             embedded: None,
             host: Arc::new(SystemHost),
+            secret,
         })
     }
 
@@ -250,7 +255,7 @@ pub(crate) async fn open_broker(
             let broker = embedded_broker(database, settings)?;
             (Arc::new(broker.clone()), Some(broker))
         }
-        Place::At(url) => (pulsar(url, settings).await?, None),
+        Place::At(url) => (pulsar(url, settings, fleet_secret(settings)?).await?, None),
     };
     Ok(opened)
 }
@@ -322,7 +327,11 @@ pub(crate) async fn worked(
     tokio::time::timeout(most, worked).await.unwrap_or(Ok(()))
 }
 
-async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failure> {
+async fn pulsar(
+    url: &str,
+    settings: &Settings,
+    secret: Option<FleetSecret>,
+) -> Result<Arc<dyn Broker>, Failure> {
     let options = PulsarOptions {
         admin_url: settings.broker_admin.clone(),
         tenant: settings.broker_tenant.clone(),
@@ -336,21 +345,18 @@ async fn pulsar(url: &str, settings: &Settings) -> Result<Arc<dyn Broker>, Failu
             }
         }),
         certificates: settings.broker_certificates.clone(),
+        secret,
         retain: retained(settings),
         ..PulsarOptions::new(url)
     };
     let broker = PulsarBroker::connect(options).await?;
     let kept: Vec<Topic> = retained(settings).into_keys().collect();
     broker.ensure(&kept, &[]).await?;
-    let broker: Arc<dyn Broker> = Arc::new(broker);
-    Ok(match fleet_secret(settings)? {
-        Some(secret) => Arc::new(SignedBroker::new(broker, secret)),
-        None => broker,
-    })
+    Ok(Arc::new(broker))
 }
 
 /// What the processes of a fleet sign their own requests with, where the settings name it.
-pub(crate) fn fleet_secret(settings: &Settings) -> Result<Option<FleetSecret>, Failure> {
+fn fleet_secret(settings: &Settings) -> Result<Option<FleetSecret>, Failure> {
     let Some(secret) = &settings.fleet_secret else {
         return Ok(None);
     };

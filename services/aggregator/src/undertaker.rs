@@ -12,7 +12,7 @@ use agentfleet_runtime::{Disposition, Handler};
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::tolerant::MOST_COUNTED;
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{AgentRequest, Ancestor, SessionId, keys};
+use agentfleet_schema::{AgentRequest, Ancestor, SessionId, hex, keys};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
@@ -65,13 +65,7 @@ impl Undertaker {
     async fn park(&self, delivery: &Delivery, origin: &str, reason: &str) -> Result<(), Error> {
         let text = String::from_utf8(delivery.payload.to_vec());
         let binary = text.is_err();
-        let body = text.unwrap_or_else(|error| {
-            error
-                .as_bytes()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect()
-        });
+        let body = text.unwrap_or_else(|error| hex(error.as_bytes()));
         // The message's own id: what was parked twice is there once.
         let id = delivery.properties.get(property::ORIGIN_MESSAGE);
         let id = id.filter(|id| id.len() <= property::MAX_ID);

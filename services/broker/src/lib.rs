@@ -39,7 +39,7 @@ pub use embedded::{EmbeddedBroker, Kept, Options, Parcel, SubscriptionStats};
 pub use error::Error;
 pub use outage::{Outage, Witness};
 pub use pulsar::{PulsarBroker, PulsarOptions, Token};
-pub use signed::{FleetSecret, LEAST_SECRET, SignedBroker};
+pub use signed::{FleetSecret, LEAST_SECRET};
 
 /// Message properties: small strings that travel beside the payload.
 pub type Properties = BTreeMap<String, String>;

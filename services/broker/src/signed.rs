@@ -3,14 +3,10 @@
 //! Whoever may publish to the topic of requests could write a request as a worker writes the next step of a run, and
 //! say in it for whom it is. So the fleet signs what it publishes there, with a secret that its processes share.
 
-use crate::{
-    Broker, Consumer, Delivery, Error, Outgoing, Properties, Retained, Subscription, Waiting,
-};
-use agentfleet_schema::topics::{self, Topic, property};
-use async_trait::async_trait;
+use crate::{Delivery, Outgoing, Properties};
+use agentfleet_schema::hex;
+use agentfleet_schema::topics::{self, property};
 use ring::hmac;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Least bytes of a secret.
 pub const LEAST_SECRET: usize = 32;
@@ -59,21 +55,22 @@ impl FleetSecret {
         written
     }
 
-    fn sign(&self, message: &mut Outgoing) {
-        let written = Self::written(&message.payload, &message.properties);
-        let tag = hmac::sign(&self.0, &written);
-        let digits = tag.as_ref().iter().map(|byte| format!("{byte:02x}"));
-        let signature = digits.collect();
-        message
-            .properties
-            .insert(property::SIGNATURE.to_owned(), signature);
+    /// Signs the requests among messages that the fleet publishes.
+    pub(crate) fn sign(&self, messages: &mut [Outgoing]) {
+        let is_request = |message: &&mut Outgoing| message.topic == topics::AGENT_REQUEST;
+        for message in messages.iter_mut().filter(is_request) {
+            let written = Self::written(&message.payload, &message.properties);
+            let signature = hex(hmac::sign(&self.0, &written).as_ref());
+            message
+                .properties
+                .insert(property::SIGNATURE.to_owned(), signature);
+        }
     }
 
     /// By which processes see that they have the same secret, and nobody learns it.
     pub fn fingerprint(&self) -> String {
         let tag = hmac::sign(&self.0, b"agentfleet: the same secret");
-        let digits = tag.as_ref().iter().take(16);
-        digits.map(|byte| format!("{byte:02x}")).collect()
+        hex(&tag.as_ref()[..16])
     }
 
     /// Whether the fleet itself published a message.
@@ -101,98 +98,6 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// A broker that signs the requests which go through it.
-pub struct SignedBroker {
-    broker: Arc<dyn Broker>,
-    secret: FleetSecret,
-}
-
-impl SignedBroker {
-    pub fn new(broker: Arc<dyn Broker>, secret: FleetSecret) -> Self {
-        Self { broker, secret }
-    }
-}
-
-impl std::fmt::Debug for SignedBroker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SignedBroker").finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Broker for SignedBroker {
-    async fn publish(&self, mut messages: Vec<Outgoing>) -> Result<(), Error> {
-        let requests = messages
-            .iter_mut()
-            .filter(|message| message.topic == topics::AGENT_REQUEST);
-        for message in requests {
-            self.secret.sign(message);
-        }
-        self.broker.publish(messages).await
-    }
-
-    async fn subscribe(&self, subscription: Subscription) -> Result<Box<dyn Consumer>, Error> {
-        self.broker.subscribe(subscription).await
-    }
-
-    async fn establish(&self, subscriptions: &[Subscription]) -> Result<(), Error> {
-        self.broker.establish(subscriptions).await
-    }
-
-    async fn ack(&self, delivery: &Delivery) -> Result<(), Error> {
-        self.broker.ack(delivery).await
-    }
-
-    async fn nack(&self, delivery: &Delivery, delay: Duration) -> Result<(), Error> {
-        self.broker.nack(delivery, delay).await
-    }
-
-    async fn dead_letter(&self, delivery: &Delivery, reason: &str) -> Result<(), Error> {
-        self.broker.dead_letter(delivery, reason).await
-    }
-
-    async fn extend(&self, delivery: &Delivery) -> Result<(), Error> {
-        self.broker.extend(delivery).await
-    }
-
-    async fn read(
-        &self,
-        topic: &Topic,
-        key: &str,
-        after: i64,
-        max: usize,
-    ) -> Result<Vec<Retained>, Error> {
-        self.broker.read(topic, key, after, max).await
-    }
-
-    async fn mark(&self, topic: &Topic) -> Result<i64, Error> {
-        self.broker.mark(topic).await
-    }
-
-    async fn ready(&self) -> Result<(), Error> {
-        self.broker.ready().await
-    }
-
-    async fn waiting(&self) -> Result<Vec<Waiting>, Error> {
-        self.broker.waiting().await
-    }
-
-    async fn consumers(
-        &self,
-        subscriptions: &[Subscription],
-    ) -> Result<Option<Vec<(String, Vec<String>)>>, Error> {
-        self.broker.consumers(subscriptions).await
-    }
-
-    async fn backlog(&self) -> Result<Vec<(String, u64)>, Error> {
-        self.broker.backlog().await
-    }
-
-    async fn close(&self) {
-        self.broker.close().await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -200,7 +105,7 @@ mod tests {
     use crate::{Durability, Receipt};
 
     fn signed(payload: &[u8], properties: &[(&str, &str)]) -> Delivery {
-        let mut message = Outgoing {
+        let message = Outgoing {
             topic: topics::AGENT_REQUEST,
             payload: payload.to_vec(),
             properties: properties
@@ -210,7 +115,9 @@ mod tests {
             deliver_at: None,
             durability: Durability::Durable,
         };
-        secret('a').sign(&mut message);
+        let mut messages = [message];
+        secret('a').sign(&mut messages);
+        let [message] = messages;
         Delivery {
             message_id: "1".into(),
             topic: message.topic,

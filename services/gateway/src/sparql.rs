@@ -10,7 +10,7 @@ use crate::negotiate::{self, Offer};
 use crate::params::Params;
 use crate::problem::{Code, Problem};
 use crate::rdf;
-use crate::state::App;
+use crate::state::{App, most_queries};
 use crate::update;
 use agentfleet_graph::{Answer, Error as GraphError, QueryOptions};
 use axum::Extension;
@@ -117,18 +117,14 @@ async fn answer(
     }
     let timeout = timeout(app, params)?;
     let until = Instant::now() + timeout;
-    let turn = app.query_turn(caller.key().is_some());
+    let of_tenant = caller.key().is_some();
+    let turn = app.query_turn(of_tenant);
     let acquired = tokio::select! {
         acquired = tokio::time::timeout_at(until, turn) => acquired,
         () = app.stop.cancelled() => return Err(Problem::stopping()),
     };
     let Ok(Ok(running)) = acquired else {
-        let all = app.options.max_queries;
-        let most = if caller.key().is_some() {
-            (all / 2).max(1)
-        } else {
-            all
-        };
+        let most = most_queries(&app.options, of_tenant);
         return Err(Problem::new(
             Code::TooBusy,
             format!(

@@ -70,6 +70,16 @@ pub(crate) struct App {
     taking_in: Arc<Vec<Mutex<()>>>,
 }
 
+/// How many queries may run at once, in all or of tenants.
+pub(crate) fn most_queries(options: &Options, of_tenant: bool) -> usize {
+    let most = if of_tenant {
+        options.max_queries / 2
+    } else {
+        options.max_queries
+    };
+    most.max(1)
+}
+
 type QueryTurn<'a> = (Option<SemaphorePermit<'a>>, SemaphorePermit<'a>);
 
 impl App {
@@ -77,8 +87,8 @@ impl App {
         Self {
             door: Arc::new(Door::new(Arc::clone(&parts.intake.documents))),
             parts,
-            queries: Arc::new(Semaphore::new(options.max_queries.max(1))),
-            of_tenants: Arc::new(Semaphore::new((options.max_queries / 2).max(1))),
+            queries: Arc::new(Semaphore::new(most_queries(&options, false))),
+            of_tenants: Arc::new(Semaphore::new(most_queries(&options, true))),
             written: Arc::default(),
             searching: Arc::default(),
             streams: Arc::new(Semaphore::new(options.max_streams.max(1))),

@@ -1,6 +1,7 @@
 //! From what a token says to a principal and its roles.
 
 use crate::{Refused, Whose};
+use agentfleet_schema::names::{MAX_PLAIN, is_plain, is_tenant};
 use agentfleet_schema::{Millis, Principal};
 use serde_json::{Map, Value};
 
@@ -11,8 +12,6 @@ const LEEWAY: Millis = 60_000;
 const MOST_AHEAD: Millis = 24 * 3_600_000;
 /// Longest name of a principal, in bytes.
 const MAX_NAME: usize = 256;
-/// Longest name of a tenant, in bytes; also of a principal with an API key.
-pub const MAX_PLAIN: usize = 64;
 /// Most permissions of one token, and the longest of them.
 const PERMISSIONS: (usize, usize) = (100, 256);
 
@@ -45,18 +44,6 @@ pub struct Bearer {
     pub principal: Principal,
     /// Those with names that roles can have; whether there are such roles is for the config to say.
     pub roles: Vec<String>,
-}
-
-/// Whether a name can be that of a tenant. Its collections begin with it and a dot, so it has none itself: one
-/// tenant would else be shown what is another's.
-pub fn is_tenant(name: &str) -> bool {
-    is_plain(name) && !name.contains('.')
-}
-
-/// Whether a name can stand in logs, in tables and in the shell as it is.
-pub fn is_plain(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@+".contains(c);
-    !name.is_empty() && name.len() <= MAX_PLAIN && name.chars().all(is_plain)
 }
 
 /// Reads the claims of a token that the issuer made. `at` is when it was shown, and `late` how long its time may

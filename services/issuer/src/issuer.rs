@@ -4,6 +4,7 @@ use crate::claims::{self, Bearer, ClaimNames};
 use crate::key_set::Key;
 use crate::token::Token;
 use crate::{Error, Refused};
+use agentfleet_schema::names::is_loopback;
 use agentfleet_schema::{Millis, millis};
 use reqwest::{Client, Url};
 use serde::Deserialize;
@@ -287,10 +288,7 @@ fn address(text: &str) -> Result<Url, Error> {
 }
 
 fn is_here(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = |ip: std::net::IpAddr| ip.is_loopback();
-    host == "localhost" || bare.parse().is_ok_and(is_loopback)
+    is_loopback(url.host_str().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod key_set;
 mod token;
 mod unambiguous;
 
-pub use claims::{Bearer, ClaimNames, MAX_PLAIN, is_plain, is_tenant};
+pub use claims::{Bearer, ClaimNames};
 pub use issuer::{Issuer, Options, Waits};
 pub use token::{MAX_TOKEN, looks_signed};
 

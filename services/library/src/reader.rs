@@ -11,7 +11,7 @@ use super::rdf::{self, Place};
 use super::store::{Known, NewSource};
 use super::walk::Candidate;
 use super::{LoadOptions, Skipped, docx, html, markdown, pdf, rows, rst, text, uri};
-use agentfleet_schema::{Digest, Triple, uris};
+use agentfleet_schema::{Digest, Triple, hex, uris};
 use sha2::Digest as _;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -363,11 +363,7 @@ fn digest(content: &Content) -> Result<String, Halt> {
         let count = bytes.len();
         reader.consume(count);
     }
-    Ok(hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    Ok(hex(&hash.finalize()))
 }
 
 /// Text with a byte order mark other than UTF-8's is decoded as a whole.

@@ -47,7 +47,7 @@ pub(crate) fn read(delivery: &Delivery) -> Result<Intake, String> {
     })
 }
 
-fn parse(payload: &[u8]) -> Result<AgentRequest, String> {
+pub(crate) fn parse(payload: &[u8]) -> Result<AgentRequest, String> {
     if payload.len() > MAX_PAYLOAD {
         let size = payload.len();
         let why = format!("the message has {size} bytes, the limit is {MAX_PAYLOAD}");

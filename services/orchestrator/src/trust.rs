@@ -14,7 +14,7 @@ use agentfleet_issuer::{Issuer, Refused};
 use agentfleet_runs::audit::Audit;
 use agentfleet_runtime::Disposition;
 use agentfleet_runtime::records::decode;
-use agentfleet_schema::config::{action, permits};
+use agentfleet_schema::config::{Rights, action};
 use agentfleet_schema::records::{AcceptedRecord, AuditEntry, StepRecord};
 use agentfleet_schema::topics::property;
 use agentfleet_schema::{
@@ -137,17 +137,14 @@ impl Trust {
             Disposition::RetryAfter(AGAIN)
         })?;
         let mut principal = bearer.principal;
-        let roles = bearer.roles.iter().filter_map(|name| config.role(name));
-        let roles: Vec<_> = roles.collect();
-        if !roles.iter().any(|role| permits(&role.may, action::ASK)) {
+        let rights = Rights::of(&bearer.roles, &config);
+        if !rights.allow(action::ASK) {
             let (name, ask) = (&principal.name, action::ASK);
             let disposition = refused(&format!("no role of `{name}` allows `{ask}`"));
             against.note(name, &principal.tenant, &disposition);
             return Err(disposition);
         }
-        for role in roles {
-            principal.permissions.extend(role.permissions);
-        }
+        principal.permissions.extend(rights.permissions);
         Ok(principal)
     }
 }
@@ -159,13 +156,9 @@ fn begun(delivery: &Delivery, principal: &Principal) -> Result<AgentRequest, Dis
             "a claim lets ask, not cancel: `DELETE /sessions/{id}` does",
         ));
     }
-    let read = intake::read(delivery).map_err(|reason| {
-        let (_, why) = Code::of_refusal(&reason);
-        refused(why)
-    })?;
-    let mut request = read.request;
-    let stated: AgentRequest = serde_json::from_slice(&delivery.payload).unwrap_or_default();
-    if stated.session_id.is_empty() {
+    let parsed = intake::parse(&delivery.payload);
+    let mut request = parsed.map_err(|reason| refused(Code::of_refusal(&reason).1))?;
+    if request.session_id.is_empty() {
         // The ids of two tenants never meet.
         let id = delivery.properties.get(property::ID);
         let id = id.unwrap_or(&delivery.message_id);

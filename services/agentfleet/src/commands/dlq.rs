@@ -3,7 +3,7 @@
 use crate::cli::Dlq;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
-use crate::store::{Store, fleet_secret};
+use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_aggregator::session_of;
 use agentfleet_broker::{Durability, FleetSecret, Outgoing};
@@ -57,10 +57,9 @@ pub(crate) async fn run(command: Dlq, settings: &Settings, ui: Ui) -> Result<(),
                 }
                 parked
             };
-            let secret = fleet_secret(settings)?;
             let mut kept = 0;
             for parked in &parked {
-                if let Err(failure) = redrive(&store, parked, secret.as_ref()).await {
+                if let Err(failure) = redrive(&store, parked).await {
                     errln!("error: {failure}");
                     kept += 1;
                 }
@@ -118,11 +117,7 @@ async fn one(store: &Store, id: &str) -> Result<ParkedRecord, Failure> {
 
 /// Publishes a parked message again and forgets it. The step it asked for has ended, so a request
 /// of a root becomes a new run; a subagent's cannot come to anything and is refused.
-async fn redrive(
-    store: &Store,
-    parked: &ParkedRecord,
-    secret: Option<&FleetSecret>,
-) -> Result<(), Failure> {
+async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
     if parked.binary {
         return Err(Failure::usage(format!(
             "message `{}` is no text and cannot be worked again: {}",
@@ -132,7 +127,7 @@ async fn redrive(
     if Code::of_refusal(&parked.reason).0 == Code::NotAuthorized {
         let is_ours =
             |secret: &FleetSecret| secret.fits(parked.body.as_bytes(), &parked.properties);
-        if secret.is_some_and(is_ours) {
+        if store.secret.as_ref().is_some_and(is_ours) {
             // A process with another secret had refused it: the step goes on as if it had not.
             return publish_again(store, parked).await;
         }

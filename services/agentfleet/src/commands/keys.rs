@@ -9,25 +9,26 @@ use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_core::provenance::date_time;
 use agentfleet_gateway as gateway;
-use agentfleet_issuer::{MAX_PLAIN, is_plain, is_tenant};
 use agentfleet_schema::Millis;
 use agentfleet_schema::config::RoleItem;
+use agentfleet_schema::names::{MAX_PLAIN, is_plain, is_tenant};
 use agentfleet_schema::records::ApiKeyRecord;
 use serde_json::{Value, json};
 
 pub(crate) async fn run(command: Keys, settings: &Settings, ui: Ui) -> Result<(), Failure> {
-    if let Keys::ForgetSecret { by } = command {
-        let by = person::name(by.as_deref())?;
+    let store = match &command {
         // What it forgets would keep it out.
-        let store = Store::connect(settings).await?;
-        agreed::forget(&store).await?;
-        audit::note(&store, &by, "keys forget-secret", "the fleet agrees anew").await?;
-        outln!("The next process that starts says which secret the fleet has.");
-        return Ok(());
-    }
-    let store = Store::open(settings).await?;
+        Keys::ForgetSecret { .. } => Store::connect(settings).await?,
+        _ => Store::open(settings).await?,
+    };
     match command {
-        Keys::ForgetSecret { .. } => Ok(()),
+        Keys::ForgetSecret { by } => {
+            let by = person::name(by.as_deref())?;
+            agreed::forget(&store).await?;
+            audit::note(&store, &by, "keys forget-secret", "the fleet agrees anew").await?;
+            outln!("The next process that starts says which secret the fleet has.");
+            Ok(())
+        }
         Keys::Create(new) => create(&store, new).await,
         Keys::List(output) => {
             let keys = gateway::keys(&*store.documents).await?;

@@ -205,7 +205,7 @@ impl Settings {
                 "the issuer makes tokens for others, too",
             ),
             (Some(_), _) => match &self.oidc_tenant {
-                Some(tenant) if !agentfleet_issuer::is_tenant(tenant) => {
+                Some(tenant) if !agentfleet_schema::names::is_tenant(tenant) => {
                     let (name, expected) = ("oidc_tenant", "1 to 64 letters, digits and `-_@+`");
                     Err(bad_value(name, tenant, self.source(name), expected))
                 }

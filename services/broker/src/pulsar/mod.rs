@@ -283,7 +283,10 @@ async fn hand_back(publisher: &Publisher, held: &Held, delay: Duration) -> Resul
 
 #[async_trait]
 impl Broker for PulsarBroker {
-    async fn publish(&self, messages: Vec<Outgoing>) -> Result<(), Error> {
+    async fn publish(&self, mut messages: Vec<Outgoing>) -> Result<(), Error> {
+        if let Some(secret) = &self.inner.options.secret {
+            secret.sign(&mut messages);
+        }
         self.inner.publisher.publish(messages).await
     }
 

@@ -1,6 +1,6 @@
 //! What an operator says about the Pulsar cluster, and what is checked of it before connecting.
 
-use crate::Error;
+use crate::{Error, FleetSecret};
 use agentfleet_schema::topics::{AGENT_RESPONSE, Topic};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +20,8 @@ pub struct PulsarOptions {
     /// Names of topics that differ from ours: short ones, or full ones with their domain.
     pub names: BTreeMap<Topic, String>,
     pub token: Option<Token>,
+    /// What requests are signed with that are published through it.
+    pub secret: Option<FleetSecret>,
     /// A file of PEM certificates to trust, beside the public ones.
     pub certificates: Option<PathBuf>,
     /// How long the broker may take to answer.
@@ -47,6 +49,7 @@ impl PulsarOptions {
             namespace: "default".to_owned(),
             names: BTreeMap::new(),
             token: None,
+            secret: None,
             certificates: None,
             operation_timeout: Duration::from_secs(3),
             retry_delay: Duration::from_millis(200),

@@ -2,15 +2,15 @@
 
 use super::{Check, nearest};
 use agentfleet_schema::config::{ANY_TENANT, RoleItem, TenantItem, action, fits};
+use agentfleet_schema::names::{MAX_PLAIN, is_plain, is_tenant};
 use agentfleet_schema::worked::LEAST_TOKENS;
-
-/// Longest name of a tenant and of a role, in bytes.
-const MAX: usize = 64;
 
 impl Check<'_> {
     pub(super) fn role(&mut self, role: &RoleItem) {
         self.named(&role.name);
-        self.plain("/name", &role.name, "-_.@+");
+        if !is_plain(&role.name) {
+            self.misnamed("-_.@+");
+        }
         for (index, glob) in role.may.iter().enumerate() {
             if !action::ALL.iter().any(|name| fits(glob, name)) {
                 let reason = nearest("action", glob, action::ALL.iter().copied());
@@ -33,8 +33,8 @@ impl Check<'_> {
 
     pub(super) fn tenant(&mut self, tenant: &TenantItem) {
         self.named(&tenant.name);
-        if tenant.name != ANY_TENANT {
-            self.plain("/name", &tenant.name, "-_@+");
+        if tenant.name != ANY_TENANT && !is_tenant(&tenant.name) {
+            self.misnamed("-_@+");
         }
         if tenant
             .tokens_per_month
@@ -51,11 +51,8 @@ impl Check<'_> {
         }
     }
 
-    fn plain(&mut self, field: &str, name: &str, signs: &str) {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
-        if name.is_empty() || name.len() > MAX || !name.chars().all(is_plain) {
-            let reason = format!("must have 1 to {MAX} letters, digits and `{signs}`");
-            self.problem(field, reason);
-        }
+    fn misnamed(&mut self, signs: &str) {
+        let reason = format!("must have 1 to {MAX_PLAIN} letters, digits and `{signs}`");
+        self.problem("/name", reason);
     }
 }

@@ -2,6 +2,17 @@
 
 use super::Check;
 use agentfleet_schema::config::{McpServer, OAuth};
+use agentfleet_schema::names::is_loopback;
+
+/// Whether an address without TLS is on this machine.
+fn is_here(url: &str) -> bool {
+    let authority = url.strip_prefix("http://").unwrap_or_default();
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    let port = authority.rsplit_once(':');
+    let port = port.filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    // Of an IPv6 address without a port the last part is within its brackets, and no number.
+    is_loopback(port.map_or(authority, |(host, _)| host))
+}
 
 impl Check<'_> {
     /// What is wrong with the way to a token.
@@ -18,8 +29,7 @@ impl Check<'_> {
             self.problem("/headers/authorization", says);
         }
         let url = &oauth.token_url;
-        let here = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
-        if !url.starts_with("https://") && !here.iter().any(|here| url.starts_with(here)) {
+        if !url.starts_with("https://") && !is_here(url) {
             let says = "must begin with `https://`, or be on the loopback interface: a secret is sent there";
             self.problem("/oauth/token-url", says);
         }

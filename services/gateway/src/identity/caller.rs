@@ -1,9 +1,9 @@
 //! What a handler knows of who sent a request.
 
-use super::rights::Rights;
 use crate::problem::Problem;
 use crate::state::App;
 use agentfleet_runtime::records::decode;
+use agentfleet_schema::config::Rights;
 use agentfleet_schema::records::{AcceptedRecord, AuditEntry, StepRecord};
 use agentfleet_schema::{Principal, SessionId, keys, uris};
 use std::sync::Arc;

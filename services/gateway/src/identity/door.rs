@@ -2,7 +2,7 @@
 
 use super::caller::{Authenticated, Caller};
 use super::keyring::{self, PREFIX};
-use super::rights::{Rights, permitted};
+use super::rights::permitted;
 use super::signed;
 use crate::endpoint::Endpoint;
 use crate::guard;
@@ -12,6 +12,7 @@ use agentfleet_core::provenance::date_time;
 use agentfleet_documents::Documents;
 use agentfleet_issuer::looks_signed;
 use agentfleet_runs::audit::Audit;
+use agentfleet_schema::config::Rights;
 use agentfleet_schema::records::{ApiKeyRecord, AuditEntry};
 use agentfleet_schema::{Digest, Principal};
 use axum::extract::{Request, State};

@@ -4,6 +4,7 @@
 use super::{body, log};
 use crate::error::Error;
 use crate::{Batch, terms};
+use agentfleet_schema::hex;
 use agentfleet_storage::Database;
 
 /// Bodies read at once, in bytes.
@@ -43,7 +44,7 @@ fn batch(owned: log::Owned) -> Result<Batch, Error> {
         seq: row.seq,
         reason,
     })?;
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex(&digest);
     Ok(Batch {
         triples,
         key: format!("log:{digest}"),

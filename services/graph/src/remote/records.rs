@@ -20,7 +20,7 @@ use super::skolem;
 use crate::embedded::{Prepared, body};
 use crate::error::Error;
 use crate::{Batch, terms};
-use agentfleet_schema::Digest;
+use agentfleet_schema::{Digest, hex};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use oxigraph::model::{GraphName, Literal, NamedNode, NamedOrBlankNode, Quad};
@@ -64,11 +64,7 @@ pub(super) fn node(local: &str) -> NamedNode {
 
 fn record(batch: &Batch, quads: &[Quad]) -> String {
     let prepared = Prepared::of_quads(batch, quads);
-    let digest: String = prepared
-        .digest()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest = hex(prepared.digest());
     let (named, owner) = (node(&format!("batch:{digest}")), owner(batch));
     let body = BASE64.encode(lz4_flex::compress_prepend_size(prepared.body()));
     let record = Literal::new_simple_literal(body);

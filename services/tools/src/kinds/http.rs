@@ -13,6 +13,7 @@ use crate::secrets::Used;
 use crate::{Error, Secrets, ToolResult};
 use agentfleet_models::root_cause;
 use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
+use agentfleet_schema::names;
 use agentfleet_schema::records::{Source, Trouble};
 use async_trait::async_trait;
 use reqwest::header::{
@@ -255,9 +256,7 @@ async fn connect(host: &str, port: u16) -> Result<(), String> {
 }
 
 pub(crate) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    names::is_loopback(url.host_str().unwrap_or_default())
 }
 
 /// The text of a successful answer, or what is wrong with it.

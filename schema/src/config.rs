@@ -4,6 +4,7 @@ mod access;
 mod mcp_server;
 mod task_type;
 mod tool;
+mod tool_service;
 
 use crate::records::Usage;
 use crate::request::RunLimits;
@@ -21,6 +22,7 @@ pub use tool::{
     Approval, DefaultAnswer, Effect, RateLimit, ToolArgument, ToolItem, fits, permits,
     portable_name, tool_kind,
 };
+pub use tool_service::{ConfigParam, NamedParam, ToolService};
 
 /// Config item types this product reads. Others are refused: nobody would read them.
 pub mod item_type {
@@ -35,6 +37,7 @@ pub mod item_type {
     pub const MCP_SERVER: &str = "mcp-server";
     pub const ROLE: &str = "role";
     pub const TENANT: &str = "tenant";
+    pub const TOOL_SERVICE: &str = "tool-service";
     pub const ALL: &[&str] = &[
         AGENT_PATTERN,
         AGENT_TASK_TYPE,
@@ -47,6 +50,7 @@ pub mod item_type {
         MCP_SERVER,
         ROLE,
         TENANT,
+        TOOL_SERVICE,
     ];
 }
 
@@ -272,6 +276,7 @@ pub struct Snapshot {
     pub mcp_servers: BTreeMap<String, McpServer>,
     pub roles: BTreeMap<String, RoleItem>,
     pub tenants: BTreeMap<String, TenantItem>,
+    pub tool_services: BTreeMap<String, ToolService>,
 }
 
 /// Key of the profile of every operation that has none of its own.

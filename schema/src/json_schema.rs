@@ -9,7 +9,8 @@ use crate::config::{self, item_type};
 use crate::records::ForkedFrom;
 use crate::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, ErrorBody, Exchange, HeldCall, Lineage,
-    Metadata, PlanStep, RoutingContext, RunControl, RunLimits, Source, Term, Triple, Triples,
+    Metadata, PlanStep, RoutingContext, RunControl, RunLimits, Source, Term, ToolServiceRequest,
+    ToolServiceResponse, Triple, Triples,
 };
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -27,6 +28,8 @@ pub fn messages() -> Vec<(&'static str, Value)> {
         ("term", of::<Term>()),
         ("triple", of::<Triple>()),
         ("triples", of::<Triples>()),
+        ("tool-service-request", of::<ToolServiceRequest>()),
+        ("tool-service-response", of::<ToolServiceResponse>()),
     ]
 }
 
@@ -52,6 +55,7 @@ pub fn config_item(name: &str) -> Option<Value> {
         item_type::MCP_SERVER => Some(of::<config::McpServer>()),
         item_type::ROLE => Some(of::<config::RoleItem>()),
         item_type::TENANT => Some(of::<config::TenantItem>()),
+        item_type::TOOL_SERVICE => Some(of::<config::ToolService>()),
         _ => None,
     }
 }
@@ -88,7 +92,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 41] = [
+pub const DECODERS: [Decoder; 45] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -130,6 +134,10 @@ pub const DECODERS: [Decoder; 41] = [
     decoder::<config::TenantItem>(),
     decoder::<config::Evidence>(),
     decoder::<config::EvidenceRun>(),
+    decoder::<config::ToolService>(),
+    decoder::<config::ConfigParam>(),
+    decoder::<ToolServiceRequest>(),
+    decoder::<ToolServiceResponse>(),
 ];
 
 /// Other names under which a decoder reads a property: type, alias, property.

@@ -18,6 +18,7 @@ pub mod request;
 pub mod response;
 pub mod spent;
 pub mod tolerant;
+pub mod tool_service;
 pub mod topics;
 pub mod triples;
 pub mod uris;
@@ -37,6 +38,7 @@ pub use request::{
 };
 pub use response::{AgentResponse, ErrorBody, MessageType};
 pub use spent::{Cost, Money, Spent};
+pub use tool_service::{ToolServiceRequest, ToolServiceResponse};
 pub use triples::{Metadata, Term, TermType, Triple, Triples};
 pub use worked::QuotaLeft;
 

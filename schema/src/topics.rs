@@ -20,6 +20,52 @@ impl Topic {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The topic that an item of the config names: in full, as `persistent://tenant/namespace/topic`, or by a queue
+    /// id, as `request:tenant:topic`.
+    pub fn of_queue(queue: &str) -> Result<Self, String> {
+        let says = || {
+            format!(
+                "must be `CLASS:TENANT:TOPIC`, with the class `request`, `response`, `flow` or `notify`, or a topic in \
+                 full, as `persistent://tenant/namespace/topic`; it is `{queue}`"
+            )
+        };
+        let full = if queue.contains("://") {
+            queue.to_owned()
+        } else {
+            let mut parts = queue.splitn(3, ':');
+            let (class, tenant) = (parts.next(), parts.next());
+            let domain = match class {
+                Some("flow") => "persistent",
+                Some("request" | "response" | "notify") => "non-persistent",
+                _ => return Err(says()),
+            };
+            let (class, tenant) = (class.unwrap_or_default(), tenant.unwrap_or_default());
+            let topic = parts.next().unwrap_or_default();
+            format!("{domain}://{tenant}/{class}/{topic}")
+        };
+        let (domain, rest) = full.split_once("://").ok_or_else(says)?;
+        let parts: Vec<&str> = rest.split('/').collect();
+        let is_part =
+            |part: &&str| !part.is_empty() && !part.contains(|c: char| c.is_control() || c == ' ');
+        let is_whole = parts.len() == 3 && parts.iter().all(is_part);
+        if is_whole && ["persistent", "non-persistent"].contains(&domain) {
+            Ok(Self::named(full))
+        } else {
+            Err(says())
+        }
+    }
+
+    /// Whether its name, whatever lies before it, is that of a topic of the fleet, or of one that a broker makes
+    /// beside it.
+    pub fn is_of_fleet(&self) -> bool {
+        let name = self.0.rsplit('/').next().unwrap_or_default();
+        let is_beside = |own: &Self| {
+            let rest = name.strip_prefix(own.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        ALL.iter().any(is_beside)
+    }
 }
 
 impl fmt::Display for Topic {
@@ -97,6 +143,10 @@ pub mod property {
     pub const MODEL_AWAY: &str = "model-away";
     /// When the message must take effect, in milliseconds since the epoch.
     pub const DUE: &str = "due";
+    /// The same on every try of a call, on requests to tool services.
+    pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+    /// When nobody waits for an answer any more, in milliseconds since the epoch.
+    pub const EXPIRES: &str = "expires";
 
     /// Values of [`KIND`].
     pub const KIND_STEP: &str = "step";
@@ -109,4 +159,57 @@ pub mod property {
     /// Who cancels.
     pub const BY: &str = "by";
     pub const KIND_APPROVAL: &str = "approval";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_name_topics_in_full_or_by_an_id() {
+        for (queue, topic) in [
+            ("request:tg:sums", "non-persistent://tg/request/sums"),
+            ("response:tg:a:b:c", "non-persistent://tg/response/a:b:c"),
+            ("flow:tg:sums", "persistent://tg/flow/sums"),
+            ("notify:tg:sums", "non-persistent://tg/notify/sums"),
+            ("persistent://a/b/c", "persistent://a/b/c"),
+        ] {
+            assert_eq!(Topic::of_queue(queue), Ok(Topic::named(topic)));
+        }
+        for wrong in [
+            "",
+            "sums",
+            "request:tg",
+            "request::sums",
+            "request:tg:",
+            "task:tg:sums",
+            "http://a/b/c",
+            "persistent://a/b",
+            "persistent://a/b/c/d",
+            "persistent://a/b/c d",
+        ] {
+            let end = format!("it is `{wrong}`");
+            let refused = Topic::of_queue(wrong);
+            assert!(
+                refused.as_ref().is_err_and(|says| says.ends_with(&end)),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn topics_of_the_fleet_are_known_wherever_they_lie() {
+        for (name, expected) in [
+            ("agent-request", true),
+            ("persistent://public/default/agent-request", true),
+            ("persistent://x/y/agent-request-delayed", true),
+            ("persistent://x/y/agent-request-partition-0", true),
+            ("persistent://x/y/dead-letter", true),
+            ("persistent://agent-request/y/sums", false),
+            ("non-persistent://tg/request/agent:default", false),
+            ("persistent://x/y/agent-requests", false),
+        ] {
+            assert_eq!(Topic::named(name).is_of_fleet(), expected, "{name}");
+        }
+    }
 }

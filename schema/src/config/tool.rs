@@ -26,6 +26,8 @@ pub mod tool_kind {
     pub const MEMORY_DELETE: &str = "memory-delete";
     /// Another agent: a call is a run of its own, and its answer is the result.
     pub const AGENT: &str = "agent";
+    /// A service that is asked over the queue.
+    pub const TOOL_SERVICE: &str = "tool-service";
     pub const ALL: &[&str] = &[
         KNOWLEDGE_QUERY,
         DOCUMENT_SEARCH,
@@ -41,6 +43,7 @@ pub mod tool_kind {
         MEMORY_LIST,
         MEMORY_DELETE,
         AGENT,
+        TOOL_SERVICE,
     ];
 }
 
@@ -51,7 +54,7 @@ pub struct ToolItem {
     pub name: String,
     /// Which kind of tool: `knowledge-query`, `document-search`, `document-fetch`,
     /// `text-completion`, `prompt`, `http`, `read-back`, `sparql-select`, `mcp`, `memory-get`,
-    /// `memory-set`, `memory-list`, `memory-delete`, `agent`.
+    /// `memory-set`, `memory-list`, `memory-delete`, `agent`, `tool-service`.
     #[serde(rename = "type")]
     pub kind: String,
     #[serde(default, deserialize_with = "null_default")]
@@ -124,6 +127,9 @@ pub struct ToolItem {
     /// `{+name}` is one as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
+    /// Key of the item of its service, for `tool-service` tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
     /// The pattern that an `agent` works by; `react` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
@@ -168,6 +174,9 @@ pub struct ToolItem {
     /// Set where a person must approve each call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+    /// What the service of a `tool-service` tool is given, by the names of its `config-params`.
+    #[serde(flatten)]
+    pub extra: BTreeMap<String, Value>,
 }
 
 /// How a person is asked about a call.
@@ -310,6 +319,7 @@ impl ToolItem {
         let writes = match self.kind.as_str() {
             tool_kind::HTTP => !reads,
             tool_kind::MCP => self.resource.is_none(),
+            tool_kind::TOOL_SERVICE => true,
             tool_kind::MEMORY_SET | tool_kind::MEMORY_DELETE => return Effect::Idempotent,
             _ => false,
         };

@@ -65,7 +65,7 @@ impl Engine {
         let library = store.library(Arc::clone(&graph), settings).await?;
         let model = choose_model(settings).await?;
         let secrets = secrets(settings);
-        let toolbox = Arc::new(Toolbox::new(
+        let toolbox = Toolbox::new(
             library.clone(),
             Arc::clone(&store.documents),
             Arc::clone(&graph),
@@ -73,7 +73,8 @@ impl Engine {
             settings.tool_timeout,
             secrets.clone(),
             mcp::Servers::new(secrets, mcp_commands(settings))?,
-        )?);
+        )?;
+        let toolbox = Arc::new(toolbox.with_services(Arc::clone(&store.broker)));
         let host = Arc::clone(&store.host);
         Ok(Self {
             store,

@@ -136,7 +136,7 @@ settings! {
     model: String = "auto".to_owned();
     /// Base URL of the model's API, for servers that speak a provider's protocol.
     base_url: Option<String> = None;
-    /// Steps an orchestrator works at the same time.
+    /// Steps that an orchestrator, or requests that `tools serve`, works at the same time.
     concurrency: usize = 16;
     /// How long a fan-out waits for its subagents.
     subagent_timeout: Duration = Duration::from_secs(300);

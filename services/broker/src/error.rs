@@ -18,6 +18,8 @@ pub enum Error {
         "topic `{0}` retains nothing that could be read: subscribe to it, or configure its retention"
     )]
     NotRetained(Topic),
+    #[error("topic `{0}` is on a broker that passes nothing on")]
+    Unlistened(Topic),
     #[error(
         "a message of `{DEAD_LETTER}` cannot be dead-lettered again: acknowledge it or hand it back"
     )]
@@ -87,6 +89,7 @@ impl Error {
             | Self::Unauthorized { .. }
             | Self::NoTopic { .. }
             | Self::Refused { .. }
+            | Self::Unlistened(_)
             | Self::Partitioned(_)
             | Self::NotRetained(_)
             | Self::AlreadyDead

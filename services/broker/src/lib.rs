@@ -27,6 +27,7 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 mod embedded;
 mod error;
@@ -204,6 +205,24 @@ pub trait Broker: Send + Sync + 'static {
     /// asked every second.
     async fn ready(&self) -> Result<(), Error> {
         self.waiting().await.map(drop)
+    }
+
+    /// Passes on what is published to a topic from now on, whoever subscribes to it, until what is returned is
+    /// dropped. Nothing of it outlives this process, however that ends. What comes while the broker is away may be
+    /// missed.
+    async fn listen(&self, topic: &Topic) -> Result<mpsc::Receiver<Retained>, Error> {
+        Err(Error::Unlistened(topic.clone()))
+    }
+
+    /// Makes sure that a topic can be published to, and publishes nothing: how many subscriptions get what is
+    /// published there, or have somebody who does, if the broker can say.
+    async fn reach(&self, topic: &Topic) -> Result<Option<u64>, Error> {
+        Err(Error::Unlistened(topic.clone()))
+    }
+
+    /// Whether a topic is one of the fleet's own, by whatever name.
+    fn is_own(&self, topic: &Topic) -> bool {
+        topic.is_of_fleet()
     }
 
     /// What waits, by subscription. Pulsar tells it for the subscriptions that this process knows.

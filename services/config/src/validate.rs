@@ -4,6 +4,7 @@ mod access;
 mod mcp_server;
 mod together;
 mod tool;
+mod tool_service;
 
 pub(crate) use together::together;
 
@@ -11,7 +12,7 @@ use crate::error::Problem;
 use crate::{Item, prompts, queries};
 use agentfleet_schema::config::{
     AgentPattern, AgentTaskType, Intent, JoinPolicy, ModelProfile, PromptItem, QueryItem,
-    Specialist, choice, item_type, parameter_type,
+    Specialist, choice, item_type, parameter_type, tool_kind,
 };
 use agentfleet_schema::request::RunLimits;
 use agentfleet_schema::{Money, Operation, json_schema};
@@ -128,6 +129,7 @@ impl Check<'_> {
             item_type::MCP_SERVER => self.typed(Self::mcp_server),
             item_type::ROLE => self.typed(Self::role),
             item_type::TENANT => self.typed(Self::tenant),
+            item_type::TOOL_SERVICE => self.typed(Self::tool_service),
             other => {
                 let reason = nearest("type", other, item_type::ALL.iter().copied());
                 self.problem("", reason);
@@ -135,9 +137,15 @@ impl Check<'_> {
         }
     }
 
+    /// Whether it is a tool whose service says which further fields it has.
+    fn is_of_service(&self) -> bool {
+        self.item.item_type == item_type::TOOL && self.item.value["type"] == tool_kind::TOOL_SERVICE
+    }
+
     /// Names fields that nothing would read: most are misspelt.
     fn unknown_fields(&mut self, whole: &Value, schema: &Value, value: &Value, path: &str) {
         let schema = resolved(whole, schema);
+        let is_whole = path.is_empty();
         match value {
             Value::Object(fields) => {
                 let Some(known) = schema.get("properties").and_then(Value::as_object) else {
@@ -147,6 +155,8 @@ impl Check<'_> {
                     let path = format!("{path}/{name}");
                     match known.get(name) {
                         Some(schema) => self.unknown_fields(whole, schema, value, &path),
+                        // What is given to a service is held against the item of that.
+                        None if is_whole && self.is_of_service() => {}
                         None => {
                             let known = known.keys().map(String::as_str);
                             self.problem(path, nearest("field", name, known));

@@ -5,10 +5,11 @@
 
 use crate::kinds::{
     Agent, Call, DocumentFetch, DocumentSearch, Doing, Http, KnowledgeQuery, Mcp, Memory, Prompt,
-    ReadBack, Sparql, TextCompletion, ToolKind,
+    ReadBack, Services, Sparql, TextCompletion, ToolKind,
 };
 use crate::mcp::Servers;
 use crate::{Error, Secrets, ToolCall, ToolResult, Tools};
+use agentfleet_broker::Broker;
 use agentfleet_documents::Documents;
 use agentfleet_graph::Graph;
 use agentfleet_library::Library;
@@ -49,7 +50,7 @@ impl std::fmt::Debug for Toolbox {
 }
 
 impl Toolbox {
-    /// Every kind this program has. One line each.
+    /// Every kind this program has but services over a queue. One line each.
     pub fn new(
         library: Library,
         documents: Arc<dyn Documents>,
@@ -88,6 +89,14 @@ impl Toolbox {
         ];
         let kinds = kinds.into();
         Ok(Self { kinds, timeout })
+    }
+
+    /// With services that are asked over a queue.
+    #[must_use]
+    pub fn with_services(mut self, broker: Arc<dyn Broker>) -> Self {
+        let services = Arc::new(Services::new(broker));
+        self.kinds.insert(tool_kind::TOOL_SERVICE, services);
+        self
     }
 
     /// The names of the kinds, as a config item's `type` gives them.

@@ -11,6 +11,7 @@ mod identity;
 mod library;
 mod migrate;
 mod patterns;
+mod services;
 mod small_model;
 mod storm;
 mod upgrade;

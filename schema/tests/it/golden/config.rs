@@ -2,10 +2,10 @@
 
 use super::{Fixture, exact, reads};
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, Approval, DefaultAnswer, Effect, Evidence, EvidenceRun, Intent,
-    JoinPolicy, McpServer, ModelProfile, OAuth, PromptItem, QueryItem, QueryParameter, RateLimit,
-    Reasoner, RoleItem, Specialist, Status, TenantItem, TerminationCriteria, ToolArgument,
-    ToolItem,
+    AgentPattern, AgentTaskType, Approval, ConfigParam, DefaultAnswer, Effect, Evidence,
+    EvidenceRun, Intent, JoinPolicy, McpServer, ModelProfile, NamedParam, OAuth, PromptItem,
+    QueryItem, QueryParameter, RateLimit, Reasoner, RoleItem, Specialist, Status, TenantItem,
+    TerminationCriteria, ToolArgument, ToolItem, ToolService,
 };
 use agentfleet_schema::{Money, RunLimits};
 use std::collections::BTreeMap;
@@ -151,6 +151,8 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 resource: Some("catalogue://{query}".into()),
                 pattern: Some("react".into()),
                 specialist: Some("legal".into()),
+                service: Some("sums".into()),
+                extra: BTreeMap::from([("precision".into(), 2.into())]),
                 effect: Some(Effect::Destructive),
                 permission: Some("search.run".into()),
                 retries: Some(2),
@@ -163,7 +165,63 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
         ),
         reads("config/tool/minimal", bare_tool()),
         reads("config/tool/nulls", bare_tool()),
-        reads("config/tool/unknown", tool()),
+        reads(
+            "config/tool/unknown",
+            ToolItem {
+                extra: BTreeMap::from([(
+                    "from_a_newer_version".into(),
+                    serde_json::json!({"deep": [1, null]}),
+                )]),
+                ..tool()
+            },
+        ),
+        // As TrustGraph has it.
+        reads(
+            "config/tool/service",
+            ToolItem {
+                name: "Tell a joke".into(),
+                description: "Tells a joke".into(),
+                kind: "tool-service".into(),
+                service: Some("joke".into()),
+                arguments: vec![ToolArgument {
+                    name: "topic".into(),
+                    kind: "string".into(),
+                    description: "What it is about".into(),
+                    required: true,
+                }],
+                extra: BTreeMap::from([("style".into(), "pun".into())]),
+                ..bare_tool()
+            },
+        ),
+        exact(
+            "config/tool-service/full",
+            ToolService {
+                id: "sums".into(),
+                description: "Adds".into(),
+                request_queue: "request:tg:sums".into(),
+                response_queue: "persistent://tg/response/sums".into(),
+                config_params: vec![
+                    NamedParam::Name("style".into()),
+                    NamedParam::Param(ConfigParam {
+                        name: "precision".into(),
+                        required: true,
+                    }),
+                ],
+            },
+        ),
+        reads(
+            "config/tool-service/peer",
+            ToolService {
+                id: "joke".into(),
+                request_queue: "non-persistent://tg/request/joke".into(),
+                response_queue: "non-persistent://tg/response/joke".into(),
+                config_params: vec![NamedParam::Param(ConfigParam {
+                    name: "style".into(),
+                    required: false,
+                })],
+                ..ToolService::default()
+            },
+        ),
         reads(
             "config/tool/peer",
             ToolItem {

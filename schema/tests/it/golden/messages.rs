@@ -9,15 +9,48 @@ use agentfleet_schema::{
     AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, Exchange, HeldCall,
     Lineage, Memory, MessageType, Metadata, Money, PatternState, PlanState, PlanStep, Principal,
     QuotaLeft, ReactState, RoutingContext, RunControl, RunLimits, SessionId, Spent, Term, TermType,
-    Triple, Triples,
+    ToolServiceRequest, ToolServiceResponse, Triple, Triples,
 };
 use serde_json::json;
 
 pub(crate) fn fixtures() -> Vec<Fixture> {
-    [requests(), steps(), responses(), rdf()]
+    [requests(), steps(), responses(), rdf(), services()]
         .into_iter()
         .flatten()
         .collect()
+}
+
+fn services() -> Vec<Fixture> {
+    vec![
+        exact(
+            "messages/tool-service-request/full",
+            ToolServiceRequest {
+                config: r#"{"style": "pun"}"#.into(),
+                arguments: r#"{"topic": "cats"}"#.into(),
+            },
+        ),
+        exact(
+            "messages/tool-service-response/full",
+            ToolServiceResponse {
+                error: Some(ErrorBody {
+                    code: "tool-service-error".into(),
+                    message: "no joke about that".into(),
+                    hint: Some("ask for less".into()),
+                }),
+                response: "Why did".into(),
+                end_of_stream: true,
+            },
+        ),
+        // As TrustGraph writes it.
+        reads(
+            "messages/tool-service-response/peer",
+            ToolServiceResponse {
+                response: "Why did".into(),
+                end_of_stream: true,
+                ..ToolServiceResponse::default()
+            },
+        ),
+    ]
 }
 
 fn requests() -> Vec<Fixture> {

@@ -2,7 +2,7 @@
 
 use super::Output;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
@@ -54,7 +54,7 @@ pub(crate) enum Config {
     /// Store an item: from a file, or `-` for standard input
     #[command(
         after_help = "The file holds JSON; a prompt may be Markdown and a query SPARQL, as in seed-config.\n\n\
-                      Types: agent-pattern, agent-task-type, intent, mcp-server, model-profile, prompt, query, role, specialist, tenant, tool.\n\n\
+                      Types: agent-pattern, agent-task-type, intent, mcp-server, model-profile, prompt, query, role, specialist, tenant, tool, tool-service.\n\n\
                       Examples:\n  agentfleet config put tool document-search search.json\n  \
                       agentfleet config put prompt agent-react agent-react.md"
     )]
@@ -301,6 +301,35 @@ pub(crate) enum Tools {
     /// Arguments are healed and checked. Exit code 4 says that its service is away.
     #[command(after_help = "Example:\n  agentfleet tools call document-search --set query=refunds")]
     Call(CallTool),
+    /// Answer the requests to a tool service by a program, which is run for each
+    ///
+    /// Its standard input is a JSON object with `arguments` and `config`, and what it writes is the answer. An exit code
+    /// other than 0 makes the call fail, with the last it wrote to standard error. The environment has
+    /// AGENTFLEET_IDEMPOTENCY_KEY, the same where a request comes again.
+    #[command(
+        after_help = "Examples:\n  agentfleet tools serve sums -- ./sums.py\n  \
+                      agentfleet tools serve sums --concurrency 8 --timeout 10s -- python3 sums.py --fast"
+    )]
+    Serve(ServeTool),
+}
+
+/// A program that is a tool service.
+#[derive(Debug, Args)]
+pub(crate) struct ServeTool {
+    /// Key of its item, such as `sums`.
+    pub service: String,
+    /// How long the program may take for one.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub timeout: Duration,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<String>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok();
+    let time = time.filter(|time| !time.is_zero());
+    time.ok_or_else(|| format!("`{text}` is no length of time, such as `10s`"))
 }
 
 /// What tools are made of.

@@ -1,6 +1,7 @@
 //! `tools`: what agents may call, on which terms, and calling one by hand.
 
 mod mcp;
+mod serve;
 mod test;
 
 pub(super) use test::finding;
@@ -53,9 +54,14 @@ pub(crate) async fn run(command: Tools, settings: &Settings, ui: Ui) -> Result<(
         Tools::List { output } => list(&snapshot, output.json, ui),
         Tools::Show { name } => {
             let item = find(&snapshot, &name)?;
+            let service = item.service.as_ref();
+            let service = service.and_then(|name| snapshot.tool_services.get(name));
             let engine = Engine::open(store, settings, &|_, _| ()).await?;
             let mut value = serde_json::to_value(Shown::of(item)).unwrap_or_default();
             value["parameters"] = engine.tools.parameters(item);
+            if let Some(service) = service {
+                value["service-item"] = serde_json::to_value(service).unwrap_or_default();
+            }
             ui::json(&value)
         }
         Tools::Import(ImportTools::Openapi {
@@ -78,6 +84,7 @@ pub(crate) async fn run(command: Tools, settings: &Settings, ui: Ui) -> Result<(
             ))
             .await
         }
+        Tools::Serve(wanted) => Box::pin(serve::serve(store, settings, &snapshot, wanted)).await,
         Tools::Call(wanted) => call(store, settings, &snapshot, wanted).await,
     }
 }

@@ -12,6 +12,7 @@ mod place;
 mod prices;
 mod runs;
 mod seen;
+mod services;
 mod tls;
 mod tools;
 mod upkeep;

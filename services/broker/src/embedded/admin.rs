@@ -1,6 +1,7 @@
 //! What operators ask of the embedded broker, and what retention does to it.
 
 use crate::embedded::EmbeddedBroker;
+use crate::embedded::listening::PREFIX;
 use crate::embedded::store::{self, millis};
 use crate::embedded::tables::{MAX_SUBSCRIPTION, delivery_id};
 use crate::error::Error;
@@ -28,7 +29,7 @@ pub struct SubscriptionStats {
 }
 
 impl EmbeddedBroker {
-    /// All subscriptions, counted at one instant, sorted by topic and name.
+    /// All subscriptions but those of listeners, counted at one instant, sorted by topic and name.
     pub async fn stats(&self) -> Result<Vec<SubscriptionStats>, Error> {
         let now = self.database.clock().now();
         Ok(self
@@ -119,12 +120,13 @@ fn stats(connection: &Connection, now: Millis) -> Result<Vec<SubscriptionStats>,
          FROM subscriptions
          JOIN topics ON topics.id = subscriptions.topic
          LEFT JOIN deliveries ON deliveries.subscription = subscriptions.id
+         WHERE subscriptions.name NOT GLOB ?2 || '*'
          GROUP BY subscriptions.id ORDER BY topics.name, subscriptions.name",
     )?;
     let mut published =
         connection.prepare_cached("SELECT published_at FROM messages WHERE id = ?1 >> 16")?;
     let mut all = Vec::new();
-    let mut rows = statement.query([now])?;
+    let mut rows = statement.query((now, PREFIX))?;
     while let Some(row) = rows.next()? {
         let oldest: Option<i64> = row.get(5)?;
         let oldest = match oldest {

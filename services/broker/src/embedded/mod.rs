@@ -3,7 +3,7 @@
 //!
 //! - `tables`: what lies where. `topology`: topics and subscriptions. `store`: publish, claim and
 //!   settle inside a transaction. `dispatcher`: hands ready messages to who waits, around every
-//!   commit. `consumer`: the waiting end. `admin`:
+//!   commit. `consumer`: the waiting end. `listening`: subscriptions that end with their process. `admin`:
 //!   counts, retention, erasure.
 //! - What must happen together with other changes has an `_in` form that takes the caller's unit.
 //! - A message whose topic has no subscription, and is not retained, is dropped: subscriptions must
@@ -13,6 +13,7 @@ mod admin;
 mod consumer;
 mod dispatcher;
 mod export;
+mod listening;
 mod store;
 mod tables;
 mod topology;
@@ -38,6 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 pub use store::Parcel;
 use store::Terms;
+use tokio::sync::mpsc;
 use topology::Topology;
 
 /// How the embedded broker differs from topic to topic.
@@ -376,6 +378,28 @@ impl Broker for EmbeddedBroker {
         });
         found.await?;
         Ok(())
+    }
+
+    async fn listen(&self, topic: &Topic) -> Result<mpsc::Receiver<Retained>, Error> {
+        listening::listen(self, topic).await
+    }
+
+    async fn reach(&self, topic: &Topic) -> Result<Option<u64>, Error> {
+        let topic = topic.clone();
+        let counted = self.database.read(move |connection| {
+            let all = "SELECT count(*) FROM subscriptions JOIN topics ON topics.id = topic
+                       WHERE topics.name = ?1";
+            let mut statement = connection.prepare_cached(all)?;
+            Ok(statement.query_row([topic.as_str()], |row| row.get(0))?)
+        });
+        let counted: i64 = counted.await?;
+        Ok(u64::try_from(counted).ok())
+    }
+
+    async fn close(&self) {
+        if let Err(error) = listening::leave(self).await {
+            tracing::debug!(%error, "listeners stay until somebody else listens");
+        }
     }
 
     async fn waiting(&self) -> Result<Vec<Waiting>, Error> {

@@ -208,7 +208,7 @@ pub(super) fn holds(unit: &Unit<'_>, receipt: Receipt) -> Result<bool, storage::
 }
 
 /// Deletes a message that nobody waits for any more, unless it is retained.
-fn forget(unit: &Unit<'_>, message: i64) -> Result<(), storage::Error> {
+pub(super) fn forget(unit: &Unit<'_>, message: i64) -> Result<(), storage::Error> {
     unit.tx()
         .prepare_cached(
             "DELETE FROM messages WHERE id = ?1 AND key IS NULL

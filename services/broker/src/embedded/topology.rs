@@ -119,6 +119,13 @@ impl Topology {
         Ok((id, topic_id))
     }
 
+    /// Removes a subscription that nothing is to be delivered to any more.
+    pub(super) fn unsubscribe(&mut self, unit: &Unit<'_>, id: i64) -> Result<(), storage::Error> {
+        unit.tx()
+            .execute("DELETE FROM subscriptions WHERE id = ?1", [id])?;
+        self.changed(unit)
+    }
+
     fn changed(&mut self, unit: &Unit<'_>) -> Result<(), storage::Error> {
         self.changed_in = unit.transaction();
         unit.tx()

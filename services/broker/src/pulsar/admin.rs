@@ -33,9 +33,20 @@ pub(super) async fn consumers(
     topic: &str,
     subscription: &str,
 ) -> Result<Vec<String>, Error> {
+    Ok(working(&stats(options, topic).await?, subscription))
+}
+
+/// How many subscriptions of a topic somebody consumes.
+pub(super) async fn served(options: &PulsarOptions, topic: &str) -> Result<u64, Error> {
+    let stats = stats(options, topic).await?;
+    let named = stats["subscriptions"].as_object().into_iter().flatten();
+    let served = named.filter(|(name, _)| !working(&stats, name).is_empty());
+    Ok(served.count() as u64)
+}
+
+async fn stats(options: &PulsarOptions, topic: &str) -> Result<Value, Error> {
     let stats = ask(options, topic, "stats", None).await?;
-    let stats = serde_json::from_str(&stats).map_err(|error| wrong(options, error.to_string()))?;
-    Ok(working(&stats, subscription))
+    serde_json::from_str(&stats).map_err(|error| wrong(options, error.to_string()))
 }
 
 /// The addresses of those that take messages. Who only counts what waits takes none.

@@ -3,7 +3,8 @@
 //! - `options`: what an operator says. `names`: our topics on Pulsar. `dial`, `link`, `commands`:
 //!   connections, over the codec of the `pulsar` crate. `cluster`: who serves what.
 //! - `publisher`, `producer`: publishing. `stream`, `feed`, `consumer`, `parcel`: receiving.
-//!   `holdings`: leases. `retained`, `reader`: reading by key. `admin`: retention. `streams`,
+//!   `holdings`: leases. `retained`, `reader`: reading by key.
+//!   `listening`: what is published to a topic from now on. `admin`: retention. `streams`,
 //!   `backlog`: whether messages come, and how many wait.
 //! - A delivery is settled by the broker object (or a clone of it) whose consumer received it.
 //! - Subscriptions are shared, durable, begin with the first message, and are never removed.
@@ -20,6 +21,7 @@ mod dial;
 mod feed;
 mod holdings;
 mod link;
+mod listening;
 mod names;
 mod options;
 mod parcel;
@@ -51,6 +53,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stream::Stream;
 use streams::Streams;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -381,6 +384,38 @@ impl Broker for PulsarBroker {
 
     async fn mark(&self, topic: &Topic) -> Result<i64, Error> {
         self.inner.shelves.mark(topic).await
+    }
+
+    async fn listen(&self, topic: &Topic) -> Result<mpsc::Receiver<Retained>, Error> {
+        let inner = &*self.inner;
+        let full = inner.names.full(topic);
+        self.patiently(|| listening::listen(&inner.cluster, &full, &inner.working))
+            .await
+    }
+
+    async fn reach(&self, topic: &Topic) -> Result<Option<u64>, Error> {
+        let inner = &*self.inner;
+        let mut served = 0;
+        for part in inner.cluster.parts(&inner.names.full(topic)).await? {
+            self.create(&part).await?;
+            if inner.options.admin_url.is_none() {
+                continue;
+            }
+            // Who may publish there need not be allowed to ask this.
+            match admin::served(&inner.options, &part).await {
+                Ok(count) => served += count,
+                Err(error) => {
+                    tracing::debug!(%error, "who consumes a topic is not told");
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(inner.options.admin_url.is_some().then_some(served))
+    }
+
+    fn is_own(&self, topic: &Topic) -> bool {
+        let names = &self.inner.names;
+        topic.is_of_fleet() || names.is_own(&names.full(topic))
     }
 
     async fn establish(&self, subscriptions: &[Subscription]) -> Result<(), Error> {

@@ -7,7 +7,7 @@
 //! - `<topic>-<subscription>-retry`: what was handed back, for that subscription alone.
 
 use super::options::PulsarOptions;
-use agentfleet_schema::topics::{DEADLINE, Topic};
+use agentfleet_schema::topics::{self, DEADLINE, Topic};
 use std::collections::BTreeMap;
 
 /// What lies on a topic that a subscription reads.
@@ -51,6 +51,14 @@ impl Names {
             return name.to_owned();
         }
         format!("persistent://{}/{}/{name}", self.tenant, self.namespace)
+    }
+
+    /// Whether a full name is that of a topic of the fleet, or of one beside it.
+    pub(super) fn is_own(&self, full: &str) -> bool {
+        topics::ALL.iter().any(|own| {
+            let rest = full.strip_prefix(&self.full(own));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        })
     }
 
     /// Where messages with a time of delivery go.
@@ -135,6 +143,13 @@ mod tests {
         for (named, expected) in table {
             assert_eq!(named, expected);
         }
+        for own in [
+            "persistent://acme/agents/provenance",
+            "persistent://other/place/due-x-retry",
+        ] {
+            assert!(names.is_own(own), "{own}");
+        }
+        assert!(!names.is_own("persistent://acme/agents/provenances"));
     }
 
     #[test]

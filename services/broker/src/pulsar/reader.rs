@@ -8,7 +8,6 @@ use super::commands;
 use super::link::{Arrival, Link};
 use super::parcel;
 use crate::{Error, Retained};
-use agentfleet_schema::topics::property;
 use pulsar::proto::MessageIdData;
 use pulsar::proto::command_ack::AckType;
 use std::collections::VecDeque;
@@ -75,8 +74,8 @@ pub(super) struct Reader {
     unread: VecDeque<Read>,
 }
 
-/// The position of a message, and what it is if it has a key and can be read.
-type Read = (i64, Option<(String, Retained)>);
+/// The position of a message, and what it is if it can be read.
+type Read = (i64, Option<Retained>);
 
 impl Reader {
     pub(super) async fn open(
@@ -161,14 +160,10 @@ impl Reader {
                     reason: format!("message {}:{} has no position", id.ledger_id, id.entry_id),
                 });
             };
-            let message = opened.next().and_then(|message| {
-                let key = message.properties.get(property::ROOT)?.clone();
-                let retained = Retained {
-                    position,
-                    payload: message.payload,
-                    properties: message.properties,
-                };
-                Some((key, retained))
+            let message = opened.next().map(|message| Retained {
+                position,
+                payload: message.payload,
+                properties: message.properties,
             });
             self.unread.push_back((position, message));
         }

@@ -4,13 +4,14 @@
 //! key, up to a limit. What lies before (`horizon`) is read from the topic itself, by a pass that
 //! looks for one key only: from where its reader is, up to the horizon.
 
-use super::cluster::Cluster;
+use super::cluster::{Backoff, Cluster};
 use super::names::Names;
 use super::options::PulsarOptions;
 use super::reader::{Reader, latest, start_after};
 use crate::listeners::Listeners;
-use crate::{Error, Retained};
-use agentfleet_schema::topics::Topic;
+use crate::{Error, Retained, Witness};
+use agentfleet_schema::topics::{Topic, property};
+use pulsar::proto::MessageIdData;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -244,11 +245,9 @@ impl Shelves {
                     }
                     seen = at;
                     found.1 = at;
-                    found.0.extend(
-                        message
-                            .filter(|(of, _)| of == key)
-                            .map(|(_, message)| message),
-                    );
+                    found
+                        .0
+                        .extend(message.filter(|message| key_of(message) == Some(key)));
                     if found.0.len() >= max {
                         break;
                     }
@@ -257,6 +256,41 @@ impl Shelves {
             })
             .await?;
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+/// What a message is read by.
+fn key_of(message: &Retained) -> Option<&str> {
+    message.properties.get(property::ROOT).map(String::as_str)
+}
+
+/// A reader in the place of one that was lost, as soon as there can be one; nothing if the broker is closed.
+pub(super) async fn reopened(
+    cluster: &Cluster,
+    topic: &str,
+    start: MessageIdData,
+    backoff: &mut Backoff,
+    witness: &Witness,
+    stop: &CancellationToken,
+) -> Option<Reader> {
+    loop {
+        let opened = tokio::select! {
+            opened = Reader::open(cluster, topic, start.clone()) => opened,
+            () = stop.cancelled() => return None,
+        };
+        match opened {
+            Ok(reader) => {
+                witness.well();
+                return Some(reader);
+            }
+            // Both may have been ready, and what is closed has nothing to warn about.
+            Err(_) if stop.is_cancelled() => return None,
+            Err(error) => witness.failed(&error),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(backoff.next()) => {}
+            () = stop.cancelled() => return None,
+        }
     }
 }
 
@@ -283,7 +317,9 @@ async fn follow(
                 if at <= kept.last {
                     continue;
                 }
-                let Some((key, message)) = message else {
+                let keyed =
+                    message.and_then(|message| Some((key_of(&message)?.to_owned(), message)));
+                let Some((key, message)) = keyed else {
                     kept.last = at;
                     continue;
                 };
@@ -293,24 +329,13 @@ async fn follow(
             }
             Err(error) => {
                 tracing::debug!(topic = tail.name, %error, "reading again");
-                reader = loop {
-                    let last = tail.kept().last;
-                    let opened = tokio::select! {
-                        opened = Reader::open(&cluster, &tail.name, start_after(last)) => opened,
-                        () = stop.cancelled() => return,
-                    };
-                    match opened {
-                        Ok(reader) => break reader,
-                        // Both may have been ready, and what is closed has nothing to warn about.
-                        Err(_) if stop.is_cancelled() => return,
-                        Err(error) => witness.failed(&error),
-                    }
-                    tokio::select! {
-                        () = tokio::time::sleep(backoff.next()) => {}
-                        () = stop.cancelled() => return,
-                    }
-                };
-                witness.well();
+                let last = tail.kept().last;
+                let start = start_after(last);
+                let opened = reopened(&cluster, &tail.name, start, &mut backoff, &witness, &stop);
+                match opened.await {
+                    Some(opened) => reader = opened,
+                    None => return,
+                }
             }
         }
     }

@@ -63,7 +63,9 @@ macro_rules! broker_contract {
             reading_waits_until_something_is_retained,
             from_a_mark_everything_later_can_be_read,
             the_backlog_counts_what_waits_and_what_is_delayed,
-            a_subscription_that_is_established_receives_although_nobody_ever_consumed_it
+            a_subscription_that_is_established_receives_although_nobody_ever_consumed_it,
+            who_listens_gets_what_is_published_from_then_on,
+            a_topic_can_be_published_to_before_anything_is
         );
     };
     (@each $fixture:expr, $($check:ident),+) => {
@@ -867,4 +869,46 @@ pub(crate) async fn a_subscription_that_is_established_receives_although_nobody_
     let mut consumer = subscribe(fixture, subscription(&topic)).await;
     let came = receive(&mut consumer, 1).await;
     assert_eq!(&*came[0].payload, b"early");
+}
+
+pub(crate) async fn who_listens_gets_what_is_published_from_then_on(fixture: &dyn Fixture) {
+    let topic = topic(fixture, "listened");
+    let mut worker = subscribe(fixture, subscription(&topic)).await;
+    publish(fixture, &topic, &["before"]).await;
+    one(&mut worker).await;
+    // Both of one process, or each of its own.
+    let mut first = fixture.broker().listen(&topic).await.unwrap();
+    let mut second = fixture.broker().listen(&topic).await.unwrap();
+    publish(fixture, &topic, &["a", "b"]).await;
+    for listener in [&mut first, &mut second] {
+        for expected in ["a", "b"] {
+            let heard = listener.recv().await.unwrap();
+            assert_eq!(&*heard.payload, expected.as_bytes());
+            assert_eq!(heard.properties["body"], expected);
+        }
+    }
+    assert_eq!(bodies(&receive(&mut worker, 2).await), ["a", "b"]);
+    drop(first);
+    publish(fixture, &topic, &["c"]).await;
+    assert_eq!(&*second.recv().await.unwrap().payload, b"c");
+    // Nobody is to wait for what listeners have not heard yet.
+    let waiting = fixture.broker().waiting().await.unwrap();
+    let queues = waiting.iter().map(|one| one.queue.as_str());
+    let queues: Vec<_> = queues
+        .filter(|queue| queue.contains(topic.as_str()))
+        .collect();
+    assert!(
+        queues.iter().all(|queue| queue.ends_with("/workers")),
+        "{queues:?}"
+    );
+}
+
+pub(crate) async fn a_topic_can_be_published_to_before_anything_is(fixture: &dyn Fixture) {
+    let topic = topic(fixture, "reached");
+    let broker = fixture.broker();
+    let before = broker.reach(&topic).await.unwrap();
+    assert!(before.is_none_or(|count| count == 0), "{before:?}");
+    assert!(broker.is_own(&AGENT_REQUEST) && !broker.is_own(&topic));
+    let mut worker = subscribe(fixture, subscription(&topic)).await;
+    nothing_arrives(fixture, &mut worker).await;
 }

@@ -569,3 +569,44 @@ async fn a_delayed_message_comes_by_the_clock_on_the_wall() {
     assert!(database.clock().now() >= due);
     assert_eq!(delivery.payload.as_ref(), b"a");
 }
+
+async fn comes_to(broker: &EmbeddedBroker, topic: &Topic, expected: u64) {
+    let reached = async {
+        while broker.reach(topic).await.unwrap() != Some(expected) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(60);
+    tokio::time::timeout(patience, reached)
+        .await
+        .expect("it comes to that");
+}
+
+#[tokio::test]
+async fn a_listener_ends_with_who_holds_it_its_broker_or_its_process() {
+    let place = embedded(1);
+    let (broker, topic) = (&place.brokers[0], Topic::named("answers"));
+    let held = broker.listen(&topic).await.unwrap();
+    assert_eq!(broker.reach(&topic).await.unwrap(), Some(1));
+    drop(held);
+    comes_to(broker, &topic, 0).await;
+    let _held = broker.listen(&topic).await.unwrap();
+    broker.close().await;
+    assert_eq!(broker.reach(&topic).await.unwrap(), Some(0));
+
+    // A process that is killed removes nothing.
+    let (path, clock) = (place.directory.path().to_owned(), Arc::clone(&place.clock));
+    let named = topic.clone();
+    let process = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let held = runtime.block_on(async { open(&path, &clock).listen(&named).await.unwrap() });
+        runtime.shutdown_background();
+        drop(held);
+    });
+    process.join().unwrap();
+    broker.publish(vec![message(&topic, "late")]).await.unwrap();
+    let _other = broker.listen(&Topic::named("others")).await.unwrap();
+    comes_to(broker, &topic, 0).await;
+    let kept = broker.kept(0, 10).await.unwrap();
+    assert!(kept.is_empty(), "{kept:?}");
+}

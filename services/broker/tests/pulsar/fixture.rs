@@ -14,6 +14,7 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc;
 
 const HURRY: u32 = 5;
 
@@ -174,6 +175,18 @@ impl Broker for Hurried {
 
     async fn ready(&self) -> Result<(), Error> {
         self.0.ready().await
+    }
+
+    async fn listen(&self, topic: &Topic) -> Result<mpsc::Receiver<Retained>, Error> {
+        self.0.listen(topic).await
+    }
+
+    async fn reach(&self, topic: &Topic) -> Result<Option<u64>, Error> {
+        self.0.reach(topic).await
+    }
+
+    fn is_own(&self, topic: &Topic) -> bool {
+        self.0.is_own(topic)
     }
 
     async fn waiting(&self) -> Result<Vec<Waiting>, Error> {

@@ -1,5 +1,5 @@
 //! Items that are right, and items that are wrong in one way each.
-#![allow(clippy::panic)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 use super::*;
 use agentfleet_schema::config::Snapshot;
@@ -56,6 +56,18 @@ fn what_is_right_has_no_problem() {
             "model-profile",
             "agent-react",
             json!({"model": "m", "input-price": 0, "temperature": 0.2}),
+        ),
+        (
+            "tool-service",
+            "sums",
+            json!({"request-queue": "request:tg:sums", "response-queue": "response:tg:sums",
+                   "config-params": ["style", {"name": "precision", "required": true}]}),
+        ),
+        // What its service does not know is found once both are there.
+        (
+            "tool",
+            "add",
+            json!({"name": "add", "type": "tool-service", "service": "sums", "precision": 2}),
         ),
     ];
     for (item_type, key, value) in table {
@@ -358,4 +370,136 @@ fn two_tools_that_models_would_know_by_one_name_are_refused() {
         (problem.key.as_str(), &*problem.reason),
         ("blog_list", says)
     );
+}
+
+#[test]
+fn a_tool_service_has_two_topics_of_its_own() {
+    let (request, response) = ("request:tg:sums", "response:tg:sums");
+    let with = |request: &str, response: &str, more: Value| {
+        let mut value = json!({"id": "sums", "request-queue": request, "response-queue": response});
+        for (name, field) in more.as_object().into_iter().flatten() {
+            value[name] = field.clone();
+        }
+        value
+    };
+    for (value, field, reason) in [
+        (
+            json!({"request-queue": request}),
+            "",
+            "\"response-queue\" is a required property",
+        ),
+        (
+            with("sums", response, Value::Null),
+            "/request-queue",
+            "it is `sums`",
+        ),
+        (
+            with(
+                request,
+                "persistent://public/default/agent-response",
+                Value::Null,
+            ),
+            "/response-queue",
+            "a topic of the fleet itself",
+        ),
+        (
+            with("request:tg:agent-request-delayed", response, Value::Null),
+            "/request-queue",
+            "of the fleet",
+        ),
+        (
+            with(request, "non-persistent://tg/request/sums", Value::Null),
+            "/response-queue",
+            "another topic",
+        ),
+        (
+            with(request, response, json!({"id": "sum"})),
+            "/id",
+            "must equal the key `sums`",
+        ),
+        (
+            with(request, response, json!({"request-queu": ""})),
+            "/request-queu",
+            "did you mean `request-queue`",
+        ),
+        (
+            with(
+                request,
+                response,
+                json!({"config-params": ["a", {"name": "a"}]}),
+            ),
+            "/config-params/1",
+            "a name of its own",
+        ),
+        (
+            with(
+                request,
+                response,
+                json!({"config-params": [{"name": "a", "need": true}]}),
+            ),
+            "/config-params/0",
+            "not valid under any",
+        ),
+    ] {
+        let problems = found("tool-service", "sums", value.clone());
+        let fits = |(at, says): &(String, String)| at == field && says.contains(reason);
+        assert!(problems.iter().any(fits), "{value}: {problems:?}");
+    }
+    let bare = found(
+        "tool",
+        "add",
+        json!({"name": "add", "type": "tool-service"}),
+    );
+    assert_eq!(bare[0].0, "/service");
+}
+
+#[test]
+fn a_tool_gives_its_service_what_that_asks_for_and_nothing_else() {
+    let mut set = Snapshot::default();
+    let service = json!({"request-queue": "request:tg:sums", "response-queue": "response:tg:sums",
+                         "config-params": ["style", {"name": "precision", "required": true}, "limit"]});
+    let service = serde_json::from_value(service).unwrap();
+    set.tool_services.insert("sums".into(), service);
+    for (service, more, field, reason) in [
+        (
+            "sums",
+            json!({"precision": 2, "style": "dry", "limit": 3}),
+            "",
+            "",
+        ),
+        (
+            "sums",
+            json!({"style": "dry"}),
+            "/precision",
+            "service `sums` needs it",
+        ),
+        (
+            "sums",
+            json!({"precision": 2, "stile": "dry"}),
+            "/stile",
+            "did you mean `style`?",
+        ),
+        (
+            "sum",
+            json!({"precision": 2}),
+            "/service",
+            "unknown service `sum` (available: `sums`)",
+        ),
+    ] {
+        let mut tool = json!({"name": "add", "type": "tool-service", "service": service});
+        for (name, value) in more.as_object().unwrap() {
+            tool[name] = value.clone();
+        }
+        let tool = serde_json::from_value(tool).unwrap();
+        set.tools.insert("add".into(), tool);
+        let found = together(&set);
+        match &found[..] {
+            [] => assert_eq!(field, ""),
+            [problem] => {
+                assert_eq!(problem.field, field);
+                assert!(problem.reason.contains(reason), "{problem:?}");
+            }
+            _ => panic!("{found:?}"),
+        }
+    }
 }

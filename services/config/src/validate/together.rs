@@ -1,10 +1,13 @@
 //! What items must be to each other.
 
-use super::unknown;
+use super::{nearest, unknown};
 use crate::error::Problem;
 use crate::prompts;
 use agentfleet_schema::Operation;
-use agentfleet_schema::config::{DEFAULT_PROFILE, Snapshot, item_type, portable_name, tool_kind};
+use agentfleet_schema::config::{
+    DEFAULT_PROFILE, NamedParam, Snapshot, ToolItem, ToolService, item_type, portable_name,
+    tool_kind,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that is wrong between the items of a set: references without their end.
@@ -125,7 +128,38 @@ fn tools(set: &Snapshot, problem: &mut impl FnMut(&str, &str, String, String)) {
             let reason = unknown("MCP server", server, set.mcp_servers.keys());
             problem(item_type::TOOL, key, "/server".to_owned(), reason);
         }
+        if let (tool_kind::TOOL_SERVICE, Some(name)) = (tool.kind.as_str(), &tool.service) {
+            let found = match set.tool_services.get(name) {
+                Some(service) => given(tool, name, service),
+                None => {
+                    let reason = unknown("service", name, set.tool_services.keys());
+                    vec![("service".to_owned(), reason)]
+                }
+            };
+            for (field, reason) in found {
+                problem(item_type::TOOL, key, format!("/{field}"), reason);
+            }
+        }
     }
+}
+
+/// What is wrong with what a tool gives its service, by field.
+fn given(tool: &ToolItem, name: &str, service: &ToolService) -> Vec<(String, String)> {
+    // A parameter may have the name of any field. Plain data: writing it as JSON cannot fail.
+    let item = serde_json::to_value(tool).unwrap_or_default();
+    let params = || service.config_params.iter().map(NamedParam::name);
+    let unknown = tool
+        .extra
+        .keys()
+        .filter(|field| !params().any(|one| one == *field));
+    let unknown = unknown.map(|field| (field.clone(), nearest("field", field, params())));
+    let required = service.config_params.iter().filter(|one| one.is_required());
+    let missing = required.filter(|one| item[one.name()].is_null());
+    let missing = missing.map(|one| {
+        let reason = format!("service `{name}` needs it");
+        (one.name().to_owned(), reason)
+    });
+    unknown.chain(missing).collect()
 }
 
 /// Profiles that nothing would ever read, with what was probably meant. A name of its own is for other items

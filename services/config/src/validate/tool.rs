@@ -39,6 +39,10 @@ impl Check<'_> {
             let says = "an `mcp` tool must have either `tool` or `resource`";
             self.problem("/tool", says);
         }
+        if tool.kind == tool_kind::TOOL_SERVICE && tool.service.is_none() {
+            let says = "a `tool-service` tool must name its service here";
+            self.problem("/service", says);
+        }
         if let Some(method) = &tool.method {
             self.among("/method", &method.to_ascii_uppercase(), METHODS);
         }

@@ -14,6 +14,7 @@ mod prompt;
 mod read_back;
 mod sparql;
 mod text_completion;
+mod tool_service;
 
 pub(crate) use agent::Agent;
 pub(crate) use document_fetch::DocumentFetch;
@@ -26,6 +27,7 @@ pub(crate) use prompt::Prompt;
 pub(crate) use read_back::ReadBack;
 pub(crate) use sparql::Sparql;
 pub(crate) use text_completion::TextCompletion;
+pub(crate) use tool_service::Services;
 
 use crate::secrets::Used;
 use crate::{CallContext, Error, ToolResult};

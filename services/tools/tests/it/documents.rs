@@ -217,7 +217,7 @@ async fn wrong_arguments_are_told_with_the_right_ones() {
         (
             "telepathy",
             &[("x", "y")],
-            "tool `the telepathy` has the unknown type `telepathy` (available: `agent`, `document-fetch`, `document-search`, `http`, `knowledge-query`, `mcp`, `memory-delete`, `memory-get`, `memory-list`, `memory-set`, `prompt`, `read-back`, `sparql-select`, `text-completion`)",
+            "tool `the telepathy` has the unknown type `telepathy` (available: `agent`, `document-fetch`, `document-search`, `http`, `knowledge-query`, `mcp`, `memory-delete`, `memory-get`, `memory-list`, `memory-set`, `prompt`, `read-back`, `sparql-select`, `text-completion`, `tool-service`)",
         ),
     ] {
         let result = place.call(&tool(kind), "c", arguments).await;

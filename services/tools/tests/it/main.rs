@@ -15,6 +15,7 @@ mod oauth;
 mod offline;
 mod opening;
 mod place;
+mod services;
 #[allow(dead_code)] // shared with the library's tests, which use all of it
 #[path = "../../../library/tests/it/place.rs"]
 mod shelf;

@@ -2,6 +2,7 @@
 
 use crate::diary::python;
 use crate::shelf;
+use agentfleet_broker::{EmbeddedBroker, Options};
 use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_models::{ChatModel, Script, Scripted};
 use agentfleet_schema::Lineage;
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub(crate) struct Place {
     shelf: shelf::Place,
     pub(crate) toolbox: Toolbox,
+    pub(crate) broker: EmbeddedBroker,
     pub(crate) servers: mcp::Servers,
     pub(crate) documents: Arc<EmbeddedDocuments>,
     /// Who calls, and which tree that is of.
@@ -59,6 +61,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let database = Database::open(&folder.path().join("data")).unwrap();
         let documents = Arc::new(EmbeddedDocuments::open(&database).unwrap());
+        let broker = EmbeddedBroker::open(&database, Options::default()).unwrap();
         let shelf = shelf::Place::on(database, folder).await;
         let programs = vec![python(), "sh".to_owned()];
         let servers = mcp::Servers::new(secrets(), programs).unwrap();
@@ -71,10 +74,12 @@ impl Place {
             secrets(),
             servers.clone(),
         )
-        .unwrap();
+        .unwrap()
+        .with_services(Arc::new(broker.clone()));
         Self {
             shelf,
             toolbox,
+            broker,
             servers,
             documents,
             session: "s".into(),

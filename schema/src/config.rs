@@ -279,6 +279,17 @@ pub struct Snapshot {
     pub tool_services: BTreeMap<String, ToolService>,
 }
 
+/// Which fallbacks of a profile a call to its model may go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallbacks {
+    #[default]
+    All,
+    /// Those that have a price: the run is bounded in money.
+    Priced,
+    /// Nowhere: whoever asked named the model.
+    Nowhere,
+}
+
 /// Key of the profile of every operation that has none of its own.
 pub const DEFAULT_PROFILE: &str = "default";
 
@@ -314,6 +325,16 @@ impl Snapshot {
             .chain(&[DEFAULT_PROFILE])
             .filter_map(|key| self.profiles.get(*key));
         found.next().cloned().unwrap_or_default()
+    }
+
+    /// Where a call goes, in this order, if the model of its profile is away.
+    pub fn fallbacks(&self, profile: &ModelProfile, may: Fallbacks) -> Vec<String> {
+        let may = |name: &&String| match may {
+            Fallbacks::All => true,
+            Fallbacks::Priced => self.prices(ModelProfile::default(), name).has_prices(),
+            Fallbacks::Nowhere => false,
+        };
+        profile.fallbacks.iter().filter(may).cloned().collect()
     }
 
     /// The profile whose prices count where one serves a call: its own, unless the caller names another

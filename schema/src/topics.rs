@@ -153,6 +153,8 @@ pub mod property {
     pub const KIND_COMPLETION: &str = "completion";
     pub const KIND_JOIN: &str = "join";
     pub const KIND_HARD: &str = "hard";
+    /// As [`KIND_HARD`], for a run that has no step yet; one that has sets its own.
+    pub const KIND_UNBEGUN: &str = "unbegun";
     /// Ends the run of the session a message names, on the topic of requests and, from there, on that
     /// of deadlines.
     pub const KIND_CANCEL: &str = "cancel";

@@ -12,8 +12,11 @@ use crate::seams::Seam;
 use crate::sim::{Engine, Sim, Stepped};
 use crate::world::World;
 use agentfleet_core::approval::Verdict;
+use agentfleet_core::error::Code;
 use agentfleet_runtime::{Drain, serve};
-use agentfleet_schema::records::{Activity, ApprovalAnswer, FanInRecord, PauseRecord, StepRecord};
+use agentfleet_schema::records::{
+    AcceptedRecord, Activity, ApprovalAnswer, FanInRecord, PauseRecord, Publication, StepRecord,
+};
 use agentfleet_schema::topics::{DEAD_LETTER, property};
 use agentfleet_schema::{AgentRequest, SessionId, Term, Triple, Triples, keys, uris};
 use std::collections::BTreeSet;
@@ -532,6 +535,46 @@ impl Stage {
                 world.queues.claim(role, entry, 0, now).is_none(),
                 "the broker gives up"
             );
+        });
+    }
+
+    /// The first message of a run that a door took in is refused: nothing shows who sent it.
+    pub fn refuse(&mut self, about: &str) {
+        let entry = self.find(Role::Orchestrator, about, false);
+        self.sim.with(|world| {
+            let mut queues = world.queues.list.iter_mut();
+            let queue = queues.find(|queue| queue.role == Role::Orchestrator);
+            let entry = queue.and_then(|queue| queue.entries.remove(&entry));
+            let message = entry.expect("a message").message;
+            let body = String::from_utf8_lossy(&message.payload).into_owned();
+            let request: AgentRequest = serde_json::from_str(&body).expect("a request");
+            let session = request.session_id;
+            // As a door writes them.
+            let mut properties = message.properties.clone();
+            for name in [property::SESSION, property::ROOT] {
+                properties.insert(name.to_owned(), session.to_string());
+            }
+            properties.insert(property::STEP.to_owned(), "0".to_owned());
+            let accepted = AcceptedRecord {
+                session: session.clone(),
+                user: request.user,
+                id: properties.get(property::ID).cloned().unwrap_or_default(),
+                accepted_at: world.now,
+                publication: Publication {
+                    topic: message.topic.to_string(),
+                    properties: properties.clone(),
+                    deliver_at: None,
+                    body,
+                },
+                ..AcceptedRecord::default()
+            };
+            let body = serde_json::to_vec(&accepted).expect("plain data");
+            world.create(&keys::accepted(&session), body);
+            properties.insert(property::ORIGIN.to_owned(), message.topic.to_string());
+            let reason = Code::NotAuthorized.refusal("nothing shows who sent it");
+            properties.insert(property::REASON.to_owned(), reason);
+            let (now, payload) = (world.now, Arc::clone(&message.payload));
+            (world.queues).publish(&DEAD_LETTER, payload, &properties, now, now);
         });
     }
 

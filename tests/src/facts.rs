@@ -11,10 +11,10 @@ use agentfleet_core::commit::read_whole;
 use agentfleet_core::provenance::completion_status;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
-    Activity, ApprovalAnswer, Call, CallStatus, CompletionStatus, FanInRecord, FanOutRecord,
-    IntentRecord, JoinCause, OutcomeKind, Publication, ResultRecord, StepRecord,
+    AcceptedRecord, Activity, ApprovalAnswer, Call, CallStatus, CompletionStatus, FanInRecord,
+    FanOutRecord, IntentRecord, JoinCause, OutcomeKind, Publication, ResultRecord, StepRecord,
 };
-use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, property};
+use agentfleet_schema::topics::{AGENT_REQUEST, AGENT_RESPONSE, DEADLINE, property};
 use agentfleet_schema::{
     AgentRequest, AgentResponse, CorrelationId, MessageId, Operation, SessionId, keys, uris,
 };
@@ -539,6 +539,19 @@ impl World {
         last.outcome.is_terminal().then_some(last)
     }
 
+    /// Whether a message is the deadline of a run that a door took in, as its request sets it.
+    fn bounds_taken_in(&self, message: &Outgoing) -> bool {
+        let property = |name: &str| message.properties.get(name).map_or("", String::as_str);
+        let key = keys::accepted(&property(property::SESSION).into());
+        let taken = self.documents.get(&key);
+        let taken = taken.and_then(|body| serde_json::from_slice::<AcceptedRecord>(body).ok());
+        let most = i64::try_from(self.scenario.run_timeout_ms).unwrap_or(i64::MAX);
+        let due = taken.map(|taken| (taken.accepted_at + most).to_string());
+        message.topic == DEADLINE
+            && property(property::KIND) == property::KIND_UNBEGUN
+            && due.as_deref() == Some(property(property::DUE))
+    }
+
     /// Every effect that is published comes from a committed record (OR-2), except for a message
     /// that is put back as it came, and for chunks.
     pub(crate) fn on_publish(&mut self, message: &Outgoing) {
@@ -570,8 +583,9 @@ impl World {
                 self.facts.asked.insert((session.into(), step));
             }
         }
-        if task.role == Role::Producer || chunk || self.facts.allowed.contains(&print) || put_back()
-        {
+        let bound = task.role == Role::Undertaker && self.bounds_taken_in(message);
+        let allowed = self.facts.allowed.contains(&print);
+        if task.role == Role::Producer || chunk || bound || allowed || put_back() {
             return;
         }
         let body = String::from_utf8_lossy(&message.payload).into_owned();

@@ -204,7 +204,10 @@ impl Sim {
                 Arc::new(self.seam.clone()),
                 Arc::new(self.seam.clone()),
             ))),
-            Role::Undertaker => Worker::One(Arc::new(Undertaker::new(parts()))),
+            Role::Undertaker => {
+                let limits = self.options.limits.clone();
+                Worker::One(Arc::new(Undertaker::new(parts(), limits)))
+            }
             Role::Producer | Role::Gateway => Worker::Idle,
         }
     }

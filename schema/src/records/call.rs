@@ -42,7 +42,8 @@ pub enum Call {
         ms: u64,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<Source>,
-        /// Tries that failed around the tool: it was not reached, or not in time, or not allowed now.
+        /// Tries that failed around the tool: it was not reached, or not in time, or not allowed now; and models that
+        /// it asked in vain before another answered.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tried: Vec<FailedTry>,
         /// Set where it is another attempt's call.
@@ -81,7 +82,7 @@ impl Call {
 /// A try of a call that failed around the tool, and says nothing of what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTry {
-    /// The model that was tried; empty for a tool's call.
+    /// The model that was tried, also where a tool asked it; empty where the call itself was tried.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub of: String,
     pub why: Trouble,

@@ -114,11 +114,11 @@ pub(crate) enum Command {
         after_help = "Examples:\n  agentfleet trace 7c9fa540\n  agentfleet trace 7c9fa540 --format svg > trace.svg\n  agentfleet trace 7c9fa540 --step 1 --raw"
     )]
     Trace(Trace),
-    /// Work a run again from its records, and name what differs
+    /// Work runs again from their records, and name what differs
     #[command(
-        after_help = "Nothing is called: models, tools, graph and texts answer as recorded.\n\nExamples:\n  agentfleet replay 7c9fa540\n  agentfleet replay 7c9fa540 --step 2 --json"
+        after_help = "Nothing is called: models, tools, graph and texts answer as recorded.\n\nExamples:\n  agentfleet replay 7c9fa540\n  agentfleet replay 7c9fa540 --step 2 --json\n  agentfleet replay 7c9fa540 b21e04c9"
     )]
-    Replay(Steps),
+    Replay(Replay),
     /// Go on from a step of a run another way, in a new run
     #[command(
         after_help = "Examples:\n  agentfleet fork 7c9fa540 --at 0 --pattern react\n  agentfleet fork 7c9fa540 --at 3 --model openai:gpt-4o --detach"
@@ -142,11 +142,12 @@ pub(crate) enum Command {
         after_help = "Examples:\n  agentfleet explain 7c9fa540\n  agentfleet explain 7c9fa540 --step 2"
     )]
     Explain(Steps),
-    /// Check that what is stored of a run is what was committed
+    /// Check that what is stored of runs is what was committed
     #[command(
         after_help = "Exit code 7 says that something is not: each finding names the record, triple or document.\n\n\
                       Examples:\n  agentfleet verify 7c9fa540 --export head.json\n  \
-                      agentfleet verify 7c9fa540 --against head.json"
+                      agentfleet verify 7c9fa540 --against head.json\n  \
+                      agentfleet verify 7c9fa540 b21e04c9 --json"
     )]
     Verify(Verify),
     /// Sum tokens, calls, seconds and money of runs

@@ -196,7 +196,7 @@ impl Fleet {
                 ..engine.aggregator_parts()
             };
             let deadlines = Arc::new(Deadlines::new(parts.clone()));
-            let undertaker = Arc::new(Undertaker::new(parts.clone()));
+            let undertaker = Arc::new(Undertaker::new(parts.clone(), engine.limits.clone()));
             let sweep = Sweep::new(parts.clone());
             let fan_in = Arc::new(FanIn::new(parts));
             stage.one(engine.broker(), aggregator::deadlines(), deadlines, 4);

@@ -2,6 +2,7 @@
 
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
+use agentfleet_console::text;
 use agentfleet_issuer::{ClaimNames, Issuer, Options, Waits};
 use std::sync::Arc;
 
@@ -42,7 +43,10 @@ pub(crate) async fn look(settings: &Settings) -> Option<Result<String, Failure>>
     };
     let name = settings.oidc_issuer.as_deref().unwrap_or_default();
     Some(match issuer.look().await {
-        Ok(keys) => Ok(format!("{name} has {keys} keys for signatures")),
+        Ok(keys) => {
+            let keys = text::counted(keys as u64, "key");
+            Ok(format!("{name} has {keys} for signatures"))
+        }
         Err(refused) => Err(Failure::new(Exit::Unavailable, refused.to_string())),
     })
 }

@@ -67,6 +67,12 @@ impl Deadlines {
             Some(property::KIND_HARD) => {
                 self.endings.end(&place.0, "deadline", "").await?;
             }
+            Some(property::KIND_UNBEGUN) => {
+                // Sent again meanwhile, it has a deadline of its own.
+                if self.parts.records().step(&place.0, 0).await?.is_none() {
+                    self.endings.end(&place.0, "deadline", "").await?;
+                }
+            }
             Some(property::KIND_CANCEL) => {
                 let by = properties.get(property::BY).map_or("", String::as_str);
                 self.endings.end(&place.0, "cancelled", by).await?;

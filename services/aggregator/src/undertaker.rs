@@ -5,10 +5,13 @@
 //! parks the message for people.
 
 use crate::{Error, Parts};
-use agentfleet_broker::{Delivery, Properties};
+use agentfleet_broker::{Delivery, Durability, Outgoing, Properties};
+use agentfleet_core::deadline::next_hop;
 use agentfleet_core::error::Code;
+use agentfleet_core::{FleetLimits, limits};
 use agentfleet_runs::Endings;
 use agentfleet_runtime::{Disposition, Handler};
+use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::ParkedRecord;
 use agentfleet_schema::tolerant::MOST_COUNTED;
 use agentfleet_schema::topics::{self, property};
@@ -21,13 +24,15 @@ use serde_json::{Map, Value};
 pub struct Undertaker {
     parts: Parts,
     endings: Endings,
+    limits: FleetLimits,
 }
 
 impl Undertaker {
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: Parts, limits: FleetLimits) -> Self {
         Self {
             endings: Endings::new(parts.clone()),
             parts,
+            limits,
         }
     }
 
@@ -53,12 +58,46 @@ impl Undertaker {
         self.park(delivery, origin, reason).await?;
         if Code::of_refusal(reason).0 == Code::NotAuthorized {
             // Nobody may end a run by a message that they may not send.
-            return Ok(());
+            return match &request {
+                Some(request) => self.bound(&request.session_id, &delivery.payload).await,
+                None => Ok(()),
+            };
         }
         if let Some(request) = request {
             let properties = delivery.properties.clone();
             self.endings.fail(request, properties, reason).await?;
         }
+        Ok(())
+    }
+
+    /// Sets the deadline of a run that a door took in and whose very message is dead: its first step would have
+    /// set it. Until then people may send the message again, or end the run themselves.
+    async fn bound(&self, session: &SessionId, message: &[u8]) -> Result<(), Error> {
+        let records = self.parts.records();
+        let Some(taken) = records.accepted(session).await? else {
+            return Ok(());
+        };
+        let Some(mut asked) = taken.asked() else {
+            return Ok(());
+        };
+        let is_it = taken.publication.body.as_bytes() == message;
+        if !is_it || records.step(session, 0).await?.is_some() {
+            return Ok(());
+        }
+        let from = taken.accepted_at;
+        limits::accept(&mut asked, &Snapshot::default(), &self.limits, from);
+        let due = asked.control.hard_deadline;
+        let mut properties = taken.publication.properties;
+        properties.insert(property::KIND.into(), property::KIND_UNBEGUN.into());
+        properties.insert(property::DUE.into(), due.to_string());
+        let deadline = Outgoing {
+            topic: topics::DEADLINE,
+            payload: b"{}".to_vec(),
+            properties,
+            deliver_at: Some(next_hop(self.parts.host.now(), due)),
+            durability: Durability::Durable,
+        };
+        self.parts.broker.publish(vec![deadline]).await?;
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 //! the budget allows it: to go on behind a text, or to reply anew with an object. What is cut all the same
 //! is told as such to whoever asked: a text is answered in part, an object counts as none, and a call that
 //! may be half is not made.
+//!
+//! A reply without a word is asked for once more, too, and told to be empty.
 
 use crate::json;
 use crate::order::{AfterCut, Input, ModelAsk, Order, Reply, StreamAs};
@@ -44,10 +46,11 @@ impl Open {
         else {
             return None;
         };
-        if !reply.cut {
-            return None;
-        }
-        let cut = if ask.schema.is_some() {
+        let cut = if is_silent(reply) {
+            Some(AfterCut::Silence)
+        } else if !reply.cut {
+            None
+        } else if ask.schema.is_some() {
             (!json::is_whole(&reply.text)).then_some(AfterCut::Anew)
         } else {
             is_answer(ask, reply, native).then(|| AfterCut::GoOn(reply.text.clone()))
@@ -73,6 +76,9 @@ impl Open {
         let mut reply = match (beginning, input) {
             (None, Input::ModelReplied(reply)) => reply,
             (Some(beginning), Input::ModelReplied(reply)) => self.joined(beginning, reply),
+            (Some(beginning), failed @ Input::ModelFailed(_)) if is_silent(&beginning) => {
+                return failed;
+            }
             // As far as it came.
             (Some(beginning), Input::ModelFailed(_)) => beginning,
             (_, input) => return input,
@@ -96,7 +102,7 @@ impl Open {
         usage.add(reply.usage);
         let goes_on = match self.ask.as_ref().and_then(|ask| ask.cut.as_ref()) {
             Some(AfterCut::GoOn(_)) => true,
-            Some(AfterCut::Anew) | None => false,
+            Some(AfterCut::Anew | AfterCut::Silence) | None => false,
         };
         Reply {
             text: if goes_on {
@@ -110,6 +116,11 @@ impl Open {
             ..reply
         }
     }
+}
+
+/// Whether a reply says nothing and calls nothing, though nothing kept it from going on.
+fn is_silent(reply: &Reply) -> bool {
+    !reply.cut && reply.tool_calls.is_empty() && reply.text.trim().is_empty()
 }
 
 /// Whether a reply, as far as it came, is the beginning of an answer.

@@ -292,6 +292,31 @@ fn nothing_is_asked_on_that_no_budget_pays_for() {
 }
 
 #[test]
+fn who_says_nothing_is_asked_once_more_in_other_words() {
+    for (asked, native, before, ends) in answers() {
+        let with = |replies: Vec<Input>| {
+            let replies = after_comparison(&asked, replies);
+            play(turn(asked.clone(), native), replies)
+        };
+        let name = format!("{} {native}", asked.pattern);
+        let text = format!("{before}The mill is Ada's.");
+        let played = with(vec![whole(" \n"), whole(&text)]);
+        let answer = ("The mill is Ada's.", ends, false);
+        assert_eq!(played.answer(), answer, "{name}");
+        let (operation, last) = played.asked.last().unwrap();
+        assert_eq!(*last, Some(AfterCut::Silence), "{name}");
+        let same = played.asked.iter().filter(|(of, _)| of == operation);
+        assert_eq!(same.count(), 2, "{name}");
+        // Where that fails, it failed: nothing was begun that could stand.
+        let played = with(vec![whole(""), failed()]);
+        assert!(
+            !matches!(&played.finish().outcome, Outcome::Answer(answer) if !answer.partial),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn half_a_comparison_is_no_agreement() {
     const HALF: &str = r#"{"agreement": "agree", "reason": "both say that Ada"#;
     const DISAGREES: &str = r#"{"agreement": "disagree", "reason": "Ben"}"#;

@@ -40,7 +40,7 @@ pub struct ModelAsk {
     /// written.
     pub may_answer: bool,
     pub stream: StreamAs,
-    /// Set where the reply to the same question was cut: what is to come of it.
+    /// Set where the reply to the same question was cut or had no words: what is to come of it.
     pub cut: Option<AfterCut>,
 }
 
@@ -77,13 +77,15 @@ impl From<ModelAsk> for Order {
     }
 }
 
-/// What is asked of a model whose reply was cut at the limit of its length.
+/// What is asked of a model whose reply was cut at the limit of its length, or had no words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterCut {
     /// To go on behind this text.
     GoOn(String),
     /// To reply anew, and shorter: half an object says nothing.
     Anew,
+    /// To reply at all. In the same words it would be silent again.
+    Silence,
 }
 
 /// What the driver streams of a reply while it arrives.

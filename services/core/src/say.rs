@@ -82,6 +82,16 @@ pub(crate) fn only(
     }
 }
 
+/// That a call is made.
+pub fn called(tool: &str, arguments: &BTreeMap<String, String>) -> Said {
+    Said {
+        message_type: MessageType::Action,
+        text: action(tool, arguments),
+        streamed: false,
+        document: None,
+    }
+}
+
 /// Progress for whoever watches; not stored.
 pub fn status(text: impl Into<String>) -> Said {
     Said {

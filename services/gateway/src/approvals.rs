@@ -53,12 +53,15 @@ pub(crate) struct ApprovalView {
     default: &'static str,
     /// Where to answer.
     location: String,
+    /// Whether a role of whoever lists them lets them answer this one.
+    may_answer: bool,
 }
 
 impl ApprovalView {
-    fn of(pause: PauseRecord) -> Self {
+    fn of(pause: PauseRecord, caller: &Caller) -> Self {
         let asked = pause.asked;
         Self {
+            may_answer: approves(caller, &asked.tool),
             location: format!("/approvals/{}", asked.id),
             id: asked.id,
             session_id: pause.session,
@@ -130,8 +133,10 @@ pub(crate) async fn list(
     Params::read(query.as_deref(), &[])?;
     let mut open = app.parts.approvals.open().await?;
     open.retain(|pause| caller.sees(&tenant_of(pause)));
+    let shown = open.into_iter();
+    let shown = shown.map(|pause| ApprovalView::of(pause, &caller));
     Ok(Json(ApprovalList {
-        approvals: open.into_iter().map(ApprovalView::of).collect(),
+        approvals: shown.collect(),
     }))
 }
 
@@ -212,10 +217,15 @@ pub(crate) async fn answer(
     }
 }
 
-/// Whether a caller may answer this call, of all that wait.
+/// Whether a caller may answer calls of a tool.
+fn approves(caller: &Caller, tool: &str) -> bool {
+    caller.key().is_none_or(|key| key.rights.approve(tool))
+}
+
+/// Refuses who may not answer this call, of all that wait.
 fn may_answer(app: &App, caller: &Caller, pause: &PauseRecord) -> Result<(), Problem> {
     let tool = &pause.asked.tool;
-    if caller.key().is_none_or(|key| key.rights.approve(tool)) {
+    if approves(caller, tool) {
         return Ok(());
     }
     let says = format!("no role of the caller may answer calls of `{tool}`");

@@ -233,7 +233,7 @@ struct Links {
 }
 
 /// What to show of a session.
-async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
+async fn view(app: &App, caller: &Caller, seen: &Seen) -> Result<View, Problem> {
     let session = &seen.session;
     let state = RunState::of(seen.newest.as_ref());
     let accepted = seen.accepted.as_ref();
@@ -251,7 +251,8 @@ async fn view(app: &App, seen: &Seen) -> Result<View, Problem> {
     };
     let answered = matches!(state, RunState::Answered | RunState::Partial);
     let has_error = state.is_final() && !answered;
-    let is_told_all = seen.tenant().is_empty();
+    // The owner of the data directory has to mend what is wrong.
+    let is_told_all = seen.tenant().is_empty() || caller.key().is_none();
     let error = has_error.then(|| error_of(end, text.as_deref(), is_told_all));
     let conversation = first.map(|r| &r.conversation);
     Ok(View {
@@ -384,7 +385,7 @@ pub(crate) async fn show(
         until_ended(&app, &session, Duration::from_secs(wait)).await?;
         seen = look_as(&app, &caller, &session).await?;
     }
-    view(&app, &seen).await.map(Json)
+    view(&app, &caller, &seen).await.map(Json)
 }
 
 /// Waits until a root session's dialog ends, the time is over, or the gateway stops.
@@ -436,11 +437,8 @@ pub(crate) async fn cancel(
     let cancel = match ended {
         Ended::Now => CancelResult::Cancelled,
         Ended::Before(_) => CancelResult::AlreadyEnded,
-        // Erased in between: of a subagent nothing is closed.
-        Ended::Unknown if seen.begun.is_some() => {
-            return Err(Problem::unknown_session(session.as_str()));
-        }
-        Ended::Unknown => CancelResult::WhenItStarts,
+        // Erased in between.
+        Ended::Unknown => return Err(Problem::unknown_session(session.as_str())),
     };
     app.note(&caller, "cancel", session.as_str(), "").await;
     let seen = look(&app, &session).await?;
@@ -470,6 +468,4 @@ enum CancelResult {
     Cancelled,
     /// It had ended; its result stands.
     AlreadyEnded,
-    /// No worker has taken it up: it ends when one does.
-    WhenItStarts,
 }

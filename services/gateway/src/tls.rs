@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use x509_cert::Certificate;
+use x509_cert::certificate::Version;
 use x509_cert::der::Decode as _;
 
 /// Largest file of certificates, or of a key, in bytes.
@@ -84,6 +85,7 @@ impl TlsFiles {
                         `-----BEGIN CERTIFICATE-----`";
             return Err(self.of_certificate(says));
         }
+        self.check_version(&chain)?;
         let pem = key.as_ref().map_err(|error| self.of_key(error))?;
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
             pem::Error::NoItemsFound if is_encrypted(pem) => {
@@ -117,6 +119,24 @@ impl TlsFiles {
             }
             Err(error) => Err(self.of_certificate(format!("it cannot be used: {error}"))),
         }
+    }
+
+    /// Refuses a certificate of the server that is older than version 3 of X.509, which no client takes.
+    fn check_version(&self, chain: &[CertificateDer<'_>]) -> Result<(), Error> {
+        let own = chain.first().map(|own| Certificate::from_der(own));
+        // What cannot be read is told by who uses it.
+        let Some(Ok(own)) = own else {
+            return Ok(());
+        };
+        let version = match own.tbs_certificate().version() {
+            Version::V3 => return Ok(()),
+            Version::V2 => 2,
+            Version::V1 => 1,
+        };
+        Err(self.of_certificate(format!(
+            "its first certificate is of X.509 version {version}: expected version 3, which can name the server \
+             (`subjectAltName`); `openssl req -x509 -addext subjectAltName=DNS:HOST ...` makes one"
+        )))
     }
 
     fn lifetime_of(&self, chain: &[CertificateDer<'_>]) -> Result<Lifetime, Error> {

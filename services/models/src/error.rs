@@ -62,6 +62,8 @@ pub struct Error {
     retry: Option<Duration>,
     usage: Usage,
     tried: Vec<Tried>,
+    /// It is a reply without a word, which nothing had cut.
+    silent: bool,
 }
 
 impl Error {
@@ -73,6 +75,7 @@ impl Error {
             retry: None,
             usage: Usage::default(),
             tried: Vec::new(),
+            silent: false,
         }
     }
 
@@ -105,7 +108,10 @@ impl Error {
             Self::new(Kind::InvalidReply, message)
         } else {
             let message = format!("{provider} model `{model}` sent an empty reply");
-            Self::new(Kind::InvalidReply, message).after(Duration::from_secs(1))
+            Self {
+                silent: true,
+                ..Self::new(Kind::InvalidReply, message).after(Duration::from_secs(1))
+            }
         };
         error.costing(usage)
     }
@@ -125,6 +131,11 @@ impl Error {
     /// Models that were to answer, and did not; empty where there was one only.
     pub fn tried(&self) -> &[Tried] {
         &self.tried
+    }
+
+    /// Whether the model replied, without a word. In the same words it may be asked in vain.
+    pub fn is_silent(&self) -> bool {
+        self.silent
     }
 
     /// What the call came to all the same: a reply without a word is paid for as any other.

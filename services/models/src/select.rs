@@ -72,7 +72,7 @@ pub struct Choice {
     pub model: Arc<dyn ChatModel>,
     /// `openai`, `anthropic`, `gemini`, `ollama`, `offline` or `scripted`.
     pub provider: &'static str,
-    /// Which and why, in one sentence.
+    /// Which and why; and how it is told its tools, where its server decided that.
     pub reason: String,
 }
 
@@ -85,6 +85,10 @@ impl std::fmt::Debug for Choice {
             .finish()
     }
 }
+
+/// What is said of a model whose template has no place for tools.
+const TOOLS_IN_TEXT: &str = " Its server says that its chat template has no place for tools (`/props`): they are \
+                             described in the text of the prompt, and called by name there.";
 
 /// Chooses the model.
 pub async fn select(options: &ModelOptions) -> Result<Choice, Error> {
@@ -250,6 +254,7 @@ async fn provider(
     chosen.base_url.clone_from(&base_url);
     chosen.key = options.key(kind);
     chosen.timeouts = options.timeouts;
+    let mut tools = "";
     match kind {
         ProviderKind::Ollama => {
             let url = base_url.as_deref().unwrap_or(kind.default_base_url());
@@ -283,7 +288,10 @@ async fn provider(
         && url != kind.default_base_url()
     {
         let key = chosen.key.as_ref();
-        chosen.native_tools = !listing::template_lacks_tools(&http, url, key).await;
+        if listing::template_lacks_tools(&http, url, key).await {
+            chosen.native_tools = false;
+            tools = TOOLS_IN_TEXT;
+        }
     }
     let place = match &base_url {
         Some(url) if url != kind.default_base_url() => {
@@ -292,7 +300,7 @@ async fn provider(
         _ => String::new(),
     };
     let model = Provider::new(chosen, http)?;
-    let reason = format!("Using {}{place}: {why}.", model.describe());
+    let reason = format!("Using {}{place}: {why}.{tools}", model.describe());
     Ok(Choice {
         model: Arc::new(model),
         provider: kind.as_str(),

@@ -9,11 +9,12 @@
 use crate::Parts;
 use crate::attempts::Attempts;
 use crate::error::Stop;
+use crate::model;
 use agentfleet_broker::Delivery;
 use agentfleet_core::{ToolUse, bounds, pipeline};
 use agentfleet_documents::Documents;
 use agentfleet_runtime::CLOCK_SKEW;
-use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::config::{Fallbacks, Snapshot, ToolItem};
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{CallStatus, FailedTry, IntentRecord, ResultRecord, Trouble};
 use agentfleet_schema::{AgentRequest, LONGEST_MS, millis};
@@ -53,6 +54,8 @@ pub(crate) struct Caller<'a> {
     pub parts: &'a Parts,
     pub request: &'a AgentRequest,
     pub snapshot: &'a Arc<Snapshot>,
+    /// Where tools that ask a model may go.
+    pub fallbacks: Fallbacks,
     pub nonce: &'a str,
     pub attempts: &'a Attempts<'a>,
     pub delivery: &'a Delivery,
@@ -68,10 +71,12 @@ impl Caller<'_> {
     /// Makes a call that may be made any number of times, and again where it failed around the tool.
     pub(crate) async fn call(&self, tool_use: ToolUse) -> Result<Called, Stop> {
         let ran = (tool_use.tool.name.clone(), tool_use.arguments.clone());
-        let mut tried = Vec::new();
+        let (mut tried, mut tries) = (Vec::new(), 0);
         loop {
             let result = self.run(tool_use.clone(), 0).await?;
-            let is_last = tried.len() >= tool_use.tool.retries() as usize || self.is_out_of_time();
+            tried.extend(model::tried(&result.tried));
+            let is_last = tries >= tool_use.tool.retries() || self.is_out_of_time();
+            tries += 1;
             let Some(why) = result.trouble else {
                 return Ok(Called { ran, result, tried });
             };
@@ -108,6 +113,7 @@ impl Caller<'_> {
                 lineage: request.control.lineage.clone(),
                 idempotency_key: format!("{}/{}/{number}", request.session_id, request.step),
                 config: Arc::clone(self.snapshot),
+                fallbacks: self.fallbacks,
             },
         };
         Ok(self.parts.tools.call(call).await?)
@@ -183,7 +189,7 @@ impl Caller<'_> {
             // The call may have been made: its outcome is settled here, never tried again.
             failed(format!("Error: the call could not be completed: {stop}"))
         });
-        let mut tried = Vec::new();
+        let mut tried = model::tried(&result.tried);
         let result = match result.trouble {
             Some(why) => {
                 let error = bounds::reason(&result.content).into_owned();

@@ -7,6 +7,7 @@ use crate::calls::{Called, Caller, limited};
 use crate::debits::Debits;
 use crate::error::Stop;
 use crate::handle::Orchestrator;
+use crate::model;
 use crate::rates::Rates;
 use crate::stream::Attempt;
 use crate::work::{Ended, Work};
@@ -15,6 +16,7 @@ use agentfleet_core::commit::Streamed;
 use agentfleet_core::limits::Limits;
 use agentfleet_core::{Input, Order, Overruled, ToolOutcome, ToolUse, Turn, approval, say};
 use agentfleet_runtime::Records;
+use agentfleet_schema::config::Fallbacks;
 use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Usage};
 use agentfleet_schema::{AgentRequest, Digest, Spent};
 use std::collections::BTreeMap;
@@ -29,6 +31,8 @@ pub(crate) struct Driver<'o, 'w> {
     pub work: &'w Work<'w>,
     attempts: Attempts<'o>,
     rates: &'o Rates,
+    /// Where tools that ask a model may go.
+    fallbacks: Fallbacks,
     pub debits: Debits<'o>,
     /// The call that an earlier attempt began, with its outcome, until it is taken.
     left: Option<Called>,
@@ -69,6 +73,7 @@ impl<'o, 'w> Driver<'o, 'w> {
             work,
             attempts: orchestrator.attempts(),
             rates: &orchestrator.rates,
+            fallbacks: model::fallbacks(request, snapshot, &options.limits),
             debits: Debits {
                 documents: &*parts.documents,
                 step: (request.session_id.clone(), request.step),
@@ -167,6 +172,7 @@ impl<'w> Driver<'_, 'w> {
             parts: self.parts,
             request: self.request(),
             snapshot: &self.work.prepared.snapshot,
+            fallbacks: self.fallbacks,
             nonce: &self.work.prepared.nonce,
             attempts: &self.attempts,
             delivery: self.work.delivery,
@@ -295,7 +301,12 @@ impl<'w> Driver<'_, 'w> {
         let result = called.result;
         let usage = result.usage;
         if usage != Usage::default() {
-            let wordless = self.wordless("tool", String::new(), usage, 0);
+            let mut wordless = self.wordless("tool", String::new(), usage, 0);
+            if let Call::Model { model, .. } = &mut wordless
+                && !result.model.is_empty()
+            {
+                model.clone_from(&result.model);
+            }
             self.done.calls.push(wordless);
         }
         let adopted = match asked {

@@ -7,7 +7,7 @@ use agentfleet_core::limits::{FleetLimits, Left, Limits};
 use agentfleet_core::prices::{prices, profile};
 use agentfleet_core::{AfterCut, ModelAsk, Reply, task_types};
 use agentfleet_models::{Kind, Message, ModelReply, ModelRequest, ToolSpec, Tried, tokens_in};
-use agentfleet_schema::config::{ModelProfile, Snapshot};
+use agentfleet_schema::config::{Fallbacks, Snapshot};
 use agentfleet_schema::records::{FailedTry, Trouble, Usage};
 use agentfleet_schema::tolerant::text_of;
 use agentfleet_schema::{AgentRequest, AgentStep, Operation, Spent, StepKind};
@@ -38,7 +38,7 @@ pub(crate) fn request(
             .collect(),
         schema: ask.schema.clone(),
         inputs: ask.variables.clone(),
-        fallbacks: fallbacks(&profile, of, snapshot, &options.limits),
+        fallbacks: snapshot.fallbacks(&profile, fallbacks(of, snapshot, &options.limits)),
         model: named(profile.model, &of.model),
         temperature: profile.temperature,
         max_tokens: profile.max_tokens,
@@ -80,13 +80,19 @@ pub(crate) fn messages(
             messages.push(Message::Assistant(text.clone()));
             messages.push(Message::User(GO_ON.to_owned()));
         }
-        Some(AfterCut::Anew) => match messages.last_mut() {
-            // Not every model takes two in a row.
-            Some(Message::User(text)) => text.push_str(&format!("\n\n{ANEW}")),
-            _ => messages.push(Message::User(ANEW.to_owned())),
-        },
+        Some(AfterCut::Anew) => told_beside(&mut messages, ANEW),
+        Some(AfterCut::Silence) => told_beside(&mut messages, SILENCE),
     }
     Ok(messages)
+}
+
+/// Adds what is wrong with the last reply to what is asked.
+fn told_beside(messages: &mut Vec<Message>, note: &str) {
+    match messages.last_mut() {
+        // Not every model takes two in a row.
+        Some(Message::User(text)) => text.push_str(&format!("\n\n{note}")),
+        _ => messages.push(Message::User(note.to_owned())),
+    }
 }
 
 /// What a model is told whose text was cut.
@@ -95,6 +101,10 @@ const GO_ON: &str = "Your reply was cut at the limit of its length. Go on exactl
 /// What a model is told whose object was cut.
 const ANEW: &str = "Your last reply was cut at the limit of its length before its JSON was complete. \
                     Reply again from the beginning, and shorter.";
+
+/// What a model is told that said nothing.
+const SILENCE: &str = "Your last reply was empty: it had no text and called no tool. Reply to this now, in the form \
+                       that is asked for.";
 
 /// A step of the history as a native call and its result; what was no call, as plain turns.
 fn shown(step: &AgentStep, n: usize, messages: &mut Vec<Message>) {
@@ -131,23 +141,14 @@ fn named(of_the_profile: String, of_the_request: &str) -> String {
     }
 }
 
-/// Where a call may go if its model is away: nowhere if its caller named the model, and where the run is
-/// bounded in money only to models that have a price.
-fn fallbacks(
-    profile: &ModelProfile,
-    of: &AgentRequest,
-    snapshot: &Snapshot,
-    fleet: &FleetLimits,
-) -> Vec<String> {
+/// Where calls of a request, and of its tools, may go if their model is away: nowhere if its caller named the
+/// model, and where the run is bounded in money only to models that have a price.
+pub(crate) fn fallbacks(of: &AgentRequest, snapshot: &Snapshot, fleet: &FleetLimits) -> Fallbacks {
     if !of.model.is_empty() {
-        return Vec::new();
+        return Fallbacks::Nowhere;
     }
-    let is_bounded = Limits::of(of, snapshot, fleet).budget.cost.is_some();
-    let may = |name: &&String| {
-        let priced = snapshot.prices(ModelProfile::default(), name);
-        !is_bounded || priced.has_prices()
-    };
-    profile.fallbacks.iter().filter(may).cloned().collect()
+    let bounded = Limits::of(of, snapshot, fleet).budget.cost;
+    bounded.map_or(Fallbacks::All, |_| Fallbacks::Priced)
 }
 
 /// Models that were to reply before, as records tell it.

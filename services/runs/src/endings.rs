@@ -34,7 +34,7 @@ pub enum Ended {
     Now,
     /// It had ended already, as the record says.
     Before(OutcomeKind),
-    /// Nothing is known of it. It is closed all the same, should it ever come.
+    /// Nothing is known of it, or only that it was asked on the queue. It is closed all the same, should it come.
     Unknown,
 }
 
@@ -193,7 +193,10 @@ impl Endings {
                 self.parts.documents.ensure(&key, body).await?;
             }
             if step == 0 && asked.is_none() {
-                // Not accepted yet, or never asked: when it comes, its worker sees `closed`.
+                asked = self.taken_in(session).await?;
+            }
+            if step == 0 && asked.is_none() {
+                // It is on the queue yet, or was never asked: when it comes, its worker sees `closed`.
                 return Ok(Ended::Unknown);
             }
             let own = asked.clone();
@@ -208,6 +211,21 @@ impl Endings {
             self.end_below(&record, finish).await?;
         }
         Ok(ended)
+    }
+
+    /// What the first step of a run would have worked that a door took in: its message may lie among the dead
+    /// letters, and nobody works it then.
+    async fn taken_in(&self, session: &SessionId) -> Result<Option<Asked>, Error> {
+        let taken = self.parts.records().accepted(session).await?;
+        let asked = taken.and_then(|taken| {
+            let request = taken.asked()?;
+            let properties = taken.publication.properties;
+            Some(Asked {
+                request,
+                properties,
+            })
+        });
+        Ok(asked)
     }
 
     /// With what the session knows, where its time is used up.

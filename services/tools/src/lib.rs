@@ -6,7 +6,8 @@
 //! - A failed call is an ordinary result with `is_error`; [`Error`] means the call could not be
 //!   made at all (an infrastructure fault, worth a retry of the step).
 
-use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_models::Tried;
+use agentfleet_schema::config::{Fallbacks, Snapshot, ToolItem};
 use agentfleet_schema::records::{Source, Trouble};
 use agentfleet_schema::{CollectionName, Lineage, Millis, redacted};
 use async_trait::async_trait;
@@ -56,6 +57,8 @@ pub struct CallContext {
     pub idempotency_key: String,
     /// The config the run is pinned to (prompt tools render from it).
     pub config: Arc<Snapshot>,
+    /// Where a tool that asks a model may go if that is away.
+    pub fallbacks: Fallbacks,
 }
 
 /// What a call came to.
@@ -68,6 +71,10 @@ pub struct ToolResult {
     pub trouble: Option<Trouble>,
     /// Tokens spent by tools that ask a model.
     pub usage: agentfleet_schema::records::Usage,
+    /// The model that was asked; empty where none was.
+    pub model: String,
+    /// Models that were to answer before, and did not.
+    pub tried: Vec<Tried>,
 }
 
 impl ToolResult {

@@ -195,7 +195,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use crate::CallContext;
-    use agentfleet_schema::config::ToolArgument;
+    use agentfleet_schema::config::{Fallbacks, ToolArgument};
 
     /// Does what its tool's name says.
     struct Odd;
@@ -243,6 +243,7 @@ mod tests {
                 lineage: Vec::new(),
                 idempotency_key: String::new(),
                 config: Arc::new(Snapshot::default()),
+                fallbacks: Fallbacks::default(),
             },
         };
         let odd: Arc<dyn ToolKind> = Arc::new(Odd);

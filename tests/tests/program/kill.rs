@@ -264,18 +264,26 @@ fn nothing_is_lost_stuck_or_done_twice_under_sigkill() {
     for session in &sessions {
         ends_once(&mut command(&data, &["attach", "--json", session]));
     }
-    // A subagent that nobody waited for may end after its root, and the graph hears of it later still.
+    // A subagent that nobody waited for may end after its root, and the graph hears of it later still. The
+    // fleet's own graph is asked: each look would else read all of it anew.
+    let served = fleet.url();
     for session in &sessions {
         let trace = ["trace", session.as_str(), "--format", "json"];
-        let mut looks = (0..LOOKS).map(|_| cli(&data, &trace));
-        let is_settled = looks.any(|trace| trace["running"] == false);
+        let look = |_| said(command(&data, &trace).env("AGENTFLEET_GRAPH", &served));
+        let is_settled = (0..LOOKS).map(look).any(|trace| trace["running"] == false);
         assert!(is_settled, "{session} still runs");
     }
     fleet.kill();
     // Whatever was interrupted, every step comes out of its records again, and the graph has them all.
-    for session in &sessions {
-        cli(&data, &["replay", "--json", session]);
-        cli(&data, &["verify", "--json", session]);
+    let all: Vec<&str> = sessions.iter().map(String::as_str).collect();
+    let replayed = cli(&data, &[&["replay", "--json"], &all[..]].concat());
+    assert_eq!(replayed["summary"]["diverging"], 0, "{replayed}");
+    let verified = cli(&data, &[&["verify", "--json"], &all[..]].concat());
+    let checked = verified["runs"].as_array().unwrap();
+    assert_eq!(checked.len(), sessions.len());
+    for (report, session) in checked.iter().zip(&sessions) {
+        let is_well = report["session"] == session.as_str() && report["ok"] == true;
+        assert!(is_well && report["ended"] == true, "{report}");
     }
 
     let calls = started_once(&starts);

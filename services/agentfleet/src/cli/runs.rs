@@ -156,6 +156,21 @@ pub(crate) struct Steps {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// Ids, or the first 6 or more characters of each.
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// Only this step, of one session.
+    #[arg(long)]
+    pub step: Option<u32>,
+    /// Only these sessions, without the subagents below them.
+    #[arg(long)]
+    pub only: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Fork {
     /// Its id, or the first 6 or more characters of it; a subagent's becomes a run of its own.
@@ -216,12 +231,13 @@ pub(crate) struct Diff {
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// Its id, or the first 6 or more characters of it; its subagents are checked with it.
-    pub session: String,
-    /// Write the heads of its chains to a file, to be kept where nobody can change it.
+    /// Ids, or the first 6 or more characters of each; subagents are checked with their runs.
+    #[arg(required = true, value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// Write the heads of one session's chains to a file, to be kept where nobody can change it.
     #[arg(long, value_name = "FILE")]
     pub export: Option<PathBuf>,
-    /// Check them against heads that were exported before.
+    /// Check one session against heads that were exported before.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
     #[command(flatten)]

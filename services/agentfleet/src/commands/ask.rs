@@ -460,19 +460,13 @@ pub(crate) async fn cancel(named: Named, settings: &Settings) -> Result<(), Fail
             Box::pin(ending).await?
         }
     };
-    if started.is_some() && ended == Ended::Unknown {
-        // Erased in between: of a subagent nothing is closed.
-        return Err(records::missing(&store, &session).await?);
-    }
-    super::audit::note(&store, &by, "cancel", session.as_str()).await?;
     let says = match ended {
         Ended::Now => "cancelled",
         Ended::Before(_) => "had ended already",
-        // A worker that is at work on it finds it closed as well.
-        Ended::Unknown => {
-            "is closed: it was at work on its first step, or waiting for a worker, and ends there"
-        }
+        // Erased in between.
+        Ended::Unknown => return Err(records::missing(&store, &session).await?),
     };
+    super::audit::note(&store, &by, "cancel", session.as_str()).await?;
     if named.output.json {
         return ui::json(&serde_json::json!({"session_id": session, "result": says}));
     }

@@ -7,8 +7,11 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::ui::{self, Ui};
 use agentfleet_config::{ConfigStore, Item, ItemVersion, Seeder, seed};
+use agentfleet_console::text;
 use agentfleet_core::provenance::date_time;
+use agentfleet_gateway as gateway;
 use agentfleet_schema::config::{Snapshot, item_type};
+use agentfleet_schema::records::ApiKeyRecord;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -219,12 +222,44 @@ async fn delete(
     let about = format!("{item_type} {key}, version {version}");
     audit::note(store, author, "config delete", &about).await?;
     outln!("version {version}");
+    if item_type == item_type::ROLE {
+        tell_holders(store, key, program).await?;
+    }
     if shipped(item_type, key)?.is_some() {
         if item_type == item_type::PROMPT {
             errln!("Workers use the prompt `{key}` that comes with the program instead.");
         }
         errln!("`{program} config reset {item_type} {key}` brings the item back.");
     }
+    Ok(())
+}
+
+/// Says what becomes of keys that have a role whose item is gone.
+async fn tell_holders(store: &Store, role: &str, program: &str) -> Result<(), Failure> {
+    let (keys, now) = (gateway::keys(&*store.documents).await?, store.host.now());
+    let counts =
+        |key: &&ApiKeyRecord| key.revoked_at == 0 && (key.expires_at == 0 || key.expires_at > now);
+    let holders = keys.iter().filter(counts);
+    let holders: Vec<String> = holders
+        .filter(|key| key.roles.iter().any(|one| one == role))
+        .map(|key| format!("`{}` of `{}`", key.id, key.name))
+        .collect();
+    let so_many = text::counted(holders.len() as u64, "API key");
+    let named = holders.join(", ");
+    if holders.is_empty() {
+        return Ok(());
+    }
+    if store.config.snapshot().await?.role(role).is_some() {
+        errln!(
+            "The role `{role}` that comes with the program counts again, for {so_many}: {named}."
+        );
+        return Ok(());
+    }
+    errln!(
+        "{so_many} had the role `{role}`, and may no longer do what it allowed: {named}. They count on with \
+         their other roles; `{program} keys revoke ID` ends one, and `{program} config restore role {role} N` \
+         brings the role back."
+    );
     Ok(())
 }
 

@@ -129,6 +129,7 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
             |secret: &FleetSecret| secret.fits(parked.body.as_bytes(), &parked.properties);
         if store.secret.as_ref().is_some_and(is_ours) {
             // A process with another secret had refused it: the step goes on as if it had not.
+            refuse_ended(store, parked).await?;
             return publish_again(store, parked).await;
         }
         // Sent again by the fleet it would count as the fleet's own.
@@ -178,6 +179,21 @@ async fn redrive(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
     }
     store.documents.delete(&[keys::parked(&parked.id)]).await?;
     Ok(())
+}
+
+/// Refuses a message whose run was cancelled or ran out of time while it was parked: no worker would work it.
+async fn refuse_ended(store: &Store, parked: &ParkedRecord) -> Result<(), Failure> {
+    let Some(session) = session_of(parked) else {
+        return Ok(());
+    };
+    let Some(end) = Records::new(&*store.documents).end(&session).await? else {
+        return Ok(());
+    };
+    let outcome = end.outcome.as_str();
+    Err(Failure::usage(format!(
+        "message `{}` belongs to session `{session}`, which has ended (`{outcome}`): ask its question again",
+        parked.id
+    )))
 }
 
 /// Publishes a parked message as it was, and forgets it.

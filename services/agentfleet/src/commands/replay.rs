@@ -1,7 +1,7 @@
-//! `replay`: every step of a run worked again from its records, without a call to anything.
+//! `replay`: every step of runs worked again from their records, without a call to anything.
 
 use super::records;
-use crate::cli::Steps;
+use crate::cli::Replay;
 use crate::error::{Exit, Failure};
 use crate::settings::Settings;
 use crate::store::Store;
@@ -76,56 +76,36 @@ struct Summary {
     unchecked: usize,
 }
 
-pub(crate) async fn run(args: Steps, settings: &Settings) -> Result<(), Failure> {
+/// What was found in all, and told already where nobody wants JSON.
+#[derive(Default)]
+struct Found {
+    lines: Vec<Line>,
+    summary: Summary,
+}
+
+pub(crate) async fn run(args: Replay, settings: &Settings) -> Result<(), Failure> {
+    if let (Some(step), [_, _, ..]) = (args.step, args.sessions.as_slice()) {
+        return Err(Failure::usage(format!(
+            "`--step {step}` is of one session, and {} are named",
+            args.sessions.len()
+        )));
+    }
     let store = Store::open(settings).await?;
-    let session = records::session(&store, &args.session).await?;
+    let mut named = Vec::new();
+    for session in &args.sessions {
+        named.push(records::session(&store, session).await?);
+    }
     let defaults = agentfleet_config::seed::embedded_snapshot()?;
-    let records = Records::new(&*store.documents);
     let replayer = Replayer {
         documents: &*store.documents,
         config: &*store.config,
         default_prompts: &defaults,
     };
-    let mut lines = Vec::new();
-    let mut summary = Summary::default();
-    let below = !args.only && args.step.is_none();
-    let mut walk = records.walk(&session);
-    while let Some(mut walked) = walk.next().await? {
-        if walked.depth == 0 && walked.steps.is_empty() {
-            match steps(records, &session).await {
-                Err(ReplayError::Closed(_)) => {}
-                found => walked.steps = found?,
-            }
-        }
-        let mut found = walked.steps;
-        if let Some(step) = args.step {
-            let last = found.len().saturating_sub(1) as u32;
-            found.retain(|record| record.step == step);
-            if found.is_empty() {
-                return Err(ReplayError::NoStep {
-                    session,
-                    step,
-                    last,
-                }
-                .into());
-            }
-        }
-        summary.sessions += usize::from(!found.is_empty());
-        for record in &found {
-            let line = Line::of(record, replayer.step(record).await?);
-            summary.steps += 1;
-            summary.diverging += usize::from(!line.divergences.is_empty());
-            summary.unchecked += usize::from(!line.unchecked.is_empty());
-            if args.output.json {
-                lines.push(line);
-            } else {
-                line.tell();
-            }
-        }
-        if !below {
-            break;
-        }
+    let mut found = Found::default();
+    for session in &named {
+        one(&store, &replayer, session, &args, &mut found).await?;
     }
+    let Found { lines, summary } = found;
     let diverges = summary.diverging > 0;
     if args.output.json {
         ui::json(&serde_json::json!({"steps": lines, "summary": summary}))?;
@@ -146,6 +126,57 @@ pub(crate) async fn run(args: Steps, settings: &Settings) -> Result<(), Failure>
     }
     if diverges {
         return Err(Failure::told(Exit::Differs));
+    }
+    Ok(())
+}
+
+/// Works a session again, and those below it unless only it is wanted.
+async fn one(
+    store: &Store,
+    replayer: &Replayer<'_>,
+    session: &SessionId,
+    args: &Replay,
+    all: &mut Found,
+) -> Result<(), Failure> {
+    let records = Records::new(&*store.documents);
+    let below = !args.only && args.step.is_none();
+    let mut walk = records.walk(session);
+    while let Some(mut walked) = walk.next().await? {
+        if walked.depth == 0 && walked.steps.is_empty() {
+            match steps(records, session).await {
+                Err(ReplayError::Closed(_)) => {}
+                found => walked.steps = found?,
+            }
+        }
+        let mut found = walked.steps;
+        if let Some(step) = args.step {
+            let last = found.len().saturating_sub(1) as u32;
+            found.retain(|record| record.step == step);
+            if found.is_empty() {
+                return Err(ReplayError::NoStep {
+                    session: session.clone(),
+                    step,
+                    last,
+                }
+                .into());
+            }
+        }
+        let summary = &mut all.summary;
+        summary.sessions += usize::from(!found.is_empty());
+        for record in &found {
+            let line = Line::of(record, replayer.step(record).await?);
+            summary.steps += 1;
+            summary.diverging += usize::from(!line.divergences.is_empty());
+            summary.unchecked += usize::from(!line.unchecked.is_empty());
+            if args.output.json {
+                all.lines.push(line);
+            } else {
+                line.tell();
+            }
+        }
+        if !below {
+            break;
+        }
     }
     Ok(())
 }

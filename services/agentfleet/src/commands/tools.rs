@@ -17,7 +17,7 @@ use agentfleet_config::Item;
 use agentfleet_console::text;
 use agentfleet_core::pipeline;
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::config::{Effect, Snapshot, ToolItem, item_type};
+use agentfleet_schema::config::{Effect, Fallbacks, Snapshot, ToolItem, item_type};
 use agentfleet_tools::{CallContext, ToolCall, openapi};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -207,6 +207,7 @@ async fn call(
             lineage: Vec::new(),
             idempotency_key: uuid::Uuid::new_v4().to_string(),
             config: Arc::clone(snapshot),
+            fallbacks: Fallbacks::All,
         },
     };
     let result = engine.tools.call(call).await?;

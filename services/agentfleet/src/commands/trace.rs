@@ -125,7 +125,10 @@ fn told(call: &Call) -> (String, Vec<(&'static str, String)>) {
             let failed = if *is_error { ", failed" } else { "" };
             let arguments = serde_json::to_string_pretty(arguments).unwrap_or_default();
             let mut shown = vec![("arguments", arguments)];
-            let says = |one: &FailedTry| format!("{}: {}", one.why.as_str(), one.error);
+            let says = |one: &FailedTry| match one.of.as_str() {
+                "" => format!("{}: {}", one.why.as_str(), one.error),
+                of => format!("model `{of}` {}: {}", one.why.as_str(), one.error),
+            };
             shown.extend(tried.iter().map(|one| ("try that failed", says(one))));
             shown.push(("result", result.clone()));
             (

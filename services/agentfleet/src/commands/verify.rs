@@ -1,4 +1,4 @@
-//! `verify`: whether what is stored of a run is what was committed, and where it is not.
+//! `verify`: whether what is stored of runs is what was committed, and where it is not.
 
 use crate::cli::Verify;
 use crate::engine::graph_to_read;
@@ -52,27 +52,40 @@ struct Report {
     findings: Vec<Finding>,
 }
 
+/// The reports of several sessions.
+#[derive(Debug, Serialize)]
+struct Reports {
+    ok: bool,
+    runs: Vec<Report>,
+}
+
 pub(crate) async fn run(args: Verify, settings: &Settings) -> Result<(), Failure> {
     let against = args.against.as_deref().map(kept).transpose()?;
+    if args.sessions.len() > 1 && (against.is_some() || args.export.is_some()) {
+        return Err(Failure::usage(format!(
+            "the heads in a file are of one session, and {} are named",
+            args.sessions.len()
+        ))
+        .hint("`--export` and `--against` go with one session"));
+    }
     let store = Store::open(settings).await?;
     store.seed().await?;
-    let session = match (evidence::named(&store, &args.session).await, &against) {
-        // The head proves that there was something.
-        (Err(_), Some(head)) if head.session.as_str() == args.session => head.session.clone(),
-        (named, _) => named?,
-    };
-    if let Some(head) = &against
-        && head.session != session
-    {
-        return Err(Failure::usage(format!(
-            "the head is of session `{}`, not of `{session}`",
-            head.session
-        )));
+    let mut named = Vec::new();
+    for session in &args.sessions {
+        named.push(session_of(&store, session, against.as_ref()).await?);
     }
     let graph = graph_to_read(&store, settings).await?;
-    let report = report(&store, &*graph, settings, &session, against.as_ref()).await?;
-    let exported = match &args.export {
-        Some(file) if report.ok => {
+    let mut reports = Vec::new();
+    for session in &named {
+        let report = report(&store, &*graph, settings, session, against.as_ref()).await?;
+        if !args.output.json {
+            show(&report);
+        }
+        reports.push(report);
+    }
+    let ok = reports.iter().all(|report| report.ok);
+    let exported = match (&args.export, reports.as_slice()) {
+        (Some(file), [report]) if ok => {
             let head = serde_json::to_string_pretty(&report.head)
                 .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
             std::fs::write(file, head + "\n").map_err(|error| {
@@ -83,11 +96,12 @@ pub(crate) async fn run(args: Verify, settings: &Settings) -> Result<(), Failure
         _ => false,
     };
     if args.output.json {
-        ui::json(&report)?;
-    } else {
-        show(&report);
+        match reports.as_slice() {
+            [report] => ui::json(report)?,
+            _ => ui::json(&Reports { ok, runs: reports })?,
+        }
     }
-    if report.ok {
+    if ok {
         if let (true, Some(file)) = (exported, &args.export) {
             errln!("The head is in `{}`.", file.display());
         }
@@ -97,6 +111,26 @@ pub(crate) async fn run(args: Verify, settings: &Settings) -> Result<(), Failure
         errln!("The head was not exported: what is wrong would be in it.");
     }
     Err(Failure::told(Exit::Differs))
+}
+
+/// The session that somebody named, which the head it is held against must be of.
+async fn session_of(
+    store: &Store,
+    given: &str,
+    against: Option<&Head>,
+) -> Result<SessionId, Failure> {
+    let session = match (evidence::named(store, given).await, against) {
+        // The head proves that there was something.
+        (Err(_), Some(head)) if head.session.as_str() == given => head.session.clone(),
+        (named, _) => named?,
+    };
+    match against {
+        Some(head) if head.session != session => Err(Failure::usage(format!(
+            "the head is of session `{}`, not of `{session}`",
+            head.session
+        ))),
+        _ => Ok(session),
+    }
 }
 
 /// A head that was exported.

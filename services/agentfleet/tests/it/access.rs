@@ -4,6 +4,42 @@ use crate::place::Place;
 use agentfleet::store::Store;
 
 #[test]
+fn whoever_deletes_a_role_is_told_which_keys_have_it() {
+    let place = Place::new();
+    let put = |name: &str| {
+        let role = serde_json::json!({"name": name, "may": ["ask"]}).to_string();
+        let file = place.write("role.json", &role);
+        place.run(&["config", "put", "role", name, &file]).well();
+    };
+    let key = |name: &str, role: &str| {
+        let make = ["keys", "create", name, "--tenant", "acme", "--role", role];
+        let made = place.run(&[&make[..], &["--json"]].concat()).well().json();
+        made["id"].as_str().unwrap().to_owned()
+    };
+    put("porter");
+    put("analyst");
+    let porter = key("billing", "porter");
+    let gone = key("old", "porter");
+    let analyst = key("reports", "analyst");
+    place.run(&["keys", "revoke", &gone]).well();
+    let told = |role: &str| place.run(&["config", "delete", "role", role]).well().err;
+    let said = told("porter");
+    assert!(
+        said.contains("1 API key had the role `porter`") && said.contains(&porter),
+        "{said}"
+    );
+    assert!(!said.contains(&gone) && !said.contains(&analyst), "{said}");
+    let said = told("analyst");
+    assert!(
+        said.contains("comes with the program counts again") && said.contains(&analyst),
+        "{said}"
+    );
+    // Of one that nobody has there is nothing to say.
+    put("nobodys");
+    assert_eq!(told("nobodys"), "");
+}
+
+#[test]
 fn a_key_is_shown_once_listed_revoked_and_every_change_is_in_the_log() {
     let place = Place::new();
     let make = [

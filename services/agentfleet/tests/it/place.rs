@@ -2,10 +2,13 @@
 
 use agentfleet::settings::{Flags, Settings};
 use agentfleet::store::Store;
+use agentfleet_broker::Subscription;
 use agentfleet_config::{Item, Release, Seeder};
+use agentfleet_core::error::Code;
+use agentfleet_runtime::{Records, outgoing};
 use agentfleet_schema::keys;
 use agentfleet_schema::records::{ParkedRecord, StepRecord};
-use agentfleet_schema::topics::AGENT_REQUEST;
+use agentfleet_schema::topics::{AGENT_REQUEST, subscription};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
@@ -140,6 +143,37 @@ impl Place {
             let body = serde_json::to_vec(&parked).unwrap();
             let documents = &*store.documents;
             documents.create(&keys::parked(id), body).await.unwrap();
+        });
+    }
+
+    /// Refuses the request that waits first, as a worker does where nothing shows who sent it.
+    pub(crate) fn refuse_next(&self) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&self.settings()).await.unwrap();
+            let queue = Subscription {
+                topic: AGENT_REQUEST,
+                name: subscription::ORCHESTRATOR.to_owned(),
+                only: None,
+                lease: Duration::from_secs(30),
+                max_deliveries: None,
+            };
+            let mut consumer = store.broker.subscribe(queue).await.unwrap();
+            let delivery = consumer.receive(1).await.unwrap().remove(0);
+            let reason = Code::NotAuthorized.refusal("nothing shows who sent it");
+            store.broker.dead_letter(&delivery, &reason).await.unwrap();
+        });
+    }
+
+    /// Publishes what a session began with once more.
+    pub(crate) fn publish_again(&self, session: &str) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&self.settings()).await.unwrap();
+            let records = Records::new(&*store.documents);
+            let taken = records.accepted(&session.into()).await.unwrap().unwrap();
+            let message = outgoing(taken.publication);
+            store.broker.publish(vec![message]).await.unwrap();
         });
     }
 

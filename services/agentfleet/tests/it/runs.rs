@@ -622,13 +622,11 @@ fn a_request_without_a_fleet_waits_and_can_be_shown_cancelled_and_read() {
     assert_eq!(shown["state"], "queued");
     assert_eq!(shown["question"], "What is X?");
     place.run(&["cancel", session]).well();
-    // No step of it is worked then, and nothing is left to wait for.
+    // Its end is its one step, and another run may go on from what it was asked.
     let replayed = place.run(&["replay", session]).well().out;
-    assert!(replayed.contains("0 steps"), "{replayed}");
+    assert!(replayed.contains("1 step of 1 session"), "{replayed}");
     for other in [&["retry", session][..], &["fork", session, "--at", "0"]] {
-        let ran = place.run(other);
-        assert_eq!(ran.code, 3, "{ran:?}");
-        assert!(ran.err.contains("ended before its first step"), "{ran:?}");
+        place.run(&[other, &["--detach"]].concat()).well();
     }
     let attached = place.run(&["attach", session]);
     assert_eq!(attached.code, 1, "{attached:?}");
@@ -707,6 +705,66 @@ fn another_model_answers_where_the_fleets_is_away() {
     let file = place.write("wrong.json", r#"{"fallbacks": ["anthropic"]}"#);
     let ran = place.run(&["config", "put", "model-profile", "default", &file]);
     assert!(ran.err.contains("must be `PROVIDER:MODEL`"), "{ran:?}");
+}
+
+#[test]
+fn a_tool_asks_another_model_where_the_fleets_is_away() {
+    let place = Place::new();
+    let own = r#"{"rules": [
+        {"operation": "question", "fail": "the provider is overloaded", "retry-after-ms": 60000},
+        {"operation": "agent-react", "steps": 0,
+         "text": "Thought: t\nAction: oracle\nArgs: {\"question\": \"Why?\"}"},
+        {"operation": "agent-react", "text": "Thought: t\nFinal Answer: it said so"}
+    ]}"#;
+    let other =
+        r#"{"rules": [{"text": "because", "usage": {"input_tokens": 3, "output_tokens": 4}}]}"#;
+    let own = format!("scripted:{}", place.write("own.json", own));
+    let other = format!("scripted:{}", place.write("other.json", other));
+    let profile = serde_json::json!({"fallbacks": [other]}).to_string();
+    let oracle = r#"{"name": "oracle", "type": "text-completion", "description": "knows"}"#;
+    for (kind, key, text) in [
+        ("model-profile", "question", &*profile),
+        ("tool", "oracle", oracle),
+    ] {
+        let file = place.write("item.json", text);
+        place.run(&["config", "put", kind, key, &file]).well();
+    }
+    let ask = ["ask", "q", "--pattern", "react", "--model", &own];
+    let ran = place.run(&ask).well();
+    assert!(ran.out.contains("it said so"), "{ran:?}");
+    let session = &place.sessions(&[])[0];
+    let explained = place.run(&["explain", session]).well().out;
+    for part in ["model-failover", "tool `oracle`", "overloaded"] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
+    let raw = place.run(&["trace", session, "--step", "0", "--raw"]);
+    let raw = raw.well().out;
+    for part in ["because", "model `scripted` unavailable: the provider"] {
+        assert!(raw.contains(part), "{part}: {raw}");
+    }
+    for command in ["replay", "verify"] {
+        place.run(&[command, session]).well();
+    }
+}
+
+#[test]
+fn a_model_that_says_nothing_is_asked_once_more_in_other_words() {
+    let place = Place::new();
+    let rules = r#"{"rules": [
+        {"contains": "Your last reply was empty", "text": "Thought: t\nFinal Answer: here I am"},
+        {"text": "", "usage": {"input_tokens": 5, "output_tokens": 0}}
+    ]}"#;
+    let model = format!("scripted:{}", place.write("silent.json", rules));
+    let ask = ["ask", "q", "--pattern", "react", "--model", &model];
+    let ran = place.run(&ask).well();
+    assert!(ran.out.contains("here I am"), "{ran:?}");
+    let session = &place.sessions(&[])[0];
+    let raw = place.run(&["trace", session, "--step", "0", "--raw"]);
+    let raw = raw.well().out;
+    assert_eq!(raw.matches("== call").count(), 2, "{raw}");
+    for command in ["replay", "verify"] {
+        place.run(&[command, session]).well();
+    }
 }
 
 #[test]

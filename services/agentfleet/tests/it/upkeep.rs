@@ -3,6 +3,10 @@
 use crate::place::Place;
 use agentfleet_schema::SessionId;
 use agentfleet_schema::topics::AGENT_REQUEST;
+use std::time::{Duration, Instant};
+
+/// How long what must come may take.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 const QUADS: [&str; 4] = [
     "query",
@@ -204,6 +208,59 @@ fn redriving_all_goes_on_past_what_cannot_be_sent() {
     assert_eq!(b.unwrap()["session"], session);
     let table = place.run(&["dlq", "list"]).well().out;
     assert!(table.contains(&session), "{table}");
+}
+
+#[test]
+fn a_run_whose_message_was_refused_ends_by_cancel_or_in_time_and_stays_ended() {
+    let place = Place::new();
+    let asked = |question: &str, more: &[&str]| {
+        let ask = ["ask", question, "--pattern", "react", "--detach"];
+        let ran = place.run(&[&ask[..], more].concat()).well();
+        let session = ran.out.trim().to_owned();
+        place.refuse_next();
+        session
+    };
+    let cancelled = asked("What is X?", &[]);
+    let late = asked("What is Y?", &["--run-timeout", "3s"]);
+    let (_up, _) = place.up(&[]);
+    let until = Instant::now() + DEADLINE;
+    let parked = || place.run(&["dlq", "list", "--json"]).well().json();
+    while parked().as_array().unwrap().len() < 2 {
+        assert!(Instant::now() < until, "{}", parked());
+    }
+    let state = |session: &str| {
+        let shown = place.run(&["sessions", "show", session, "--json"]);
+        shown.well().json()["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(state(&cancelled), "queued");
+    place.run(&["cancel", &cancelled]).well();
+    assert_eq!(place.run(&["cancel", &cancelled]).code, 1, "it has ended");
+    while state(&late) == "queued" {
+        assert!(Instant::now() < until, "its deadline does not end it");
+    }
+    // People may try to send it again, and whoever can sends the very message.
+    assert_eq!(place.run(&["dlq", "redrive", "--all"]).code, 1);
+    place.publish_again(&cancelled);
+    place.publish_again(&late);
+    place
+        .run(&["ask", "What is Z?", "--pattern", "react"])
+        .well();
+    for (session, expected) in [(&cancelled, "cancelled"), (&late, "timeout")] {
+        let shown = place
+            .run(&["sessions", "show", session, "--json"])
+            .well()
+            .json();
+        assert_eq!(shown["state"], expected, "{shown}");
+        assert_eq!(shown["steps"].as_array().unwrap().len(), 1, "{shown}");
+        let listed = place.sessions(&["--state", expected]);
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        assert_eq!(&listed[0], session);
+        let trace = place.run(&["trace", session]).well().out;
+        assert!(trace.contains("What is"), "{trace}");
+        for command in ["replay", "verify"] {
+            place.run(&[command, session]).well();
+        }
+    }
 }
 
 #[test]

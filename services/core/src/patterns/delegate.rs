@@ -54,13 +54,25 @@ pub(crate) fn start(
         decisions: vec![chosen(asker.tools, &tool.name, &goal)],
         used,
     };
-    round.fan_out(vec![goal]).map_err(|why| {
+    let started = round.fan_out(vec![goal]);
+    started.map(|order| announced(order, call)).map_err(|why| {
         Box::new(ToolOutcome {
             content: format!("Error: `{}` cannot be asked: {why}", tool.name),
             is_error: true,
             ..ToolOutcome::default()
         })
     })
+}
+
+/// Says the call when the agent starts: what that says comes after it.
+fn announced(mut order: Order, call: &ToolUse) -> Order {
+    if let Order::Finish(finish) = &mut order {
+        let thought = finish.said.len().min(1);
+        finish
+            .said
+            .insert(thought, say::called(&call.tool.name, &call.arguments));
+    }
+    order
 }
 
 fn chosen(tools: &[ToolItem], name: &str, goal: &Goal) -> Decision {

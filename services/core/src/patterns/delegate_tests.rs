@@ -2,13 +2,13 @@
 use crate::limits::FleetLimits;
 use crate::order::{Finish, Input, Order, Outcome, Reply};
 use crate::turn::{Situation, Turn};
-use agentfleet_schema::AgentRequest;
 use agentfleet_schema::config::{
     AgentPattern, Approval, Snapshot, Specialist, ToolItem, tool_kind,
 };
 use agentfleet_schema::records::{
     Activity, Child, CompletionStatus, DecidedBy, FanInRecord, JoinCause, Member, Source,
 };
+use agentfleet_schema::{AgentRequest, MessageType};
 use std::sync::Arc;
 
 const CALLS: &str = "Thought: ask\nAction: clerk\nArgs: {\"question\": \"What does rye cost?\", \"context\": \"in spring\"}";
@@ -119,6 +119,21 @@ fn reads(request: AgentRequest, verdict: FanInRecord, text: Option<&str>) -> Fin
     assert_eq!(documents, ["doc"]);
     let texts = vec![text.map(str::to_owned)];
     finished(turn.resume(Input::DocumentsRead(texts)))
+}
+
+#[test]
+fn the_call_is_told_when_the_agent_starts_and_not_again_behind_its_answer() {
+    let kinds = |finish: &Finish| -> Vec<MessageType> {
+        let said = finish.said.iter();
+        said.map(|said| said.message_type).collect()
+    };
+    let begins = calls(request(), None);
+    let (thought, status) = (MessageType::Thought, MessageType::Status);
+    assert_eq!(kinds(&begins), [thought, MessageType::Action, status]);
+    assert!(begins.said[1].text.starts_with("clerk("), "{begins:?}");
+    let answered = verdict(CompletionStatus::Answered);
+    let goes_on = reads(waiting(request()), answered, Some("2 marks"));
+    assert_eq!(kinds(&goes_on), [MessageType::Observation]);
 }
 
 #[test]

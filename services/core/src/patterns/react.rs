@@ -425,12 +425,11 @@ impl Iteration {
             subagent_results: None,
         });
         let mut said = self.thoughts();
-        if action != PARSE_ERROR {
+        // That of an agent was said when it started.
+        if action != PARSE_ERROR && self.after.is_none() {
             said.push(Said {
-                message_type: MessageType::Action,
-                text: say::action(&action, &arguments),
                 streamed: true,
-                document: None,
+                ..say::called(&action, &arguments)
             });
         }
         said.push(say::message(

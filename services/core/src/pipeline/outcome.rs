@@ -12,16 +12,22 @@ const FAILURE: &str = "model-failure";
 /// Subject of the decision to ask another model.
 const FAILOVER: &str = "model-failover";
 
-/// What was decided after each try that failed: to make the call again, or to give it up.
+/// What was decided after each try that failed: to make the call again, or to give it up; and, where the tool asked
+/// a model, to ask another one.
 pub(crate) fn tried(tool: &ToolItem, outcome: &ToolOutcome) -> Vec<Decision> {
-    let tried = &outcome.tried;
+    let (tried, of_models): (Vec<_>, Vec<_>) =
+        outcome.tried.iter().partition(|one| one.of.is_empty());
+    let is_answered = !outcome.is_error || !tried.is_empty();
+    let whose = format!("the model profile of tool `{}`", tool.name);
+    let mut decided = failovers(of_models, &whose, is_answered);
     let allowed = format!(
         "effect `{}`, and {} retries",
         tool.effect().as_str(),
         tool.retries()
     );
+    let count = tried.len();
     let decision = |(at, failed): (usize, &FailedTry)| {
-        let is_last = at + 1 == tried.len();
+        let is_last = at + 1 == count;
         let chosen = if is_last && outcome.is_error {
             "give-up"
         } else {
@@ -35,13 +41,19 @@ pub(crate) fn tried(tool: &ToolItem, outcome: &ToolOutcome) -> Vec<Decision> {
         );
         say::only(SUBJECT, chosen, &*allowed, signal)
     };
-    tried.iter().enumerate().map(decision).collect()
+    decided.extend(tried.into_iter().enumerate().map(decision));
+    decided
 }
 
 /// That a call went on to another model, for each that did not answer; or that there was no other.
 pub(crate) fn passed_on(tried: &[FailedTry], is_answered: bool) -> Vec<Decision> {
+    failovers(tried.iter().collect(), "the model profile", is_answered)
+}
+
+fn failovers(tried: Vec<&FailedTry>, whose: &str, is_answered: bool) -> Vec<Decision> {
+    let count = tried.len();
     let decision = |(at, failed): (usize, &FailedTry)| {
-        let is_last = at + 1 == tried.len();
+        let is_last = at + 1 == count;
         let chosen = if is_last && !is_answered {
             "give-up"
         } else {
@@ -52,10 +64,10 @@ pub(crate) fn passed_on(tried: &[FailedTry], is_answered: bool) -> Vec<Decision>
             failed.why.as_str(),
             say::in_one_line(&failed.error)
         );
-        let narrowed_by = format!("the fallbacks of the model profile, after `{}`", failed.of);
+        let narrowed_by = format!("the fallbacks of {whose}, after `{}`", failed.of);
         say::only(FAILOVER, chosen, narrowed_by, signal)
     };
-    tried.iter().enumerate().map(decision).collect()
+    tried.into_iter().enumerate().map(decision).collect()
 }
 
 /// That no model was asked on, with what the provider said: people read other words.

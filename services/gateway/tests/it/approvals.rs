@@ -101,6 +101,7 @@ async fn what_waits_is_listed_and_answered_once() {
     assert_eq!(one["arguments"], json!({"amount": "5"}));
     assert_eq!(one["default"], "deny");
     assert_eq!(one["location"], "/approvals/a-1");
+    assert_eq!(one["may_answer"], true);
     let yes = json!({"answer": "approve", "by": "ada", "reason": "it is due"});
     let (status, decision) = answer(&fleet, "a-1", yes.clone()).await;
     assert_eq!(status, 200, "{decision}");

@@ -91,6 +91,22 @@ pub(crate) async fn log_with(
 }
 
 #[tokio::test]
+async fn the_owner_is_told_why_a_run_of_a_tenant_failed_and_the_tenant_is_not() {
+    let fleet = fleet().await;
+    let ann = key(&fleet, "ann", "acme", &ROLES).await;
+    let asked = json!({"question": "fail now", "session_id": "s-ann"});
+    let told = ended(&fleet, &ann, &asked).await["error"].clone();
+    let owner = get(&fleet, "owner", "/sessions/s-ann").await.json();
+    assert_eq!(owner["error"]["code"], told["code"]);
+    let says = |error: &Value| error["message"].as_str().unwrap().to_owned();
+    assert!(
+        says(&owner["error"]).contains("the model refuses"),
+        "{owner}"
+    );
+    assert!(!says(&told).contains("the model refuses"), "{told}");
+}
+
+#[tokio::test]
 async fn a_tenant_sees_nothing_of_another() {
     let fleet = fleet().await;
     let ann = key(&fleet, "ann", "acme", &ROLES).await;

@@ -40,14 +40,17 @@ async fn a_role_of_the_config_says_who_may_answer_which_call() {
     waiting_for(&fleet, "a-2", Some(principal("bond"))).await;
     waiting_for(&fleet, "a-3", Some(principal("else"))).await;
     waiting_for(&fleet, "a-4", None).await;
-    let listed = get(&fleet, &meg, "/approvals").await.json();
-    let ids: Vec<&str> = listed["approvals"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|one| one["id"].as_str())
-        .collect();
-    assert_eq!(ids, ["a-1", "a-2"], "{listed}");
+    let listed = async || {
+        let listed = get(&fleet, &meg, "/approvals").await.json();
+        let all = listed["approvals"].as_array().unwrap().iter();
+        let one = |one: &Value| {
+            let id = one["id"].as_str().unwrap().to_owned();
+            (id, one["may_answer"].as_bool().unwrap())
+        };
+        all.map(one).collect::<Vec<_>>()
+    };
+    let seen = [("a-1".to_owned(), false), ("a-2".to_owned(), false)];
+    assert_eq!(listed().await, seen);
     let approve = json!({"answer": "approve"});
     let refused = send(&fleet, &meg, "POST", "/approvals/a-1", &approve).await;
     assert_eq!(
@@ -67,6 +70,7 @@ async fn a_role_of_the_config_says_who_may_answer_which_call() {
         json!({"name": "mailer", "may": ["approval.*"], "approves": ["mail.*", "pay"]}),
     )
     .await;
+    assert_eq!(listed().await, [("a-1".to_owned(), true)]);
     let decided = send(&fleet, &meg, "POST", "/approvals/a-1", &approve).await;
     assert_eq!(decided.status, 200, "{}", decided.text());
     let gone = send(&fleet, &meg, "POST", "/approvals/a-2", &approve).await;

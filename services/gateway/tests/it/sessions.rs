@@ -231,27 +231,32 @@ async fn a_run_is_cancelled_once_and_what_has_ended_stands() {
 }
 
 #[tokio::test]
-async fn a_request_nobody_has_taken_up_ends_when_it_is() {
+async fn a_request_nobody_has_taken_up_ends_when_it_is_cancelled() {
     let data = tempfile::TempDir::new().unwrap();
     let mut fleet = Fleet::idle(data.path(), options()).await;
     let client = fleet.client;
     client
         .start(&json!({ "question": "too late?", "session_id": "s-1" }))
         .await;
-    let cancelled = client
-        .send("DELETE", "/sessions/s-1", &[], b"")
-        .await
-        .json();
-    assert_eq!(
-        (&cancelled["cancel"], &cancelled["state"]),
-        (&json!("when-it-starts"), &json!("queued"))
-    );
-    assert_eq!(
-        client.json("/sessions/s-1").await["closing"]["cause"],
-        "cancelled"
-    );
+    let cancel = async || {
+        let sent = client.send("DELETE", "/sessions/s-1", &[], b"");
+        let told = sent.await.json();
+        (told["cancel"].clone(), told["state"].clone())
+    };
+    assert_eq!(cancel().await, (json!("cancelled"), json!("cancelled")));
+    assert_eq!(cancel().await, (json!("already-ended"), json!("cancelled")));
+    // Its message still comes to a worker, who finds it ended.
     fleet.work().await;
-    assert_eq!(client.ended("s-1").await["state"], "cancelled");
+    let view = client.ended("s-1").await;
+    assert_eq!(
+        (&view["state"], &view["steps"], &view["question"]),
+        (&json!("cancelled"), &json!(1), &json!("too late?"))
+    );
+    client
+        .start(&json!({ "question": "in time?", "session_id": "s-2" }))
+        .await;
+    assert_eq!(client.ended("s-2").await["state"], "answered");
+    assert_eq!(client.json("/sessions/s-1").await["steps"], 1);
 }
 
 #[tokio::test]

@@ -209,6 +209,19 @@ async fn a_new_certificate_counts_without_a_restart() {
     assert!(old.get(&url).send().await.is_err());
 }
 
+/// A certificate without extensions, of version 1. Newer programs make none without being asked to.
+const OLD: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBIzCBywIUNkBxd0eOQNBRCQUTXJ9QEczkYoYwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyNTE4NDEzN1oYDzIxMjYxMTAxMTg0MTM3
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AARt2UFWvixescBaZPJvwjLmN3+su5QEVvnEfosSFHSWto5U9HAyCxp8i3P9ICVb
+4yjDiholDIDvtL9O4foWwK5GMAoGCCqGSM49BAMCA0cAMEQCICiankPHonxpfr8Q
+pOLpMDbAhCOtOH3ciiLi5D77CwFMAiACKB2RkAR8WUSKQKzpa1Dj7YsqOFC+Wc1z
+4wZn0urTxQ==
+-----END CERTIFICATE-----
+";
+
 #[tokio::test]
 async fn files_that_cannot_serve_are_named_with_what_would_be_right() {
     let place = TempDir::new().unwrap();
@@ -251,6 +264,11 @@ async fn files_that_cannot_serve_are_named_with_what_would_be_right() {
             certificate(&write("garbage.pem", garbage)),
             "certificate",
             "cannot be used",
+        ),
+        (
+            certificate(&write("old.pem", OLD)),
+            "certificate",
+            "X.509 version 1: expected version 3",
         ),
         (
             certificate(&write("large.pem", &"x".repeat(1_100_000))),

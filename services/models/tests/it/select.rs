@@ -255,6 +255,9 @@ async fn a_template_without_a_place_for_tools_means_the_text_format() {
         options.model = Some("openai:local".to_owned());
         let choice = chosen(&options).await;
         assert_eq!(choice.model.capabilities().native_tools, native, "{told}");
+        // Whoever starts it is told.
+        let is_told = choice.reason.contains("no place for tools (`/props`)");
+        assert_eq!(is_told, !native, "{}", choice.reason);
         assert_eq!(server.only().path, "/props");
     }
     let mut options = choosing(&[("OPENAI_API_KEY", "k")], NOBODY);

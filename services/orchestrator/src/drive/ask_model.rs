@@ -6,7 +6,7 @@ use crate::error::Stop;
 use crate::model;
 use crate::stream::Stream;
 use agentfleet_core::limits::Left;
-use agentfleet_core::{Input, ModelAsk, ModelFailure, StreamAs, prices};
+use agentfleet_core::{Input, ModelAsk, ModelFailure, Reply, StreamAs, prices};
 use agentfleet_models::{Discard, Error as ModelError};
 use agentfleet_runtime::metrics;
 use agentfleet_schema::config::ModelProfile;
@@ -122,6 +122,11 @@ impl Driver<'_, '_> {
             }
             Err(error) => {
                 metrics::model_failed(ask.operation.as_str(), error.kind().as_str());
+                if error.is_silent() && ask.cut.is_none() {
+                    // The turn asks again, in other words.
+                    let usage = priced(error.usage(), "");
+                    return Ok(Ok(self.silent(ask, prompt, &error, usage, ms)));
+                }
                 // Where it told of no tokens, it is taken to have cost nothing: it was refused, or cut off early.
                 let spent = if error.usage() == Usage::default() {
                     Spent::default()
@@ -141,6 +146,31 @@ impl Driver<'_, '_> {
                 })))
             }
         }
+    }
+
+    /// A reply without a word, as the turn is told it.
+    fn silent(
+        &mut self,
+        ask: &ModelAsk,
+        prompt: String,
+        error: &ModelError,
+        usage: Usage,
+        ms: u64,
+    ) -> Input {
+        let mut before = model::tried(error.tried());
+        // The last of them is the one that replied.
+        before.pop();
+        let mut wordless = self.wordless(ask.operation.as_str(), prompt, usage, ms);
+        if let Call::Model { tried, .. } = &mut wordless {
+            tried.clone_from(&before);
+        }
+        self.done.calls.push(wordless);
+        Input::ModelReplied(Reply {
+            usage,
+            ms,
+            tried: before,
+            ..Reply::default()
+        })
     }
 
     /// What becomes of a call that failed: another try, or what the turn is told.

@@ -4,6 +4,7 @@ use super::Call;
 use crate::{Error, ToolResult};
 use agentfleet_config::prompts::Rendered;
 use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation};
+use agentfleet_schema::config::ModelProfile;
 use serde_json::Value;
 
 /// Asks the model. Failures that may pass are errors, so that the step is tried again; others are
@@ -30,7 +31,7 @@ pub(super) async fn ask(
         schema: None,
         inputs,
         model: profile.model.clone(),
-        fallbacks: Vec::new(),
+        fallbacks: config.fallbacks(&profile, call.context.fallbacks),
         temperature: profile.temperature,
         max_tokens: profile.max_tokens,
         timeout: call.timeout,
@@ -45,14 +46,22 @@ pub(super) async fn ask(
             } else {
                 reply.text.trim().to_owned()
             },
-            usage: if model.capabilities().metered {
+            usage: if !model.capabilities().metered {
+                reply.usage
+            } else if reply.fallback.is_empty() {
                 config.prices(profile, "").priced(reply.usage)
             } else {
-                reply.usage
+                let other = config.prices(ModelProfile::default(), &reply.fallback);
+                other.priced(reply.usage)
             },
+            model: reply.model,
+            tried: reply.tried,
             ..ToolResult::default()
         }),
-        Err(error) if error.retry().is_none() => Ok(ToolResult::error(error.to_string())),
+        Err(error) if error.retry().is_none() => Ok(ToolResult {
+            tried: error.tried().to_vec(),
+            ..ToolResult::error(error.to_string())
+        }),
         Err(error) => Err(error.into()),
     }
 }

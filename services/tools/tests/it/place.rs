@@ -6,7 +6,7 @@ use agentfleet_broker::{EmbeddedBroker, Options};
 use agentfleet_documents::EmbeddedDocuments;
 use agentfleet_models::{ChatModel, Script, Scripted};
 use agentfleet_schema::Lineage;
-use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::config::{Fallbacks, Snapshot, ToolItem};
 use agentfleet_storage::Database;
 use agentfleet_tools::{
     CallContext, Error, Secrets, ToolCall, ToolResult, Toolbox, Tools as _, mcp,
@@ -25,6 +25,7 @@ pub(crate) struct Place {
     pub(crate) session: String,
     pub(crate) root: String,
     pub(crate) lineage: Vec<Lineage>,
+    pub(crate) fallbacks: Fallbacks,
     pub(crate) tenant: String,
     pub(crate) user: String,
     pub(crate) now: i64,
@@ -85,6 +86,7 @@ impl Place {
             session: "s".into(),
             root: "s".into(),
             lineage: Vec::new(),
+            fallbacks: Fallbacks::default(),
             tenant: String::new(),
             user: String::new(),
             now: 0,
@@ -123,6 +125,7 @@ impl Place {
                 lineage: self.lineage.clone(),
                 idempotency_key: "key-1".into(),
                 config: Arc::new(self.config.clone()),
+                fallbacks: self.fallbacks,
             },
         };
         self.toolbox.call(call).await

@@ -12,7 +12,7 @@ use agentfleet_aggregator::PATIENCE;
 use agentfleet_core::deadline::HOP;
 use agentfleet_schema::config::JoinPolicy;
 use agentfleet_schema::records::{
-    Activity, Call as Told, CompletionStatus, JoinCause, OutcomeKind,
+    Activity, Call as Told, CompletionStatus, JoinCause, OutcomeKind, Termination,
 };
 use agentfleet_schema::vocabulary::{prov, tg};
 use agentfleet_schema::{keys, uris};
@@ -281,6 +281,72 @@ fn a_dead_letter_of_a_root_that_names_nobody_ends_its_dialog() {
     let mut stage = Stage::asked(scenario, Engine::MIXED);
     stage.run_all();
     stage.end();
+}
+
+/// A run whose first message lies among the dead letters, since nothing shows who sent it, and that message.
+fn refused(engine: Engine) -> Stage {
+    let scenario = Scenario::new().react("r0", &[Use::Read]);
+    let mut stage = Stage::asked(scenario, engine);
+    stage.keep(Orchestrator, "r0 0");
+    stage.refuse("r0 0");
+    stage.run_all();
+    assert_eq!(stage.count("parked"), 1);
+    assert!(stage.record("r0", 0).is_none(), "it may be sent again");
+    stage
+}
+
+// 7
+#[test]
+fn a_run_whose_first_message_was_refused_ends_with_its_cancel_and_stays_ended() {
+    for engine in ENGINES {
+        let mut stage = refused(engine);
+        let root = stage.session("r0");
+        let cancel = stage.cancel(&root);
+        stage.finish(cancel);
+        let record = stage.record("r0", 0).expect("an end");
+        assert_eq!(record.outcome, OutcomeKind::Cancelled);
+        stage.bring_back();
+        stage.end();
+        assert_eq!(stage.count("model calls"), 0);
+        assert_eq!(stage.record("r0", 0), Some(record));
+        assert!(stage.record("r0", 1).is_none());
+    }
+}
+
+// 7
+#[test]
+fn a_run_whose_first_message_was_refused_ends_at_its_deadline() {
+    for engine in ENGINES {
+        let mut stage = refused(engine);
+        let began = stage.sim.with(|world| world.now);
+        let most = stage.sim.options().limits.run_timeout_ms as i64;
+        stage.end();
+        let record = stage.record("r0", 0).expect("an end");
+        let end = record.concluded().expect("an end");
+        assert_eq!(end.termination, Termination::Timeout);
+        let took = record.committed_at - began;
+        assert!((most..most + 60_000).contains(&took), "{took}");
+    }
+}
+
+// 7
+#[test]
+fn a_run_that_begins_after_all_has_a_deadline_of_its_own() {
+    for engine in ENGINES {
+        let mut stage = refused(engine);
+        let half = Duration::from_millis(stage.sim.options().limits.run_timeout_ms / 2);
+        stage.pass(half);
+        stage.bring_back();
+        stage.work(Orchestrator, "r0 0");
+        // The hops of the deadline that its refusal set.
+        let hop = Duration::from_millis(HOP.unsigned_abs());
+        while stage.has(Deadlines, "r0 0 unbegun") {
+            stage.pass(hop);
+            stage.run(&[Deadlines]);
+        }
+        assert!(stage.record("r0", 1).is_none(), "it goes on");
+        stage.end();
+    }
 }
 
 // 7

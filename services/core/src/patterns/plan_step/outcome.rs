@@ -152,12 +152,13 @@ impl Execute {
                 ..say::message(MessageType::Thought, &*self.thought, uri)
             });
         }
-        said.push(Said {
-            message_type: MessageType::Action,
-            text: say::action(&called.name, &called.arguments),
-            streamed: true,
-            document: None,
-        });
+        // That of an agent was said when it started.
+        if self.after.is_none() {
+            said.push(Said {
+                streamed: true,
+                ..say::called(&called.name, &called.arguments)
+            });
+        }
         let content = &*called.outcome.content;
         said.push(say::message(
             MessageType::Observation,

@@ -4,6 +4,7 @@ mod access;
 mod mcp_server;
 mod task_type;
 mod tool;
+mod tool_policy;
 mod tool_service;
 
 use crate::records::Usage;
@@ -16,12 +17,14 @@ use serde::{Deserialize, Serialize};
 use serde_with::apply;
 use std::collections::BTreeMap;
 pub use task_type::{
-    AgentTaskType, Evidence, EvidenceRun, JoinPolicy, Status, TerminationCriteria, choice,
+    AgentTaskType, Constraint, Evidence, EvidenceRun, Gate, JoinPolicy, Status,
+    TerminationCriteria, choice,
 };
 pub use tool::{
     Approval, DefaultAnswer, Effect, RateLimit, ToolArgument, ToolItem, fits, permits,
     portable_name, tool_kind,
 };
+pub use tool_policy::{AvailableTools, Condition, PolicyStep, ToolPolicy, condition_type};
 pub use tool_service::{ConfigParam, NamedParam, ToolService};
 
 /// Config item types this product reads. Others are refused: nobody would read them.
@@ -37,6 +40,7 @@ pub mod item_type {
     pub const MCP_SERVER: &str = "mcp-server";
     pub const ROLE: &str = "role";
     pub const TENANT: &str = "tenant";
+    pub const TOOL_POLICY: &str = "tool-policy";
     pub const TOOL_SERVICE: &str = "tool-service";
     pub const ALL: &[&str] = &[
         AGENT_PATTERN,
@@ -50,6 +54,7 @@ pub mod item_type {
         MCP_SERVER,
         ROLE,
         TENANT,
+        TOOL_POLICY,
         TOOL_SERVICE,
     ];
 }
@@ -206,6 +211,14 @@ pub struct Specialist {
     /// Key of its model profile; empty means those of the operations.
     #[serde(default, deserialize_with = "null_default")]
     pub profile: String,
+    /// Key of the policy that says in which order it may use its tools; empty means the task type's. Comes
+    /// before that and before the caller's.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub tool_policy: String,
     /// Most exchanges of the conversation that its prompts show, the newest. Comes before the pattern's and
     /// the task type's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -276,6 +289,7 @@ pub struct Snapshot {
     pub mcp_servers: BTreeMap<String, McpServer>,
     pub roles: BTreeMap<String, RoleItem>,
     pub tenants: BTreeMap<String, TenantItem>,
+    pub tool_policies: BTreeMap<String, ToolPolicy>,
     pub tool_services: BTreeMap<String, ToolService>,
 }
 

@@ -55,6 +55,7 @@ pub fn config_item(name: &str) -> Option<Value> {
         item_type::MCP_SERVER => Some(of::<config::McpServer>()),
         item_type::ROLE => Some(of::<config::RoleItem>()),
         item_type::TENANT => Some(of::<config::TenantItem>()),
+        item_type::TOOL_POLICY => Some(of::<config::ToolPolicy>()),
         item_type::TOOL_SERVICE => Some(of::<config::ToolService>()),
         _ => None,
     }
@@ -92,7 +93,7 @@ impl Decoder {
 }
 
 /// Every object type that occurs in a message or config item.
-pub const DECODERS: [Decoder; 45] = [
+pub const DECODERS: [Decoder; 54] = [
     decoder::<AgentRequest>(),
     decoder::<AgentStep>(),
     decoder::<PlanStep>(),
@@ -105,6 +106,9 @@ pub const DECODERS: [Decoder; 45] = [
     decoder::<Lineage>(),
     decoder::<crate::Principal>(),
     decoder::<crate::Memory>(),
+    decoder::<crate::Known>(),
+    decoder::<crate::Brief>(),
+    decoder::<crate::PolicyPosition>(),
     decoder::<crate::QuotaLeft>(),
     decoder::<AgentResponse>(),
     decoder::<ErrorBody>(),
@@ -132,6 +136,12 @@ pub const DECODERS: [Decoder; 45] = [
     decoder::<config::OAuth>(),
     decoder::<config::RoleItem>(),
     decoder::<config::TenantItem>(),
+    decoder::<config::Gate>(),
+    decoder::<config::Constraint>(),
+    decoder::<config::ToolPolicy>(),
+    decoder::<config::PolicyStep>(),
+    decoder::<config::Condition>(),
+    decoder::<config::AvailableTools>(),
     decoder::<config::Evidence>(),
     decoder::<config::EvidenceRun>(),
     decoder::<config::ToolService>(),
@@ -141,7 +151,8 @@ pub const DECODERS: [Decoder; 45] = [
 ];
 
 /// Other names under which a decoder reads a property: type, alias, property.
-pub const ALIASES: [(&str, &str, &str); 3] = [
+pub const ALIASES: [(&str, &str, &str); 4] = [
+    ("AgentRequest", "context_type", "task_type"),
     ("AgentRequest", "framing_prompt", "framing"),
     ("AgentTaskType", "framing", "framing_prompt"),
     ("ToolItem", "available_in_states", "applicable-states"),
@@ -231,9 +242,19 @@ fn relax(name: &str, schema: &mut Map<String, Value>) {
             properties.insert((*alias).to_owned(), other);
         }
     }
-    if let Some((_, alias, property)) = ALIASES.iter().find(|(owner, ..)| *owner == name) {
-        // Both at once is a contradiction, and the decoder says so.
-        schema.insert("not".into(), json!({ "required": [property, alias] }));
+    // Both at once is a contradiction, and the decoder says so.
+    let of_type = ALIASES.iter().filter(|(owner, ..)| *owner == name);
+    let both: Vec<Value> = of_type
+        .map(|(_, alias, property)| json!({ "required": [property, alias] }))
+        .collect();
+    match both.as_slice() {
+        [] => {}
+        [only] => {
+            schema.insert("not".into(), only.clone());
+        }
+        several => {
+            schema.insert("not".into(), json!({ "anyOf": several }));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! begins in the core, which parses a request once into a turn.
 
 pub mod arguments;
+pub mod carried;
 pub mod config;
 pub mod history;
 pub mod id;
@@ -26,6 +27,7 @@ pub mod vocabulary;
 pub mod words;
 pub mod worked;
 
+pub use carried::{Brief, Carried, Exchange, Known, Memory, PolicyPosition};
 pub use history::{AgentStep, PlanStep, StepKind};
 pub use id::{
     ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, MessageId, SessionId, hex,
@@ -33,8 +35,8 @@ pub use id::{
 pub use operation::Operation;
 pub use redact::{HIDDEN, redacted};
 pub use request::{
-    AgentRequest, Ancestor, Exchange, HeldCall, Lineage, Memory, PatternState, PlanState,
-    Principal, ReactState, RoutingContext, RunControl, RunLimits, Source,
+    AgentRequest, Ancestor, HeldCall, Lineage, PatternState, PlanState, Principal, ReactState,
+    RoutingContext, RunControl, RunLimits, Source,
 };
 pub use response::{AgentResponse, ErrorBody, MessageType};
 pub use spent::{Cost, Money, Spent};

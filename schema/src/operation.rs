@@ -46,6 +46,8 @@ operations! {
     Judge = "debate-judge";
     /// What a message is about, and who is to work on it.
     ClassifyIntent = "intent-classify";
+    /// Whether a message is a task, and what it comes to.
+    Gate = "intent-gate";
     /// The `text-completion` tool.
     Complete = "question";
     /// A `prompt` tool.

@@ -1,6 +1,7 @@
 //! `AgentRequest` and its parts, as the orchestration spec names them, plus optional fields of ours.
 
 use crate::Millis;
+use crate::carried::{Brief, Exchange, Known, Memory, PolicyPosition};
 use crate::config::JoinPolicy;
 use crate::history::AgentStep;
 use crate::id::{ApprovalId, CollectionName, ConversationId, CorrelationId, Digest, SessionId};
@@ -57,8 +58,8 @@ pub struct AgentRequest {
     /// `react`, `plan-then-execute`, `supervisor`, ...; empty on a new task lets the router choose.
     #[serde(default, deserialize_with = "null_default")]
     pub pattern: String,
-    /// Name of the task type identified by the router.
-    #[serde(default, deserialize_with = "null_default")]
+    /// Name of the task type identified by the router. A chat may call it `context_type`.
+    #[serde(default, deserialize_with = "null_default", alias = "context_type")]
     pub task_type: String,
     /// Framing prompt of the task type.
     #[serde(default, deserialize_with = "null_default", alias = "framing_prompt")]
@@ -84,6 +85,14 @@ pub struct AgentRequest {
         skip_serializing_if = "String::is_empty"
     )]
     pub model: String,
+    /// Key of the policy that says in which order tools may be used; that of the specialist or of the task type
+    /// comes before it. A conversation keeps it. Ours; absent means none.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub tool_policy: String,
     /// The step this message asks for, from 0. Ours; absent means 0.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "is_zero")]
     pub step: u32,
@@ -94,6 +103,14 @@ pub struct AgentRequest {
         skip_serializing_if = "is_default"
     )]
     pub routing: RoutingContext,
+    /// The language of sentences that the fleet itself writes, such as `sk`; English unless the task type says
+    /// otherwise. Ours.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub locale: String,
     /// When fan-outs of the run may conclude. Ours; absent leaves it to the task type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join: Option<JoinPolicy>,
@@ -133,6 +150,8 @@ impl Default for AgentRequest {
             subagent_goal: String::new(),
             expected_siblings: 0,
             model: String::new(),
+            tool_policy: String::new(),
+            locale: String::new(),
             step: 0,
             routing: RoutingContext::default(),
             join: None,
@@ -282,6 +301,14 @@ pub struct RunControl {
     pub profile: String,
     /// A call that waits for a person, or that one approved.
     pub held: Option<HeldCall>,
+    /// What tools gave so far that later calls may need, each name once.
+    pub known: Vec<Known>,
+    /// Where the run stands in its tool policy; absent before its first call, and where there is none.
+    pub position: Option<Box<PolicyPosition>>,
+    /// What the gate of the task type made of the message; absent where it has none, and before it.
+    pub brief: Option<Box<Brief>>,
+    /// Tools that who asks does not want to be used, as globs in which `*` stands for any characters.
+    pub without: Vec<String>,
     /// What was asked and answered before in the conversation, the oldest first; on a root, and on those
     /// who debate its question.
     pub conversation: Vec<Exchange>,
@@ -388,26 +415,6 @@ pub struct Source {
     pub uri: String,
     #[serde(default, deserialize_with = "null_default")]
     pub title: String,
-}
-
-/// A question of a conversation, and what the run that worked it answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Exchange {
-    #[serde(default)]
-    pub session: SessionId,
-    #[serde(default, deserialize_with = "null_default")]
-    pub question: String,
-    #[serde(default, deserialize_with = "null_default")]
-    pub answer: String,
-}
-
-/// Something remembered for a user or a tenant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Memory {
-    #[serde(default, deserialize_with = "null_default")]
-    pub name: String,
-    #[serde(default, deserialize_with = "null_default")]
-    pub value: String,
 }
 
 /// A call that a session does not make without a person.

@@ -3,9 +3,10 @@
 //! outside the turn. Everything in it is tolerant of missing and unknown fields.
 
 use crate::Millis;
+use crate::carried::{Carried, Exchange, Memory};
 use crate::id::{Digest, SessionId};
 use crate::records::{FailedTry, Termination};
-use crate::request::{Exchange, Memory, RunLimits};
+use crate::request::RunLimits;
 use crate::response::ErrorBody;
 use crate::spent::Money;
 use crate::tolerant::null_default;
@@ -26,6 +27,9 @@ pub struct Worked {
     /// What was remembered for who asked, on a root's first step.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memories: Vec<Memory>,
+    /// What the run before it in its conversation carried, on a root's first step.
+    #[serde(skip_serializing_if = "Carried::is_nothing")]
+    pub carried: Carried,
     /// What was left of the tenant's quota, on a root's first step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaLeft>,

@@ -45,6 +45,35 @@ pub struct AgentTaskType {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub prompts: BTreeMap<String, String>,
+    /// Key of the policy that says in which order its runs may use tools; empty leaves it to the caller.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub tool_policy: String,
+    /// Asks first whether a message is a task at all, and sets it out for what follows; absent asks nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
+    /// Whether the person is asked for an argument that a call lacks and nobody knows, instead of letting the
+    /// agent try for as long as it may.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub ask_back: bool,
+    /// How often in a row the same tool may be called, whatever its arguments, before the agent is asked what it
+    /// does differently; absent leaves that open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_tool: Option<u32>,
+    /// The language of sentences that the fleet itself writes, where a request names none.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub locale: String,
     /// Most exchanges of the conversation that prompts of its runs show, the newest; 20 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<u32>,
@@ -88,6 +117,32 @@ pub struct AgentTaskType {
     pub decided_by: String,
     #[serde(flatten)]
     pub limits: RunLimits,
+}
+
+/// The question whether a message is a task or talk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Gate {
+    /// Most exchanges of the conversation that it is shown, the newest; 3 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchanges: Option<u32>,
+    /// What people may demand in so many words, and which tools are closed then.
+    #[serde(
+        default,
+        deserialize_with = "null_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub constraints: Vec<Constraint>,
+}
+
+/// A demand that closes tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Constraint {
+    /// Phrases of a message that make it, in any case, such as `draft only`.
+    #[serde(default, deserialize_with = "null_default")]
+    pub phrases: Vec<String>,
+    /// What is closed, as globs in which `*` stands for any characters.
+    #[serde(default, deserialize_with = "null_default")]
+    pub without: Vec<String>,
 }
 
 /// What a task type may keep callers from choosing.

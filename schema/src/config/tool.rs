@@ -96,7 +96,8 @@ pub struct ToolItem {
     /// Method, for `http` tools; `GET` unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers of each request, for `http` tools. `${NAME}` stands for the secret of that name.
+    /// Headers of each request, for `http` tools. `${NAME}` stands for the secret of that name, and
+    /// `${run.tenant}` for the tenant of the run.
     #[serde(default, deserialize_with = "null_default")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -114,6 +115,12 @@ pub struct ToolItem {
     /// JSON Pointer to the part of an answer that is the result, for `http` and `mcp` tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// What of a result that is JSON later calls may need: by the name under which it is kept, a JSON Pointer to a
+    /// text, a number, `true` or `false`, such as `"contact_id": "/id"`. It is shown to the agent, and fills
+    /// required arguments of later calls that are missing.
+    #[serde(default, deserialize_with = "null_default")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, String>,
     /// The query, for `sparql-select` tools; each argument is a variable of the same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sparql: Option<String>,

@@ -170,6 +170,8 @@ pub enum Termination {
     RepeatedAction,
     /// The model's reply was cut at the limit of its length: what there is of it is the answer.
     ReplyCut,
+    /// Something is missing that only who asked can say: the answer is the question for it.
+    NeedsClarification,
     Error,
     Cancelled,
     Timeout,
@@ -192,6 +194,7 @@ impl Termination {
             Self::BudgetExhausted => "budget-exhausted",
             Self::RepeatedAction => "repeated-action",
             Self::ReplyCut => "reply-cut",
+            Self::NeedsClarification => "needs-clarification",
             Self::Error => "error",
             Self::Cancelled => "cancelled",
             Self::Timeout => "timeout",

@@ -278,6 +278,7 @@ fn closed_lists_are_those_of_the_records() {
             | Termination::BudgetExhausted
             | Termination::RepeatedAction
             | Termination::ReplyCut
+            | Termination::NeedsClarification
             | Termination::Error
             | Termination::Cancelled
             | Termination::Timeout
@@ -326,6 +327,7 @@ fn closed_lists_are_those_of_the_records() {
                 Termination::BudgetExhausted,
                 Termination::RepeatedAction,
                 Termination::ReplyCut,
+                Termination::NeedsClarification,
                 Termination::Error,
                 Termination::Cancelled,
                 Termination::Timeout,

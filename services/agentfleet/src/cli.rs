@@ -1,11 +1,15 @@
 //! The command line: what there is to type.
 
 mod access;
+mod example;
 mod runs;
+mod tools;
 mod upkeep;
 
 pub(crate) use access::*;
+pub(crate) use example::*;
 pub(crate) use runs::*;
+pub(crate) use tools::*;
 pub(crate) use upkeep::*;
 
 use crate::settings::{self, Flags};
@@ -67,6 +71,12 @@ pub(crate) enum Command {
     /// Ask the worked example about the fictional dossier that comes with the program
     #[command(after_help = "Example:\n  agentfleet demo")]
     Demo(Output),
+    /// Services with data to try the fleet on: a bakery's copilot, and a CRM
+    #[command(
+        after_help = "Examples:\n  agentfleet example list\n  agentfleet example business start\n  agentfleet example crm start --port 9000"
+    )]
+    #[command(subcommand)]
+    Example(Examples),
     /// Ask a question and watch it being answered
     #[command(
         after_help = "Bounds of this run: --max-iterations, --max-subagents, --max-depth, --max-sessions, --max-tokens,\n--max-cost, --max-model-calls, --max-tool-calls, --max-reflections, --replan-depth,\n--run-timeout, --subagent-timeout. --model chooses the model. All are told in `agentfleet help settings`.\n\nExamples:\n  agentfleet ask \"How do refunds work?\" --collection handbook\n  agentfleet ask \"Compare cost and safety of the two plants\" --pattern supervisor\n  agentfleet ask - --json < question.txt\n  agentfleet ask \"...\" --model openai:gpt-4o --subagent-timeout 2m"
@@ -259,6 +269,9 @@ pub(crate) struct Ask {
     /// Task type to use instead of letting the router identify it.
     #[arg(long)]
     pub task_type: Option<String>,
+    /// Key of the tool policy that says in which order tools may be used; a conversation keeps it.
+    #[arg(long, value_name = "KEY")]
+    pub tool_policy: Option<String>,
     /// Framing to use instead of the task type's.
     #[arg(long)]
     pub framing: Option<String>,
@@ -313,6 +326,9 @@ pub(crate) struct Chat {
     /// Task type to use instead of letting the router identify it.
     #[arg(long)]
     pub task_type: Option<String>,
+    /// Key of the tool policy that says in which order tools may be used; a conversation keeps it.
+    #[arg(long, value_name = "KEY")]
+    pub tool_policy: Option<String>,
     /// Who asks.
     #[arg(long)]
     pub user: Option<String>,

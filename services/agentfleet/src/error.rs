@@ -104,6 +104,7 @@ unavailable!(
     agentfleet_storage::Error,
     agentfleet_broker::Error,
     agentfleet_documents::Error,
+    agentfleet_examples::Error,
     agentfleet_graph::Error,
     agentfleet_library::Error,
     agentfleet_tools::Error,

@@ -71,6 +71,7 @@ async fn command(cli: cli::Cli) -> Result<(), Failure> {
     let ui = ui::Ui::new(cli.color);
     match cli.command {
         Command::Demo(demo) => commands::ask::demo(demo, &settings, ui).await,
+        Command::Example(command) => Box::pin(commands::example::run(command, &settings, ui)).await,
         Command::Ask(ask) => commands::ask::ask(ask, &settings, ui).await,
         Command::Chat(chat) => Box::pin(commands::chat::chat(chat, &settings, ui)).await,
         Command::Attach(attach) => commands::ask::attach(attach, &settings, ui).await,

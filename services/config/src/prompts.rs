@@ -70,13 +70,14 @@ pub fn variables(operation: Operation) -> Option<impl Iterator<Item = &'static s
         }
         Operation::Compare => "question round answers",
         Operation::Judge => "question framing answers agreed positions disagreements missing",
+        Operation::Gate => "question tools entities fault",
         Operation::ClassifyIntent => {
             "message tenant_type active_services recent_topics intents specialists fault"
         }
         Operation::Complete => "question",
         Operation::Prompt => return None,
     };
-    Some(names.split(' ').chain(["conversation"]))
+    Some(names.split(' ').chain(["conversation", "known", "policy"]))
 }
 
 /// Why a template cannot be used, if it cannot: a line and a reason.

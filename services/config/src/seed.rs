@@ -115,8 +115,15 @@ const FILES: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/seeds.r
 
 /// The items in the binary.
 pub fn embedded() -> Result<Vec<Item>, Error> {
-    FILES
-        .iter()
+    of_files(FILES.iter().copied())
+}
+
+/// The items of files that are elsewhere in a program: type, file name and text of each.
+pub fn of_files<'f>(
+    files: impl IntoIterator<Item = (&'f str, &'f str, &'f str)>,
+) -> Result<Vec<Item>, Error> {
+    let files = files.into_iter();
+    files
         .map(|(item_type, name, text)| item(item_type, name, text))
         .collect()
 }
@@ -242,6 +249,10 @@ impl SeedReport {
     ) -> Option<Wanted> {
         let (count, is_new) = match newest {
             None => (&mut self.added, Some(true)),
+            // What a directory brought and was taken out in its name, as by `example unload`, may come again.
+            Some(newest) if newest.deleted && is_of_directory(newest, by) => {
+                (&mut self.added, Some(true))
+            }
             Some(newest) if newest.deleted => (&mut self.deleted, None),
             Some(newest) if newest.item.value == item.value => (&mut self.unchanged, None),
             Some(newest) => match (Writer::of(&newest.author), by) {
@@ -283,6 +294,11 @@ impl SeedReport {
         self.left_out.push(problem.clone());
         true
     }
+}
+
+/// Whether a directory is seeded, and one wrote this version.
+fn is_of_directory(version: &ItemVersion, by: &Seeder) -> bool {
+    matches!(by, Seeder::Person(_)) && Writer::of(&version.author) == Writer::Directory
 }
 
 /// The value in the text of a file: JSON, or for a prompt also Markdown, or for a query also SPARQL.
@@ -439,6 +455,9 @@ mod tests {
             items.sort_by(|a, b| (&a.item_type, &a.key).cmp(&(&b.item_type, &b.key)));
         }
         assert_eq!(here, there);
+        // Examples lie beside them, and are not seeded with them.
+        assert!(root.join("examples/business/tool").is_dir());
+        assert!(there.iter().all(|item| item.key != "blog.list_posts"));
         assert_eq!(crate::validate::items(&there), []);
         assert_eq!(crate::validate::together(&embedded_snapshot().unwrap()), []);
     }

@@ -42,6 +42,7 @@ pub(crate) fn put(set: &mut Snapshot, item: &Item) {
         item_type::MCP_SERVER => read_into(&mut set.mcp_servers, item),
         item_type::ROLE => read_into(&mut set.roles, item),
         item_type::TENANT => read_into(&mut set.tenants, item),
+        item_type::TOOL_POLICY => read_into(&mut set.tool_policies, item),
         item_type::TOOL_SERVICE => read_into(&mut set.tool_services, item),
         // Stored for others.
         _ => (),

@@ -4,6 +4,7 @@ mod access;
 mod mcp_server;
 mod together;
 mod tool;
+mod tool_policy;
 mod tool_service;
 
 pub(crate) use together::together;
@@ -129,6 +130,7 @@ impl Check<'_> {
             item_type::MCP_SERVER => self.typed(Self::mcp_server),
             item_type::ROLE => self.typed(Self::role),
             item_type::TENANT => self.typed(Self::tenant),
+            item_type::TOOL_POLICY => self.typed(Self::tool_policy),
             item_type::TOOL_SERVICE => self.typed(Self::tool_service),
             other => {
                 let reason = nearest("type", other, item_type::ALL.iter().copied());
@@ -280,6 +282,26 @@ impl Check<'_> {
         self.bounds("/most", &task_type.most);
         if task_type.termination.max_failures == Some(0) {
             self.problem("/termination/max_failures", "must be at least 1");
+        }
+        let constraints = task_type.gate.iter().flat_map(|gate| &gate.constraints);
+        for (index, constraint) in constraints.enumerate() {
+            let field = format!("/gate/constraints/{index}");
+            let is_blank = |phrase: &String| phrase.trim().is_empty();
+            if constraint.phrases.is_empty() || constraint.phrases.iter().any(is_blank) {
+                self.problem(
+                    format!("{field}/phrases"),
+                    "must be one phrase or more, none of them empty",
+                );
+            }
+            if constraint.without.is_empty() {
+                self.problem(
+                    format!("{field}/without"),
+                    "must name the tools that it closes",
+                );
+            }
+        }
+        if task_type.same_tool == Some(0) {
+            self.problem("/same_tool", "must be at least 1");
         }
         for (index, fixed) in task_type.fixed.iter().enumerate() {
             self.among(&format!("/fixed/{index}"), fixed, choice::ALL);

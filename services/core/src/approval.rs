@@ -217,7 +217,7 @@ pub fn decide(
         (ApprovalAnswer::Edit, Some(arguments)) => {
             let arguments = tool.map_or_else(
                 || arguments.clone(),
-                |tool| pipeline::healed(tool, &arguments, &mut Vec::new()),
+                |tool| pipeline::healed(tool, &arguments, &[], &mut Vec::new()),
             );
             if let Some(misfit) = tool.and_then(|tool| pipeline::misused(tool, &arguments)) {
                 let misfit = misfit.strip_prefix("Error: ").unwrap_or(&misfit).to_owned();

@@ -52,6 +52,7 @@ pub fn check(request: &AgentRequest) -> Result<(), Wrong> {
         ("model", request.model.as_str()),
         ("pattern", request.pattern.as_str()),
         ("task_type", request.task_type.as_str()),
+        ("tool_policy", request.tool_policy.as_str()),
         ("control.principal.name", request.asker()),
         ("control.principal.tenant", request.tenant()),
     ];

@@ -14,6 +14,7 @@ use crate::provenance;
 use crate::quota;
 use crate::routing;
 use crate::so_far;
+use crate::words;
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{
     Activity, ApprovalPlace, Call, FanOutRecord, Iterated, OutcomeKind, ParentLink, PauseRecord,
@@ -204,7 +205,8 @@ pub fn assemble(commit: &Commit) -> Assembled {
         forked_from: request.control.forked_from.clone(),
         worked: commit.worked.clone(),
     };
-    let documents = documents(&record, finish);
+    let locale = words::locale(&commit.request, &commit.snapshot);
+    let documents = documents(&record, finish, locale);
     record.documents = documents
         .iter()
         .map(|(uri, text)| agentfleet_schema::records::DocumentRef {
@@ -362,7 +364,7 @@ fn activity(commit: &Commit) -> Activity {
 }
 
 /// The documents of a step: every complete message, the goals, the rationales.
-fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
+fn documents(record: &StepRecord, finish: &Finish, locale: &str) -> Vec<(String, String)> {
     let mut documents = Vec::new();
     for said in &finish.said {
         if let Some(uri) = &said.document {
@@ -381,7 +383,7 @@ fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
             documents.push((uris::document_of(&uri), call.observation.clone()));
         }
     }
-    if let Some((text, uri)) = end_text(record, finish) {
+    if let Some((text, uri)) = end_text(record, finish, locale) {
         documents.push((uri, text));
     }
     let routed = record
@@ -409,18 +411,18 @@ fn documents(record: &StepRecord, finish: &Finish) -> Vec<(String, String)> {
 }
 
 /// An error as who asked is told: nobody but the owner of the data directory runs the fleet.
-fn told_error(record: &StepRecord, error: &ErrorBody) -> ErrorBody {
+fn told_error(record: &StepRecord, error: &ErrorBody, locale: &str) -> ErrorBody {
     if record.tenant.is_empty() {
         error.clone()
     } else {
-        for_people(error)
+        for_people(error, locale)
     }
 }
 
 /// The text a session without an answer ends with.
-fn end_text(record: &StepRecord, finish: &Finish) -> Option<(String, String)> {
+fn end_text(record: &StepRecord, finish: &Finish, locale: &str) -> Option<(String, String)> {
     let text = match &finish.outcome {
-        Outcome::Fail { error, .. } => error_text(&told_error(record, error)),
+        Outcome::Fail { error, .. } => error_text(&told_error(record, error, locale)),
         Outcome::Cancelled(answer) => answer.text.clone(),
         Outcome::Continue(_) | Outcome::FanOut(_) | Outcome::Pause(_) | Outcome::Answer(_) => {
             return None;

@@ -6,8 +6,8 @@ use crate::history::{Room, tokens};
 use crate::limits::FleetLimits;
 use crate::say::{self, in_one_line};
 use agentfleet_schema::config::Snapshot;
-use agentfleet_schema::records::{Decision, OutcomeKind, StepRecord};
-use agentfleet_schema::{AgentRequest, Exchange, Millis, keys};
+use agentfleet_schema::records::{Decision, OutcomeKind, StepRecord, Termination};
+use agentfleet_schema::{AgentRequest, Carried, Exchange, Millis, keys};
 use serde_json::{Value, json};
 
 /// Most exchanges that a run is given.
@@ -54,9 +54,45 @@ pub(crate) fn objects(record: &StepRecord, request: &AgentRequest) -> Vec<(Strin
     }
     let is_root = record.parent.is_none() && !record.conversation.as_str().is_empty();
     if is_root && record.outcome == OutcomeKind::Answer {
-        objects.push((keys::answered(&record.session), Vec::new()));
+        let mut carried = carried(request);
+        let end = record.concluded().map(|end| end.termination);
+        if end != Some(Termination::NeedsClarification) {
+            carried.without.clear();
+        }
+        let body = if carried.is_nothing() {
+            Vec::new()
+        } else {
+            serde_json::to_vec(&carried).unwrap_or_default()
+        };
+        objects.push((keys::answered(&record.session), body));
     }
     objects
+}
+
+/// What the next run of a conversation begins with.
+pub fn carried(request: &AgentRequest) -> Carried {
+    Carried {
+        known: request.control.known.clone(),
+        tool_policy: request.tool_policy.clone(),
+        position: request.control.position.clone(),
+        without: request.control.without.clone(),
+    }
+}
+
+/// Gives a run what the newest answered one of its conversation carried; what it brings itself comes before.
+/// A policy that is configured no more is kept as well, and the run is refused: a guard does not fall silently.
+pub fn carry(request: &mut AgentRequest, newest: Carried) {
+    let control = &mut request.control;
+    if control.known.is_empty() {
+        control.known = newest.known;
+    }
+    if control.position.is_none() {
+        control.position = newest.position;
+    }
+    control.without.extend(newest.without);
+    if request.tool_policy.is_empty() {
+        request.tool_policy = newest.tool_policy;
+    }
 }
 
 /// Where that lies; `None` of a step that is not the first of a run in a conversation.
@@ -171,10 +207,13 @@ fn window(request: &AgentRequest, snapshot: &Snapshot) -> usize {
 
 /// What prompts of a request show of its conversation, the oldest first.
 pub(crate) fn shown(request: &AgentRequest, snapshot: &Snapshot) -> Value {
+    newest(request, window(request, snapshot))
+}
+
+/// So many of the newest exchanges, as prompts show them.
+pub(crate) fn newest(request: &AgentRequest, window: usize) -> Value {
     let all = &request.control.conversation;
-    let newest = all
-        .iter()
-        .skip(all.len().saturating_sub(window(request, snapshot)));
+    let newest = all.iter().skip(all.len().saturating_sub(window));
     newest
         .map(|exchange| json!({"question": framed(&exchange.question), "answer": framed(&exchange.answer)}))
         .collect()

@@ -1,7 +1,7 @@
 //! Why a run ends in an error: every code a caller can meet in a response, and why a message cannot
 //! become a turn.
 
-use crate::bounds;
+use crate::{bounds, words};
 use agentfleet_schema::{ErrorBody, redacted};
 
 macro_rules! codes {
@@ -138,20 +138,16 @@ impl Rejection {
     }
 }
 
-/// What people read whose run ended by a fault that is not theirs.
-const DIFFICULTIES: &str =
-    "I'm experiencing technical difficulties. Please try again in a few minutes.";
-
 /// An error for who asked and does not run the fleet: what they did wrong as it is, and of the fleet's own
 /// troubles that there are some. The record has all of it.
-pub fn for_people(error: &ErrorBody) -> ErrorBody {
+pub fn for_people(error: &ErrorBody, locale: &str) -> ErrorBody {
     let code = Code::ALL.iter().find(|code| code.as_str() == error.code);
     if code.is_some_and(|code| !code.is_trouble()) {
         return error.clone();
     }
     ErrorBody {
         code: error.code.clone(),
-        message: DIFFICULTIES.to_owned(),
+        message: words::say(locale, "difficulties", &[]),
         hint: None,
     }
 }
@@ -185,7 +181,7 @@ mod tests {
     fn people_read_of_their_own_errors_and_not_of_the_fleets() {
         let raw = "Error: 401 of https://internal.example, key `abc`";
         for code in Code::ALL {
-            let told = for_people(&body(*code, raw, "ask the operator"));
+            let told = for_people(&body(*code, raw, "ask the operator"), "en");
             assert_eq!(told.code, code.as_str());
             assert_eq!(told.message == raw, !code.is_trouble(), "{}", told.message);
             assert_eq!(told.hint.is_some(), !code.is_trouble());
@@ -195,7 +191,16 @@ mod tests {
             message: raw.to_owned(),
             hint: None,
         };
-        assert_eq!(for_people(&unknown).message, DIFFICULTIES);
+        assert!(
+            for_people(&unknown, "")
+                .message
+                .starts_with("I'm experiencing")
+        );
+        assert!(
+            for_people(&unknown, "sk")
+                .message
+                .starts_with("Mám technické")
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! had spent, its config version. A plan comes along with what its steps came to, unless another question
 //! is asked or another pattern is to answer it: then the new session makes its own.
 
+use crate::conversation;
 use crate::history;
 use crate::limits::Both;
 use crate::patterns;
@@ -69,12 +70,6 @@ pub fn fork(
             pattern: pattern.clone(),
         });
     }
-    let (conversation, memories) = if record.step == 0 {
-        // Its message is the caller's, and says nothing of them.
-        (&record.worked.conversation, &record.worked.memories)
-    } else {
-        (&before.conversation, &before.memories)
-    };
     let fan_in_session = match fan_in_step {
         None => SessionId::default(),
         Some(_) if before.fan_in_session.is_empty() => record.session.clone(),
@@ -87,8 +82,11 @@ pub fn fork(
     };
     let (task_type, framing) = otherwise
         .task_type
+        .clone()
         .unwrap_or_else(|| (message.task_type.clone(), message.framing.clone()));
+    let (known, tool_policy) = known(record, message, &otherwise);
     Ok(AgentRequest {
+        locale: message.locale.clone(),
         question: otherwise
             .question
             .unwrap_or_else(|| message.question.clone()),
@@ -103,6 +101,7 @@ pub fn fork(
         task_type,
         framing,
         model: otherwise.model.unwrap_or_else(|| message.model.clone()),
+        tool_policy,
         limits: Both::First.of_limits(&otherwise.limits, &message.limits),
         control: RunControl {
             context: before.context.clone(),
@@ -123,8 +122,6 @@ pub fn fork(
                 approved: false,
                 ..held
             }),
-            conversation: conversation.clone(),
-            memories: memories.clone(),
             lineage,
             sources: before.sources.clone(),
             config_version: otherwise.config_version,
@@ -133,10 +130,44 @@ pub fn fork(
                 step: record.step,
                 node,
             }),
-            ..RunControl::default()
+            ..known
         },
         ..AgentRequest::default()
     })
+}
+
+/// What the session knew before the step, and the tool policy that its caller named.
+fn known(
+    record: &StepRecord,
+    message: &AgentRequest,
+    otherwise: &Otherwise,
+) -> (RunControl, String) {
+    let before = &message.control;
+    let (conversation, memories, carried) = if record.step == 0 {
+        // Its message is the caller's, and says nothing of them.
+        let worked = &record.worked;
+        (
+            &worked.conversation,
+            &worked.memories,
+            worked.carried.clone(),
+        )
+    } else {
+        let carried = conversation::carried(message);
+        (&before.conversation, &before.memories, carried)
+    };
+    let mut known = RunControl {
+        conversation: conversation.clone(),
+        memories: memories.clone(),
+        known: carried.known,
+        position: carried.position,
+        ..RunControl::default()
+    };
+    // What the other run made of its message says nothing of another one.
+    if otherwise.question.is_none() {
+        known.brief.clone_from(&before.brief);
+        known.without = carried.without;
+    }
+    (known, carried.tool_policy)
 }
 
 fn is_planned(message: &AgentRequest) -> bool {

@@ -245,6 +245,7 @@ pub fn completion_status(record: &StepRecord) -> CompletionStatus {
             | Termination::BudgetExhausted
             | Termination::RepeatedAction
             | Termination::ReplyCut
+            | Termination::NeedsClarification
             | Termination::Error => CompletionStatus::Error,
         },
         OutcomeKind::Continue | OutcomeKind::FanOut | OutcomeKind::Pause => CompletionStatus::Error,

@@ -146,6 +146,7 @@ fn assembled(subject: &Subject<'_>, replayed: &mut Replayed) -> Option<Assembled
             .control
             .conversation
             .clone_from(&worked.conversation);
+        conversation::carry(&mut request, worked.carried.clone());
     }
     if conversation::begins(&request) {
         request.control.memories.clone_from(&worked.memories);

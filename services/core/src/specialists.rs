@@ -49,7 +49,7 @@ pub fn lacks<'a>(item: &'a Specialist, visible: &[&ToolItem]) -> Vec<&'a str> {
 /// The specialists a request can be given to beside [`GENERAL`], and of the others what each needs. Who is
 /// to have tools and finds none could only say so.
 pub fn able(request: &AgentRequest, snapshot: &Snapshot) -> (Vec<String>, Vec<String>) {
-    let visible = tools::visible(request, snapshot);
+    let visible = tools::granted(request, snapshot);
     let (mut able, mut unable) = (Vec::new(), Vec::new());
     for (name, item) in snapshot.specialists.iter().filter(|(n, _)| *n != GENERAL) {
         let lacks = lacks(item, &visible);

@@ -1,5 +1,6 @@
 //! What a task type settles for its runs, and what it leaves to callers.
 
+use crate::conductor;
 use crate::error::{Code, Rejection};
 use crate::say;
 use agentfleet_schema::config::{AgentTaskType, Snapshot, choice};
@@ -70,6 +71,10 @@ pub fn check(request: &AgentRequest, snapshot: &Snapshot) -> Result<(), Rejectio
     let is_fork = request.control.forked_from.is_some();
     if request.step > 0 || request.is_subagent() || is_fork {
         return Ok(());
+    }
+    if let Some(what) = conductor::unknown(request, snapshot) {
+        let hint = "name one of the config; a conversation keeps its policy until another is named";
+        return Err(Rejection::invalid(Code::InvalidRequest, what, hint));
     }
     let Some(item) = snapshot.task_types.get(&request.task_type) else {
         return Ok(());

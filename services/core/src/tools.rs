@@ -1,10 +1,10 @@
 //! Which tools a step may see: by group and by state, as the reference system defines them.
 
 use crate::conversation;
-use crate::say;
+use crate::{conductor, say};
 use crate::{history, specialists};
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::config::{Snapshot, ToolItem, tool_kind};
+use agentfleet_schema::config::{Snapshot, ToolItem, fits, tool_kind};
 use agentfleet_schema::records::Decision;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -12,13 +12,22 @@ use std::collections::BTreeSet;
 /// State of a run that never set one.
 pub const UNDEFINED_STATE: &str = "undefined";
 
-/// The tools a request may use, in the order of their names.
-///
-/// Visible iff (the request's groups hold `*` or share one with the tool) and (the tool's
-/// applicable states hold `*` or the request's state). No group given means `default`. A tool that
-/// reads back is visible iff something of the history lies elsewhere, whatever groups, state and
-/// specialist: it shows a run nothing but what is its own.
+/// The tools a request may use, in the order of their names: those it is granted, as far as its tool policy
+/// leaves them open now. A tool that reads back is always open: it shows a run nothing but what is its own.
 pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a ToolItem> {
+    let is_open = conductor::allows(request, snapshot);
+    let mut tools = granted(request, snapshot);
+    tools.retain(|tool| tool.kind == tool_kind::READ_BACK || is_open(tool));
+    tools
+}
+
+/// The tools a request has, whichever of them its policy leaves open now.
+///
+/// Granted iff (the request's groups hold `*` or share one with the tool) and (the tool's
+/// applicable states hold `*` or the request's state). No group given means `default`. A tool that
+/// reads back is granted iff something of the history lies elsewhere, whatever groups, state and
+/// specialist.
+pub fn granted<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a ToolItem> {
     let default = [String::from("default")];
     let groups: &[String] = request.group.as_deref().unwrap_or(&default);
     let state = if request.state.is_empty() {
@@ -34,6 +43,13 @@ pub fn visible<'a>(request: &AgentRequest, snapshot: &'a Snapshot) -> Vec<&'a To
             groups.iter().any(|g| g == "*") || tool.group.iter().any(|g| groups.contains(g))
         })
         .filter(|tool| specialists::allows(request, snapshot, tool))
+        .filter(|tool| {
+            !request
+                .control
+                .without
+                .iter()
+                .any(|glob| fits(glob, &tool.name))
+        })
         .filter(|tool| {
             tool.applicable_states
                 .iter()
@@ -101,8 +117,8 @@ pub fn groups(request: &AgentRequest, snapshot: &Snapshot) -> Vec<String> {
     let default = [String::from("default")];
     let own: &[String] = request.group.as_deref().unwrap_or(&default);
     let is_own = |group: &&String| own.iter().any(|g| g == "*" || g == *group);
-    let visible = visible(request, snapshot);
-    let groups = visible
+    let granted = granted(request, snapshot);
+    let groups = granted
         .iter()
         .filter(|tool| tool.kind != tool_kind::READ_BACK)
         .flat_map(|tool| &tool.group)

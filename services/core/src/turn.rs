@@ -2,10 +2,13 @@
 
 use crate::approval;
 use crate::bounds;
+use crate::conductor;
 use crate::conversation;
 use crate::cut;
 use crate::error::{Code, Rejection};
+use crate::gate::{self, AtGate};
 use crate::history;
+use crate::known;
 use crate::limits::{Budget, FleetLimits, Left, Limits};
 use crate::order::{Input, ModelAsk, Order, Used};
 use crate::patterns::{self, Begun, Instead, PatternTurn, REACT, delegate};
@@ -66,6 +69,9 @@ pub struct Turn {
     settled: Vec<Decision>,
     /// What its prompts show of the conversation.
     conversation: Value,
+    /// What they show of the results before it, and of its tool policy.
+    known: Value,
+    policy: Value,
     native_tools: bool,
     /// Whether who asked reads other words than those of what failed: the reason is a decision then.
     is_of_tenant: bool,
@@ -114,6 +120,8 @@ impl Turn {
             is_of_tenant: !request.tenant().is_empty(),
             open: cut::Open::default(),
             conversation: conversation::shown(&request, &situation.snapshot),
+            known: known::shown(&request),
+            policy: conductor::shown(&request, &situation.snapshot),
             work: begun(request, situation, limits)?,
             replaced: None,
             settled,
@@ -145,8 +153,14 @@ impl Turn {
             }
             Order::AskModel(ask) => {
                 if let Some(variables) = ask.variables.as_object_mut() {
-                    let conversation = self.conversation.clone();
-                    variables.insert("conversation".to_owned(), conversation);
+                    for (name, shown) in [
+                        ("conversation", &self.conversation),
+                        ("known", &self.known),
+                        ("policy", &self.policy),
+                    ] {
+                        let own = variables.entry(name);
+                        own.or_insert_with(|| shown.clone());
+                    }
                 }
             }
             Order::CallTool(_) | Order::ReadDocuments(_) => {}
@@ -285,6 +299,9 @@ impl Turn {
 
 /// The turn that a request asks for.
 fn begun(request: AgentRequest, situation: Situation, limits: Limits) -> Begun {
+    if let Some(gate) = gate::of(&request, &situation.snapshot) {
+        return Ok(Box::new(AtGate::new(request, &situation.snapshot, gate)));
+    }
     let name = match request.pattern.as_str() {
         "" if request.history.is_empty() => {
             return Ok(Box::new(Route::new(request, situation, limits)));

@@ -6,7 +6,7 @@
 use crate::problem::{Code, Problem};
 use agentfleet_core::patterns::is_implemented;
 use agentfleet_core::tools::UNDEFINED_STATE;
-use agentfleet_core::{bounds, error};
+use agentfleet_core::{bounds, conductor, error};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::{
     AgentRequest, AgentStep, CollectionName, RoutingContext, RunControl, RunLimits,
@@ -61,7 +61,7 @@ pub(crate) fn parse(body: &[u8], streaming: bool) -> Result<AgentRequest, Proble
 /// Refuses fields that nobody reads: a limit that is spelled wrong would be none.
 fn known_fields(fields: &Map<String, Value>) -> Result<(), Problem> {
     static REQUEST: LazyLock<Vec<String>> =
-        LazyLock::new(|| fields_of::<AgentRequest>(&["framing_prompt"]));
+        LazyLock::new(|| fields_of::<AgentRequest>(&["framing_prompt", "context_type"]));
     static LIMITS: LazyLock<Vec<String>> = LazyLock::new(|| fields_of::<RunLimits>(&[]));
     static ROUTING: LazyLock<Vec<String>> = LazyLock::new(|| fields_of::<RoutingContext>(&[]));
     static STEP: LazyLock<Vec<String>> = LazyLock::new(|| fields_of::<AgentStep>(&[]));
@@ -215,6 +215,9 @@ pub(crate) fn check_names(request: &AgentRequest, config: &Snapshot) -> Result<(
             format!("`$.task_type`: task type `{wanted}` is not known (available: {known})"),
         )
         .hint("leave it out to let the router choose"));
+    }
+    if let Some(what) = conductor::unknown(request, config) {
+        return Err(invalid("$.tool_policy", what).hint("leave it out to have none"));
     }
     let groups = || config.tools.values().flat_map(|tool| &tool.group);
     let unknown = request.group.iter().flatten().find(|wanted| {

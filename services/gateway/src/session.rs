@@ -313,7 +313,7 @@ fn known<T: ToString>(recorded: Option<&T>, asked: Option<&T>) -> String {
 fn error_of(end: Option<&Concluded>, text: Option<&str>, is_told_all: bool) -> ErrorView {
     if let Some(mut error) = end.and_then(|end| end.error.clone()) {
         if !is_told_all {
-            error = for_people(&error);
+            error = for_people(&error, "");
         }
         return ErrorView {
             code: error.code,

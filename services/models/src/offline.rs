@@ -63,6 +63,7 @@ impl Offline {
             Operation::Compare => judgement::comparison(inputs).to_string(),
             Operation::Judge => judgement::verdict(inputs),
             Operation::ClassifyIntent => judgement::intent(inputs).to_string(),
+            Operation::Gate => judgement::gate(inputs).to_string(),
             Operation::Complete | Operation::Prompt => CANNOT_WRITE.to_owned(),
         }
     }

@@ -11,7 +11,7 @@ use crate::attempts::Attempts;
 use crate::error::Stop;
 use crate::model;
 use agentfleet_broker::Delivery;
-use agentfleet_core::{ToolUse, bounds, pipeline};
+use agentfleet_core::{ToolUse, bounds, pipeline, words};
 use agentfleet_documents::Documents;
 use agentfleet_runtime::CLOCK_SKEW;
 use agentfleet_schema::config::{Fallbacks, Snapshot, ToolItem};
@@ -34,12 +34,12 @@ pub(crate) struct Called {
 }
 
 /// A call that is not made, because its tenant made all that it may for now.
-pub(crate) fn limited(tool_use: ToolUse) -> Called {
+pub(crate) fn limited(tool_use: ToolUse, locale: &str) -> Called {
     let why = Trouble::RateLimited;
     let limit = tool_use.tool.rate_limit.unwrap_or_default();
     let error = format!("{} calls in {} ms", limit.calls, limit.per_ms);
     Called {
-        result: failed(pipeline::words(&tool_use.tool, why)),
+        result: failed(pipeline::words(&tool_use.tool, why, locale)),
         ran: (tool_use.tool.name, tool_use.arguments),
         tried: vec![FailedTry {
             of: String::new(),
@@ -88,7 +88,7 @@ impl Caller<'_> {
                 error,
             });
             if !again {
-                let result = told_otherwise(&tool_use.tool, result);
+                let result = self.told_otherwise(&tool_use.tool, result);
                 return Ok(Called { ran, result, tried });
             }
         }
@@ -198,7 +198,7 @@ impl Caller<'_> {
                     why,
                     error,
                 });
-                told_otherwise(&tool, result)
+                self.told_otherwise(&tool, result)
             }
             None => result,
         };
@@ -284,16 +284,16 @@ impl Caller<'_> {
             tried: Vec::new(),
         })
     }
-}
 
-/// A result in words for people; what failed, and how, is told beside it.
-fn told_otherwise(tool: &ToolItem, result: ToolResult) -> ToolResult {
-    match result.trouble {
-        Some(why) => ToolResult {
-            content: pipeline::words(tool, why),
-            ..result
-        },
-        None => result,
+    /// A result in words for people; what failed, and how, is told beside it.
+    fn told_otherwise(&self, tool: &ToolItem, result: ToolResult) -> ToolResult {
+        match result.trouble {
+            Some(why) => ToolResult {
+                content: pipeline::words(tool, why, words::locale(self.request, self.snapshot)),
+                ..result
+            },
+            None => result,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::handle::Orchestrator;
 use agentfleet_core::conversation::{self, MOST};
 use agentfleet_core::{memories, quota};
 use agentfleet_runs::exchanges;
-use agentfleet_schema::{AgentRequest, Exchange, Memory};
+use agentfleet_schema::{AgentRequest, Carried, Exchange, Memory};
 use agentfleet_tools::Memories;
 
 /// Exchanges looked at together, and how often: runs that are open, or ended without an answer, are passed over.
@@ -71,6 +71,7 @@ impl Orchestrator {
         }
         let documents = &*self.parts.documents;
         let mut answered: Vec<Exchange> = Vec::new();
+        let mut carried: Option<Carried> = None;
         let mut after = String::new();
         for _ in 0..PAGES {
             let (tenant, conversation) = (request.tenant(), &request.conversation_id);
@@ -85,6 +86,8 @@ impl Orchestrator {
                 .into_iter()
                 .filter(|asked| asked.is_answered && asked.session != request.session_id);
             answered.extend(page.filter_map(|asked| {
+                // The newest comes first.
+                carried.get_or_insert(asked.carried);
                 Some(Exchange {
                     session: asked.session,
                     question: asked.question,
@@ -96,6 +99,7 @@ impl Orchestrator {
             }
         }
         let snapshot = self.config_at(request.control.config_version).await?;
+        conversation::carry(request, carried.unwrap_or_default());
         conversation::remember(request, answered, &snapshot, &self.options.limits);
         Ok(())
     }

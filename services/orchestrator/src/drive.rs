@@ -14,7 +14,7 @@ use crate::work::{Ended, Work};
 use crate::{Options, Parts};
 use agentfleet_core::commit::Streamed;
 use agentfleet_core::limits::Limits;
-use agentfleet_core::{Input, Order, Overruled, ToolOutcome, ToolUse, Turn, approval, say};
+use agentfleet_core::{Input, Order, Overruled, ToolOutcome, ToolUse, Turn, approval, say, words};
 use agentfleet_runtime::Records;
 use agentfleet_schema::config::Fallbacks;
 use agentfleet_schema::records::{Adopted, Call, EndedBy, FailedCall, Usage};
@@ -237,7 +237,8 @@ impl<'w> Driver<'_, 'w> {
             .rates
             .take(self.request().tenant(), &tool_use.tool, started)
         {
-            let limited = limited(tool_use);
+            let snapshot = &self.work.prepared.snapshot;
+            let limited = limited(tool_use, words::locale(self.request(), snapshot));
             self.debits.open = None;
             return Ok(Ok(self.called(limited, Some(&asked), 0)));
         }

@@ -11,6 +11,7 @@ use crate::handle::{Orchestrator, Working};
 use crate::intake::{self, Intake};
 use crate::watched::Watched;
 use agentfleet_broker::Delivery;
+use agentfleet_core::conversation;
 use agentfleet_core::error::Code;
 use agentfleet_core::{
     Ending, Finish, Overruled, Prepared, Rejection, Turn, approval, error, limits, prices, quota,
@@ -22,9 +23,7 @@ use agentfleet_schema::records::{
     EndedBy, IntentRecord, Publication, StepRecord, Termination, Worked as Kept,
 };
 use agentfleet_schema::topics::{self, property};
-use agentfleet_schema::{
-    AgentRequest, ErrorBody, Exchange, Memory, Millis, QuotaLeft, Spent, keys,
-};
+use agentfleet_schema::{AgentRequest, ErrorBody, Millis, Spent, keys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,13 +101,17 @@ fn of_others(mut debited: Spent, has_call: bool) -> Spent {
 
 /// What a run that begins with this step was shown of its conversation, of what is remembered, and of its
 /// tenant's quota.
-fn shown_at_first(request: &AgentRequest) -> (Vec<Exchange>, Vec<Memory>, Option<QuotaLeft>) {
-    if request.step == 0 && !request.is_subagent() {
-        let control = &request.control;
-        let (conversation, memories) = (control.conversation.clone(), control.memories.clone());
-        (conversation, memories, control.quota.clone())
-    } else {
-        Default::default()
+fn shown_at_first(request: &AgentRequest) -> Kept {
+    if request.step > 0 || request.is_subagent() {
+        return Kept::default();
+    }
+    let control = &request.control;
+    Kept {
+        conversation: control.conversation.clone(),
+        carried: conversation::carried(request),
+        memories: control.memories.clone(),
+        quota: control.quota.clone(),
+        ..Kept::default()
     }
 }
 
@@ -173,18 +176,14 @@ impl Orchestrator {
         };
         let native_tools = self.parts.model.capabilities().native_tools;
         let is_new = request.step == 0 && !request.is_subagent();
-        let (conversation, memories, quota) = shown_at_first(&request);
         let kept = Kept {
             // No record before this one holds what a root was asked.
             request: is_new.then(|| String::from_utf8_lossy(&delivery.payload).into_owned()),
-            conversation,
-            memories,
-            quota,
             came_at: (came_at != now).then_some(came_at),
             native_tools,
             fleet: Some(self.options.limits.clone()),
             waited: Away::of(delivery).map(|away| away.waited()),
-            ..Kept::default()
+            ..shown_at_first(&request)
         };
         let mut prepared = Prepared {
             request_digest: digest,

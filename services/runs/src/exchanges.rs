@@ -1,7 +1,7 @@
 //! The exchanges of a conversation, newest first: what was asked, and what the run that works it answered.
 
 use agentfleet_documents::{Documents, Error};
-use agentfleet_schema::{ConversationId, Exchange, Millis, SessionId, keys, uris};
+use agentfleet_schema::{Carried, ConversationId, Exchange, Millis, SessionId, keys, uris};
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Asked {
     pub question: String,
     /// Whether the run ended with an answer.
     pub is_answered: bool,
+    /// What the next run begins with, where it did.
+    pub carried: Carried,
     /// What it ended with, be that an answer or the reason why there is none; `None` while it has not ended.
     pub text: Option<String>,
     /// Older ones come after this.
@@ -64,6 +66,10 @@ pub async fn exchanges(
             asked_at,
             question: exchange.question,
             is_answered: answered.is_some(),
+            carried: answered
+                .as_deref()
+                .and_then(|body| serde_json::from_slice(body).ok())
+                .unwrap_or_default(),
             text: end.as_deref().map(text),
             place: key.strip_prefix(&folder)?.to_owned(),
         })

@@ -140,6 +140,8 @@ pub fn reply(scenario: &Scenario, name: &str, request: &ModelRequest, variation:
             })
             .to_string()
         }
+        Operation::Gate => json!({"intent": "TASK", "confidence": 1, "reason": "r", "goal": request.inputs["question"]})
+            .to_string(),
         Operation::Judge => format!("Judgement of {name}, wording {variation}."),
         Operation::ClassifyIntent => {
             let Kind::Router(names) = &kind else {

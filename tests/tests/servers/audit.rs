@@ -198,15 +198,14 @@ fn a_reply_without_a_word_is_on_the_account_and_the_run_began_before_it() {
     let question = "mute at first";
     output(&mut fleet.command(&["ask", question, "--pattern", "react"]));
     let (shown, traced) = of(question);
-    assert_eq!(shown["wasted_tokens"], 110, "{shown}");
+    // The same step asks once more, in other words: both replies are its own.
+    assert_eq!(shown["wasted_tokens"], 0, "{shown}");
+    assert_eq!(shown["tokens"], 220, "{shown}");
     let totals = &traced["totals"];
-    assert_eq!(totals["wasted_tokens"], 110, "{totals}");
-    assert_eq!(totals["input_tokens"], 100, "{totals}");
-    // 100 tokens at 2, 10 at 10, of a million, and as much for nothing.
+    assert_eq!(totals["wasted_tokens"], 0, "{totals}");
+    assert_eq!(totals["input_tokens"], 200, "{totals}");
+    // 100 tokens at 2, 10 at 10, of a million, twice.
     assert_eq!(totals["cost"], 0.0006, "{totals}");
-    // The second try comes a second after the first.
-    let took = traced["sessions"][0]["duration_ms"].as_u64().unwrap();
-    assert!(took >= 1_000, "{took}");
 
     let question = "mute for ever";
     let (code, why) = fleet.fails(&["ask", question, "--pattern", "react"]);

@@ -337,7 +337,8 @@ fn is_choice(operation: Operation) -> bool {
         | Operation::PlanAssess
         | Operation::Critique
         | Operation::Compare
-        | Operation::ClassifyIntent => true,
+        | Operation::ClassifyIntent
+        | Operation::Gate => true,
         Operation::React
         | Operation::Synthesise
         | Operation::PlanStep

@@ -2,10 +2,11 @@
 
 use super::{Fixture, exact, reads};
 use agentfleet_schema::config::{
-    AgentPattern, AgentTaskType, Approval, ConfigParam, DefaultAnswer, Effect, Evidence,
-    EvidenceRun, Intent, JoinPolicy, McpServer, ModelProfile, NamedParam, OAuth, PromptItem,
-    QueryItem, QueryParameter, RateLimit, Reasoner, RoleItem, Specialist, Status, TenantItem,
-    TerminationCriteria, ToolArgument, ToolItem, ToolService,
+    AgentPattern, AgentTaskType, Approval, AvailableTools, Condition, ConfigParam, Constraint,
+    DefaultAnswer, Effect, Evidence, EvidenceRun, Gate, Intent, JoinPolicy, McpServer,
+    ModelProfile, NamedParam, OAuth, PolicyStep, PromptItem, QueryItem, QueryParameter, RateLimit,
+    Reasoner, RoleItem, Specialist, Status, TenantItem, TerminationCriteria, ToolArgument,
+    ToolItem, ToolPolicy, ToolService,
 };
 use agentfleet_schema::{Money, RunLimits};
 use std::collections::BTreeMap;
@@ -62,6 +63,17 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 },
                 profiles: [("supervisor".to_owned(), "large".to_owned())].into(),
                 prompts: [("react".to_owned(), "react-of-risk".to_owned())].into(),
+                gate: Some(Gate {
+                    exchanges: Some(3),
+                    constraints: vec![Constraint {
+                        phrases: vec!["draft only".into()],
+                        without: vec!["mail.send".into()],
+                    }],
+                }),
+                ask_back: true,
+                same_tool: Some(2),
+                locale: "sk".into(),
+                tool_policy: "research".into(),
                 most: RunLimits {
                     max_tokens: Some(500_000),
                     ..RunLimits::default()
@@ -145,6 +157,7 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 body: Some(serde_json::json!({"q": "{query}"})),
                 allow_hosts: vec!["cdn.example.org".into()],
                 result: Some("/data".into()),
+                outputs: BTreeMap::from([("book_id".into(), "/0/id".into())]),
                 sparql: Some("SELECT * {?s ?p ?query}".into()),
                 server: Some("catalogue".into()),
                 tool: Some("search".into()),
@@ -294,6 +307,41 @@ pub(crate) fn fixtures() -> Vec<Fixture> {
                 context: vec!["tenant_type".into()],
                 profile: "large".into(),
                 exchanges: Some(20),
+                tool_policy: "research".into(),
+            },
+        ),
+        exact(
+            "config/tool-policy/full",
+            ToolPolicy {
+                name: "research".into(),
+                description: "search first".into(),
+                steps: vec![
+                    PolicyStep {
+                        name: "find".into(),
+                        description: "look".into(),
+                        is_default: true,
+                        available_tools: AvailableTools {
+                            allowed: Some(vec!["search*".into()]),
+                            denied: vec!["search.all".into()],
+                        },
+                        ..PolicyStep::default()
+                    },
+                    PolicyStep {
+                        name: "think".into(),
+                        conditions: vec![
+                            Condition {
+                                kind: "tool_used".into(),
+                                value: "search".into(),
+                            },
+                            Condition {
+                                kind: "sequence_match".into(),
+                                value: String::new(),
+                            },
+                        ],
+                        sequence: vec!["think".into(), "reflect".into()],
+                        ..PolicyStep::default()
+                    },
+                ],
             },
         ),
         reads("config/model-profile/minimal", ModelProfile::default()),

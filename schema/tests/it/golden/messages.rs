@@ -6,10 +6,10 @@ use agentfleet_schema::records::ForkedFrom;
 use agentfleet_schema::uris::RETRIEVAL_GRAPH;
 use agentfleet_schema::vocabulary::{RDF_TYPE, prov, tg, xsd};
 use agentfleet_schema::{
-    AgentRequest, AgentResponse, AgentStep, Ancestor, Digest, ErrorBody, Exchange, HeldCall,
-    Lineage, Memory, MessageType, Metadata, Money, PatternState, PlanState, PlanStep, Principal,
-    QuotaLeft, ReactState, RoutingContext, RunControl, RunLimits, SessionId, Spent, Term, TermType,
-    ToolServiceRequest, ToolServiceResponse, Triple, Triples,
+    AgentRequest, AgentResponse, AgentStep, Ancestor, Brief, Digest, ErrorBody, Exchange, HeldCall,
+    Known, Lineage, Memory, MessageType, Metadata, Money, PatternState, PlanState, PlanStep,
+    PolicyPosition, Principal, QuotaLeft, ReactState, RoutingContext, RunControl, RunLimits,
+    SessionId, Spent, Term, TermType, ToolServiceRequest, ToolServiceResponse, Triple, Triples,
 };
 use serde_json::json;
 
@@ -486,6 +486,28 @@ fn request_of_patterns() -> AgentRequest {
         question: "what?".into(),
         answer: "that".into(),
     }];
+    request.tool_policy = "research".into();
+    request.locale = "sk".into();
+    request.control.without = vec!["mail.*".into()];
+    request.control.brief = Some(Box::new(Brief {
+        intent: "TASK".into(),
+        goal: "send Ana a mail".into(),
+        entities: [("contacts".to_owned(), vec!["Ana".to_owned()])].into(),
+        constraints: vec!["a draft only".into()],
+        ambiguities: vec!["which Ana".into()],
+        raw_message: "mail ana, draft only".into(),
+    }));
+    request.control.known = vec![Known {
+        name: "contact_id".into(),
+        value: "c-1".into(),
+        tool: "contact.find".into(),
+    }];
+    request.control.position = Some(Box::new(PolicyPosition {
+        policy: "research".into(),
+        step: "think".into(),
+        at: 1,
+        used: vec!["search".into(), "think".into()],
+    }));
     request.control.held = Some(HeldCall {
         approval: "a-1".into(),
         tool: "pay".into(),

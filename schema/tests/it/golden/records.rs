@@ -12,8 +12,8 @@ use agentfleet_schema::records::{
     StepResult, StreamedPart, StreamedParts, Termination, Trouble, Usage, Worked,
 };
 use agentfleet_schema::{
-    CollectionName, Digest, ErrorBody, Exchange, Memory, Money, PlanStep, QuotaLeft, RunLimits,
-    Spent,
+    Carried, CollectionName, Digest, ErrorBody, Exchange, Known, Memory, Money, PlanStep,
+    PolicyPosition, QuotaLeft, RunLimits, Spent,
 };
 
 const AT: i64 = 1_767_225_600_000;
@@ -488,6 +488,21 @@ fn worked() -> StepRecord {
                 name: "tone".into(),
                 value: "friendly".into(),
             }],
+            carried: Carried {
+                known: vec![Known {
+                    name: "contact_id".into(),
+                    value: "c-1".into(),
+                    tool: "contact.find".into(),
+                }],
+                tool_policy: "research".into(),
+                position: Some(Box::new(PolicyPosition {
+                    policy: "research".into(),
+                    step: "think".into(),
+                    at: 1,
+                    used: vec!["search".into()],
+                })),
+                without: vec!["mail.send".into()],
+            },
             quota: Some(QuotaLeft {
                 month: "2026-11".into(),
                 runs: Some(7),

@@ -90,6 +90,7 @@ pub(crate) async fn ask(ask: Ask, settings: &Settings, ui: Ui) -> Result<(), Fai
         pattern: ask.pattern.unwrap_or_default(),
         task_type: ask.task_type.unwrap_or_default(),
         framing: ask.framing.unwrap_or_default(),
+        tool_policy: ask.tool_policy.unwrap_or_default(),
         group: (!ask.group.is_empty()).then_some(ask.group),
         collection: ask.collection.as_str().into(),
         conversation_id: ask.conversation.unwrap_or_default().into(),

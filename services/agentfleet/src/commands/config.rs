@@ -1,6 +1,6 @@
 //! `config`: typed, versioned items, read and changed.
 
-use super::{audit, fallbacks, person};
+use super::{audit, fallbacks, person, tool_policy};
 use crate::cli::Config;
 use crate::error::Failure;
 use crate::settings::Settings;
@@ -43,6 +43,11 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
                 None => Err(missing(config, &item_type, &key).await?),
             }
         }
+        Config::Explain {
+            item_type,
+            key,
+            output,
+        } => explain(config, &item_type, &key, output.json).await,
         Config::History {
             item_type,
             key,
@@ -77,17 +82,7 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
             by,
         } => {
             let author = person::name(by.as_deref())?;
-            let set = config.snapshot().await?;
-            let mut profile = set.profiles.get(&key).cloned().unwrap_or_default();
-            profile.model = model.unwrap_or(profile.model);
-            profile.input_price = input.or(profile.input_price);
-            profile.output_price = output.or(profile.output_price);
-            let value = serde_json::to_value(profile).unwrap_or_default();
-            let item = Item {
-                item_type: item_type::MODEL_PROFILE.to_owned(),
-                key,
-                value,
-            };
+            let item = priced(&*config.snapshot().await?, key, model, (input, output));
             put(&store, "config prices", item, &author).await
         }
         Config::Restore {
@@ -111,6 +106,50 @@ pub(crate) async fn run(command: Config, settings: &Settings, ui: Ui) -> Result<
         Config::Seed { directory, by } => {
             seed_from(&store, directory.as_deref(), by.as_deref(), settings).await
         }
+    }
+}
+
+/// A model profile with prices.
+fn priced(
+    set: &Snapshot,
+    key: String,
+    model: Option<String>,
+    (input, output): (Option<f64>, Option<f64>),
+) -> Item {
+    let mut profile = set.profiles.get(&key).cloned().unwrap_or_default();
+    profile.model = model.unwrap_or(profile.model);
+    profile.input_price = input.or(profile.input_price);
+    profile.output_price = output.or(profile.output_price);
+    Item {
+        item_type: item_type::MODEL_PROFILE.to_owned(),
+        key,
+        value: serde_json::to_value(profile).unwrap_or_default(),
+    }
+}
+
+/// Draws a tool policy.
+async fn explain(
+    config: &dyn ConfigStore,
+    item_type: &str,
+    key: &str,
+    json: bool,
+) -> Result<(), Failure> {
+    if item_type != item_type::TOOL_POLICY {
+        let says = format!(
+            "only items of type `{}` are drawn, not `{item_type}`",
+            item_type::TOOL_POLICY
+        );
+        let hint = format!("agentfleet config get {item_type} {key}");
+        return Err(Failure::usage(says).hint(hint));
+    }
+    let snapshot = config.snapshot().await?;
+    match snapshot.tool_policies.get(key) {
+        Some(policy) if json => ui::json(policy),
+        Some(policy) => {
+            outln!("{}", tool_policy::drawn(policy).trim_end());
+            Ok(())
+        }
+        None => Err(missing(config, item_type, key).await?),
     }
 }
 

@@ -245,7 +245,8 @@ fn prepared(
     for one in decided {
         errln!("{}: {}", one.subject, one.signal);
     }
-    prepared.map_err(|text| Failure::usage(text.trim_start_matches("Error: ").to_owned()))
+    prepared
+        .map_err(|stopped| Failure::usage(stopped.text.trim_start_matches("Error: ").to_owned()))
 }
 
 /// Largest description that is read, in bytes, and how long its service may take.

@@ -3,10 +3,12 @@
 
 mod access;
 mod again;
+mod carried;
 mod conversations;
 #[path = "../../../tools/tests/it/diary.rs"]
 mod diary;
 mod erased;
+mod examples;
 mod mcp;
 mod place;
 mod prices;

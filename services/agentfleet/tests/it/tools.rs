@@ -8,14 +8,14 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 /// A web service that is away for its first requests, and then answers each with the same text.
-struct Service {
-    base: String,
+pub(crate) struct Service {
+    pub(crate) base: String,
     /// Method, path and body of each request, with what it sent as `x-key`.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Service {
-    fn start(away: usize, answer: &'static str) -> Self {
+    pub(crate) fn start(away: usize, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -29,7 +29,7 @@ impl Service {
         Self { base, asked }
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -284,6 +284,10 @@ fn a_tool_that_contradicts_itself_is_refused() {
         ),
         (json!({"parameters": {"type": "array"}}), "/parameters"),
         (json!({"result": "posts"}), "JSON Pointer"),
+        (
+            json!({"headers": {"x-user": "${run.user}"}}),
+            "of the run it may have `${run.tenant}` alone",
+        ),
         (json!({"type": "sparql-select"}), "/sparql"),
         (json!({"effects": "read-only"}), "did you mean `effect`?"),
     ] {

@@ -1,6 +1,6 @@
 //! What items must be to each other.
 
-use super::{nearest, unknown};
+use super::{nearest, tool_policy, unknown};
 use crate::error::Problem;
 use crate::prompts;
 use agentfleet_schema::Operation;
@@ -92,6 +92,7 @@ pub(crate) fn together(set: &Snapshot) -> Vec<Problem> {
         problem(item_type::MODEL_PROFILE, key, String::new(), reason);
     }
     tools(set, &mut problem);
+    tool_policy::policies(set, &mut problem);
     problems
 }
 

@@ -2,7 +2,11 @@
 
 use super::{ARGUMENT_TYPES, Check, METHODS, MOST_RETRIES, nearest};
 use agentfleet_schema::config::{DefaultAnswer, Effect, ToolItem, tool_kind};
+use agentfleet_schema::names::is_plain;
 use std::collections::BTreeSet;
+
+/// Values that one tool may give.
+const MOST_OUTPUTS: usize = 10;
 
 impl Check<'_> {
     pub(super) fn tool(&mut self, tool: &ToolItem) {
@@ -95,6 +99,16 @@ impl Check<'_> {
             return;
         }
         self.oauth(tool.oauth.as_ref(), tool.headers.keys());
+        for (name, template) in &tool.headers {
+            let mut of_run = template
+                .split("${")
+                .skip(1)
+                .filter(|place| place.starts_with("run."));
+            if of_run.any(|place| !place.starts_with("run.tenant}")) {
+                let says = "of the run it may have `${run.tenant}` alone";
+                self.problem(format!("/headers/{name}"), says);
+            }
+        }
         let Some(body) = &tool.body else {
             return;
         };
@@ -175,11 +189,22 @@ impl Check<'_> {
                 "must name a permission; leave it out to need none",
             );
         }
-        if let Some(pointer) = &tool.result
-            && !pointer.is_empty()
-            && !pointer.starts_with('/')
-        {
-            self.problem("/result", "must be a JSON Pointer, such as `/data/items`");
+        let result = tool
+            .result
+            .iter()
+            .map(|pointer| ("/result".to_owned(), pointer));
+        let outputs = tool.outputs.iter();
+        let outputs = outputs.map(|(name, pointer)| (format!("/outputs/{name}"), pointer));
+        for (field, pointer) in result.chain(outputs) {
+            if !pointer.is_empty() && !pointer.starts_with('/') {
+                self.problem(field, "must be a JSON Pointer, such as `/data/items`");
+            }
+        }
+        if tool.outputs.len() > MOST_OUTPUTS || tool.outputs.keys().any(|name| !is_plain(name)) {
+            let says = format!(
+                "must be at most {MOST_OUTPUTS}, each with a name of letters, digits and `-_.`, such as `contact_id`"
+            );
+            self.problem("/outputs", says);
         }
     }
 }

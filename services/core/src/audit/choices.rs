@@ -1,7 +1,7 @@
 //! Every recorded choice against its options, and the options against the config of the run.
 
 use super::{About, Finding};
-use crate::{history, patterns, routing, specialists, task_types, tools};
+use crate::{conversation, history, patterns, routing, specialists, task_types, tools};
 use agentfleet_schema::config::Snapshot;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Iterated, StepRecord};
 use agentfleet_schema::{AgentRequest, keys};
@@ -22,6 +22,9 @@ pub fn choices(record: &StepRecord, asked: Option<&AgentRequest>, set: &Snapshot
     let asked = asked.map(|asked| {
         let mut asked = asked.clone();
         task_types::settle(&mut asked, set);
+        if conversation::remembers(&asked) {
+            conversation::carry(&mut asked, record.worked.carried.clone());
+        }
         asked
     });
     let asked = asked.as_ref();

@@ -6,6 +6,7 @@ use crate::deadline::next_hop;
 use crate::order::{Outcome, Said};
 use crate::provenance::{self, completion_status};
 use crate::say;
+use crate::words;
 use agentfleet_schema::records::{
     Activity, Call, FanOutRecord, PauseRecord, Publication, StepRecord,
 };
@@ -266,7 +267,11 @@ impl Publisher<'_> {
                 self.end_in_error(&error, answer.text.clone(), is_root);
             }
             Outcome::Fail { error, .. } => {
-                let error = told_error(self.record, error);
+                let error = told_error(
+                    self.record,
+                    error,
+                    words::locale(&commit.request, &commit.snapshot),
+                );
                 self.end_in_error(&error, error_text(&error), is_root);
             }
         }

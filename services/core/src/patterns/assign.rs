@@ -70,7 +70,7 @@ impl Offer {
             .collect();
         variables["patterns"] = patterns.into();
         variables["groups"] = json!(self.groups);
-        variables["tools"] = tools::described(&tools::visible(request, snapshot));
+        variables["tools"] = tools::described(&tools::granted(request, snapshot));
         variables["fault"] = fault.into();
     }
 

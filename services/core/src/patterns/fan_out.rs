@@ -227,6 +227,8 @@ impl Siblings<'_> {
             subagent_goal: goal.text,
             expected_siblings: self.count,
             model: request.model.clone(),
+            tool_policy: request.tool_policy.clone(),
+            locale: request.locale.clone(),
             join: request.join,
             limits: self.limits.clone(),
             ..AgentRequest::default()
@@ -238,6 +240,10 @@ impl Siblings<'_> {
                 .conversation
                 .clone_from(&request.control.conversation);
         }
+        // It may use what its parent may use now, and knows what that one knows.
+        control.known.clone_from(&request.control.known);
+        control.position.clone_from(&request.control.position);
+        control.without.clone_from(&request.control.without);
         control.root = request.root().clone();
         control.principal.clone_from(&request.control.principal);
         control.ancestors.clone_from(&request.control.ancestors);

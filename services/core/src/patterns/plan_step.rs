@@ -10,6 +10,7 @@ use super::plan::{self, remember};
 use super::repeats;
 use super::{Instead, PatternTurn, REACT, delegate, iterations};
 use crate::approval::{self, Asker};
+use crate::conductor;
 use crate::cut::CUT;
 use crate::history;
 use crate::limits::Limits;
@@ -66,6 +67,8 @@ pub(super) struct Execute {
     at: usize,
     tools: Vec<ToolItem>,
     framing: String,
+    /// The request as the step's specialist has it, where no subagent works it.
+    engaged: Option<Box<AgentRequest>>,
     /// Why no subagent works on it, where one was meant to.
     alone: Option<Decision>,
     /// What was wrong with the model's replies so far.
@@ -89,7 +92,6 @@ struct Called {
     name: String,
     arguments: BTreeMap<String, String>,
     outcome: ToolOutcome,
-    state: Option<String>,
 }
 
 /// What became of the step.
@@ -181,6 +183,7 @@ impl Execute {
         let mut step = Self {
             at: ready.first().copied().unwrap_or_default(),
             framing: request.framing.clone(),
+            engaged: None,
             alone: None,
             request,
             situation,
@@ -215,7 +218,8 @@ impl Execute {
         specialists::engage(&mut engaged, &name, snapshot);
         let visible = tools::visible(&engaged, snapshot);
         self.tools = visible.into_iter().cloned().collect();
-        self.framing = engaged.framing;
+        self.framing.clone_from(&engaged.framing);
+        self.engaged = Some(Box::new(engaged));
     }
 
     fn step(&self) -> PlanStep {
@@ -317,7 +321,7 @@ impl Execute {
         let native = self.situation.native_tools;
         let shown: Vec<&ToolItem> = self.tools.iter().collect();
         let step = self.step();
-        let variables = json!({
+        let mut variables = json!({
             "question": self.request.question,
             "framing": self.framing,
             "index": self.at,
@@ -328,6 +332,9 @@ impl Execute {
             "native": native,
             "faults": self.faults,
         });
+        if let Some(engaged) = &self.engaged {
+            variables["policy"] = conductor::shown(engaged, &self.situation.snapshot);
+        }
         let mut ask = ModelAsk::answer(Operation::PlanStep, variables);
         ask.is_agent = true;
         ask.may_answer = false;
@@ -434,9 +441,9 @@ impl Execute {
         );
         let (tool, arguments) = match prepared {
             Ok(prepared) => prepared,
-            Err(mut text) => {
-                say::name_not_run(&mut text, &self.not_run);
-                return self.fault(text);
+            Err(mut stopped) => {
+                say::name_not_run(&mut stopped.text, &self.not_run);
+                return self.fault(stopped.text);
             }
         };
         if self.held.is_none() && self.was_denied(&tool.name, &arguments) {

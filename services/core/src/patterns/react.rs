@@ -5,6 +5,7 @@
 //! bounded number of tries in a row. The last iteration must answer; if it does not, the best
 //! partial answer is given and marked as such. It never ends in silence.
 
+mod again;
 mod critique;
 mod end;
 mod held;
@@ -17,7 +18,7 @@ use crate::history;
 use crate::history::preview;
 use crate::limits::Limits;
 use crate::order::{Finish, Input, ModelAsk, Order, Reply, Said, StreamAs, ToolOutcome, ToolUse};
-use crate::pipeline::{self, Prepared};
+use crate::pipeline::{self, Prepared, Stopped};
 use crate::react_format::{Said as Format, parse};
 use crate::say;
 use crate::tools;
@@ -81,7 +82,6 @@ enum Criticised {
         name: String,
         arguments: BTreeMap<String, String>,
         outcome: Box<ToolOutcome>,
-        state: Option<String>,
     },
     Answer(String),
 }
@@ -134,8 +134,7 @@ impl PatternTurn for Iteration {
                 name,
                 arguments,
                 outcome,
-                state,
-            }) => self.next(name, arguments, *outcome, state, 0),
+            }) => self.next(name, arguments, *outcome, 0),
             Some(Criticised::Answer(text)) => {
                 self.conclude(text, Termination::FinalAnswer, false, false)
             }
@@ -310,11 +309,26 @@ impl Iteration {
         }
         let (tool, arguments) = match self.prepared(&name, &arguments) {
             Ok(prepared) => prepared,
-            Err(text) => return self.retry(name, arguments, text),
+            Err(stopped) => {
+                return match self.question_for(&stopped) {
+                    Some(question) => {
+                        self.conclude(question, Termination::NeedsClarification, false, false)
+                    }
+                    None => self.retry(name, arguments, stopped.text),
+                };
+            }
         };
+        if let Some(hint) = repeats::same_tool(&self.request, &tool, &self.situation.snapshot) {
+            if self.request.control.state.react().repeats >= repeats::MOST_HINTS {
+                return self.circling(&tool.name);
+            }
+            return self.told_of_repeating(tool.name, arguments, hint);
+        }
         match repeats::seen(&self.request, &tool, &arguments, &self.situation.snapshot) {
             Seen::New => {}
-            Seen::Before(n) => return self.hint(tool.name, arguments, n),
+            Seen::Before(n) => {
+                return self.told_of_repeating(tool.name, arguments, repeats::hint(n));
+            }
             Seen::Again => return self.looping(&tool.name, &arguments),
         }
         self.calling = Some((tool.clone(), arguments.clone()));
@@ -325,7 +339,7 @@ impl Iteration {
         &mut self,
         name: &str,
         arguments: &BTreeMap<String, String>,
-    ) -> Result<Prepared, String> {
+    ) -> Result<Prepared, Stopped> {
         pipeline::prepare(
             &self.request,
             &self.situation.snapshot,
@@ -336,42 +350,6 @@ impl Iteration {
         )
     }
 
-    /// Tells the agent that it repeats itself, instead of calling.
-    fn hint(&mut self, name: String, arguments: BTreeMap<String, String>, n: u32) -> Order {
-        (self.request.control.state).set_react(|state| state.repeats += 1);
-        let mut content = repeats::hint(n);
-        say::name_not_run(&mut content, &self.not_run);
-        let outcome = ToolOutcome {
-            content,
-            is_error: true,
-            ..ToolOutcome::default()
-        };
-        self.next(name, arguments, outcome, None, 0)
-    }
-
-    fn retry(
-        &mut self,
-        action: String,
-        arguments: BTreeMap<String, String>,
-        mut text: String,
-    ) -> Order {
-        say::name_not_run(&mut text, &self.not_run);
-        let retries = self.request.control.state.react().retries + 1;
-        if self.must_end() {
-            return self.partial(if self.is_last() {
-                Termination::MaxIterations
-            } else {
-                Termination::Error
-            });
-        }
-        let outcome = ToolOutcome {
-            content: text,
-            is_error: true,
-            ..ToolOutcome::default()
-        };
-        self.next(action, arguments, outcome, None, retries)
-    }
-
     fn observed(&mut self, mut outcome: ToolOutcome) -> Order {
         let Some((tool, arguments)) = self.calling.take() else {
             let Some((name, arguments)) = outcome.instead.take() else {
@@ -379,15 +357,25 @@ impl Iteration {
             };
             "An earlier attempt at this step made this call before it ended."
                 .clone_into(&mut self.thought);
-            return self.did(name, arguments, outcome, None);
+            return self.took(name, arguments, outcome);
         };
-        say::name_not_run(&mut outcome.content, &self.not_run);
         let (name, arguments) = outcome
             .instead
             .take()
             .unwrap_or_else(|| (tool.name.clone(), arguments));
-        let state = tool.state.filter(|_| !outcome.is_error);
-        self.did(name, arguments, outcome, state)
+        self.took(name, arguments, outcome)
+    }
+
+    fn took(
+        &mut self,
+        name: String,
+        arguments: BTreeMap<String, String>,
+        mut outcome: ToolOutcome,
+    ) -> Order {
+        let (request, snapshot) = (&mut self.request, &self.situation.snapshot);
+        pipeline::took(request, snapshot, &name, &outcome, &mut self.decided);
+        say::name_not_run(&mut outcome.content, &self.not_run);
+        self.did(name, arguments, outcome)
     }
 
     fn next(
@@ -395,7 +383,6 @@ impl Iteration {
         action: String,
         arguments: BTreeMap<String, String>,
         outcome: ToolOutcome,
-        state: Option<String>,
         retries: u32,
     ) -> Order {
         let session = &self.request.session_id;
@@ -406,9 +393,6 @@ impl Iteration {
             &document,
         );
         let mut request = self.request.clone();
-        if let Some(state) = state {
-            request.state = state;
-        }
         (request.control.state).set_react(|state| state.retries = retries);
         request.history.push(AgentStep {
             thought: if self.thought.is_empty() {

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 /// How a hint begins.
 const HINT: &str = "Error: this call was made before";
 /// Hints that one session is given, whatever it repeats.
-const MOST_HINTS: u32 = 3;
+pub(super) const MOST_HINTS: u32 = 3;
+/// How a hint begins that one tool is called again and again.
+const SAME: &str = "Error: this tool was called";
 
 /// How a call stands to those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,34 @@ pub(super) fn seen(
     }
     let made: u32 = calls[..at].iter().map(|step| history::counted(step)).sum();
     Seen::Before(1 + summed(request) + made)
+}
+
+/// What the agent is told that calls one tool in a row as often as its task type allows, whatever the
+/// arguments: it is to say what it does differently. The call after that is made.
+pub(super) fn same_tool(
+    request: &AgentRequest,
+    tool: &ToolItem,
+    snapshot: &Snapshot,
+) -> Option<String> {
+    let most = snapshot.task_types.get(&request.task_type)?.same_tool?;
+    if tool.repeatable {
+        return None;
+    }
+    let steps = request.history.iter().rev().filter(|step| is_call(step));
+    let row: Vec<&AgentStep> = steps.take_while(|step| step.action == tool.name).collect();
+    let is_told = row
+        .first()
+        .is_some_and(|step| step.observation.starts_with(SAME));
+    let calls = row
+        .iter()
+        .filter(|step| !step.observation.starts_with(SAME))
+        .count();
+    (calls >= most as usize && !is_told).then(|| {
+        format!(
+            "{SAME} {calls} times in a row. It is not called now. Say in your thought what those calls lacked and \
+             what the next one does differently; then make it, take another tool, or give the final answer."
+        )
+    })
 }
 
 /// The calls that equal one which is to be made, with their places, since something was changed: what

@@ -237,7 +237,7 @@ impl Dispatch {
     fn lack(&self, name: &str) -> Option<String> {
         let snapshot = &self.situation.snapshot;
         let item = snapshot.specialists.get(name)?;
-        let lacks = specialists::lacks(item, &tools::visible(&self.request, snapshot));
+        let lacks = specialists::lacks(item, &tools::granted(&self.request, snapshot));
         (!lacks.is_empty()).then(|| format!("no tool matches {}", specialists::either(&lacks)))
     }
 

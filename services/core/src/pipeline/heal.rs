@@ -1,7 +1,8 @@
 //! What is set right about arguments where nothing is lost by it: another name of an argument, a default, the
-//! case of a value that the tool lists.
+//! case of a value that the tool lists, and a required one that is missing and that a tool gave before.
 
-use crate::say;
+use crate::{known, say};
+use agentfleet_schema::Known;
 use agentfleet_schema::config::{ToolArgument, ToolItem};
 use agentfleet_schema::records::Decision;
 use agentfleet_schema::tolerant::text_of;
@@ -15,6 +16,7 @@ const SUBJECT: &str = "tool-arguments";
 pub(crate) fn arguments(
     tool: &ToolItem,
     given: &BTreeMap<String, String>,
+    known: &[Known],
     decided: &mut Vec<Decision>,
 ) -> BTreeMap<String, String> {
     let mut healed = given.clone();
@@ -32,6 +34,10 @@ pub(crate) fn arguments(
             fill(name, property, &mut healed, &mut changes);
             listed(name, property, &mut healed, &mut changes);
         }
+        // What the model says, if only that there is nothing, is not said otherwise.
+        if argument.required && !healed.contains_key(name) {
+            recall(known, tool, argument, &mut healed, &mut changes);
+        }
     }
     if !changes.is_empty() {
         decided.push(say::only(
@@ -45,9 +51,8 @@ pub(crate) fn arguments(
 }
 
 fn is_missing(arguments: &BTreeMap<String, String>, name: &str) -> bool {
-    arguments
-        .get(name)
-        .is_none_or(|text| text.trim().is_empty())
+    let given = arguments.get(name);
+    given.is_none_or(|text| text.trim().is_empty())
 }
 
 /// Takes a value that stands under another name of an argument, where just one does.
@@ -90,6 +95,26 @@ fn fill(
             say::in_one_line(&text)
         ));
         arguments.insert(name.to_owned(), text);
+    }
+}
+
+/// Takes what a tool gave before.
+fn recall(
+    known: &[Known],
+    tool: &ToolItem,
+    argument: &ToolArgument,
+    arguments: &mut BTreeMap<String, String>,
+    changes: &mut Vec<String>,
+) {
+    if let Some(one) = known::value_for(known, tool, argument) {
+        changes.push(format!(
+            "`{}` was missing, and is `{}`: `{}` of `{}`",
+            argument.name,
+            say::in_one_line(&one.value),
+            one.name,
+            one.tool
+        ));
+        arguments.insert(argument.name.clone(), one.value.clone());
     }
 }
 

@@ -10,20 +10,40 @@ mod heal;
 mod outcome;
 mod permit;
 mod resolve;
+mod took;
 mod validate;
 
 pub(crate) use heal::arguments as healed;
 pub use outcome::words;
 pub(crate) use outcome::{gave_up, passed_on, tried};
+pub(crate) use took::took;
 pub(crate) use validate::misused;
 
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolArgument, ToolItem};
 use agentfleet_schema::records::Decision;
 use std::collections::BTreeMap;
 
 /// A call that may be made, with the arguments to make it with.
 pub type Prepared = (ToolItem, BTreeMap<String, String>);
+
+/// Why a call is not made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// What the model is told instead.
+    pub text: String,
+    /// Required arguments that it lacks, and that nothing known fills.
+    pub missing: Vec<ToolArgument>,
+}
+
+impl From<String> for Stopped {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            ..Self::default()
+        }
+    }
+}
 
 /// Takes a call through the stages before a person is asked. `Err` is what the model is told instead;
 /// `decided` gets what was changed or stopped.
@@ -34,12 +54,15 @@ pub fn prepare(
     name: &str,
     arguments: &BTreeMap<String, String>,
     decided: &mut Vec<Decision>,
-) -> Result<Prepared, String> {
+) -> Result<Prepared, Stopped> {
     let tool = resolve::tool(request, snapshot, visible, name, decided)?;
-    permit::check(request, tool, decided)?;
-    let arguments = heal::arguments(tool, arguments, decided);
+    permit::check(request, snapshot, tool, decided)?;
+    let arguments = heal::arguments(tool, arguments, &request.control.known, decided);
     match misused(tool, &arguments) {
-        Some(text) => Err(text),
+        Some(text) => Err(Stopped {
+            text,
+            missing: validate::missing(tool, &arguments),
+        }),
         None => Ok((tool.clone(), arguments)),
     }
 }

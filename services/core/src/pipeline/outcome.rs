@@ -76,28 +76,28 @@ pub(crate) fn gave_up(message: &str) -> Decision {
     say::only(FAILURE, "give-up", allowed, say::in_one_line(message))
 }
 
-/// What a call that came to nothing tells: in words for people, without the words of what failed.
-pub fn words(tool: &ToolItem, why: Trouble) -> String {
+/// What a call that came to nothing tells: in words for people of that language, without the words of what failed.
+pub fn words(tool: &ToolItem, why: Trouble, locale: &str) -> String {
     let name = &tool.name;
     let may_repeat = tool.effect().may_repeat();
-    match why {
+    let (what, tell) = match why {
         Trouble::RateLimited => {
             let limit = tool.rate_limit.unwrap_or_default();
             let seconds = limit.per_ms.div_ceil(1_000);
-            format!(
-                "Error: `{name}` was not called: 0 of {} calls in {seconds} s remain. Tell the person: You've hit \
-                 your limit for this. Please try again later.",
-                limit.calls
-            )
+            let calls = limit.calls;
+            let what = format!("was not called: 0 of {calls} calls in {seconds} s remain");
+            (what, "rate-limited")
         }
-        Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver if may_repeat => format!(
-            "Error: `{name}` could not be had, as often as it may be asked. Tell the person: I \
-             couldn't fetch this data right now."
-        ),
-        Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver => format!(
-            "Error: `{name}` did not do this, as far as is known. Whether the call took effect is not known, and it is not made again \
-             by itself. Tell the person: I couldn't do this right now, and it should be looked at before it is \
-             tried again."
-        ),
-    }
+        Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver if may_repeat => {
+            let what = "could not be had, as often as it may be asked".to_owned();
+            (what, "not-fetched")
+        }
+        Trouble::Unavailable | Trouble::Timeout | Trouble::PassedOver => {
+            let what = "did not do this, as far as is known. Whether the call took effect is not known, and it is not \
+                        made again by itself";
+            (what.to_owned(), "not-done")
+        }
+    };
+    let tell = crate::words::say(locale, tell, &[]);
+    format!("Error: `{name}` {what}. Tell the person: {tell}")
 }

@@ -1,8 +1,8 @@
 //! Whether the principal of a run may make a call at all.
 
-use crate::say;
+use crate::{say, words};
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::config::{ToolItem, permits};
+use agentfleet_schema::config::{Snapshot, ToolItem, permits};
 use agentfleet_schema::records::Decision;
 
 /// Subject of the decision that a call is not permitted.
@@ -12,6 +12,7 @@ const SUBJECT: &str = "tool-permission";
 /// the data directory or may write to the queue, and may do everything.
 pub(super) fn check(
     request: &AgentRequest,
+    snapshot: &Snapshot,
     tool: &ToolItem,
     decided: &mut Vec<Decision>,
 ) -> Result<(), String> {
@@ -33,7 +34,8 @@ pub(super) fn check(
     ));
     Err(format!(
         "Error: `{}` was not called: permission `{needed}` is missing, and no other arguments change that. \
-         Tell the person: You don't have permission for that. Ask your workspace admin.",
-        tool.name
+         Tell the person: {}",
+        tool.name,
+        words::say(words::locale(request, snapshot), "not-permitted", &[])
     ))
 }

@@ -1,9 +1,9 @@
 //! Which tool a model means by a name.
 
 use crate::say;
-use crate::tools::UNDEFINED_STATE;
+use crate::tools::{self, UNDEFINED_STATE};
 use agentfleet_schema::AgentRequest;
-use agentfleet_schema::config::{Snapshot, ToolItem};
+use agentfleet_schema::config::{Snapshot, ToolItem, fits};
 use agentfleet_schema::records::Decision;
 
 /// Subject of the decision that a name was read as another.
@@ -35,6 +35,20 @@ pub(super) fn tool<'a>(
             format!("the model called `{}`", say::in_one_line(name)),
         ));
         return Ok(tool);
+    }
+    let granted = tools::granted(request, snapshot);
+    if granted.iter().any(|tool| tool.name == name) {
+        return Err(format!(
+            "Error: tool `{name}` is closed by the tool policy now ({})",
+            available(visible)
+        ));
+    }
+    let without = &request.control.without;
+    if snapshot.tools.contains_key(name) && without.iter().any(|glob| fits(glob, name)) {
+        return Err(format!(
+            "Error: tool `{name}` is closed, because the person does not want it to be used ({})",
+            available(visible)
+        ));
     }
     if snapshot.tools.contains_key(name) {
         let state = match request.state.as_str() {

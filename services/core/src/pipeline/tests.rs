@@ -72,7 +72,8 @@ fn came(
         &arguments,
         &mut decided,
     );
-    (came.map(|(_, arguments)| arguments), decided)
+    let came = came.map(|(_, arguments)| arguments);
+    (came.map_err(|stopped| stopped.text), decided)
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn tries_that_failed_are_decisions_and_people_read_other_words() {
             "Whether the call took effect is not known",
         ),
     ] {
-        assert!(words(&limited, why).contains(expected));
+        assert!(words(&limited, why, "").contains(expected));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether arguments fit what a tool declares.
 
 use agentfleet_schema::arguments::Arguments;
-use agentfleet_schema::config::ToolItem;
+use agentfleet_schema::config::{ToolArgument, ToolItem};
 use std::collections::BTreeMap;
 
 /// An error text if the arguments do not fit a tool that declares them.
@@ -16,6 +16,16 @@ pub(crate) fn misused(tool: &ToolItem, arguments: &BTreeMap<String, String>) -> 
         Err(faults) => faults,
     };
     Some(format!("Error: tool `{}`: {faults}", tool.name))
+}
+
+/// Required arguments that a call has not.
+pub(super) fn missing(tool: &ToolItem, given: &BTreeMap<String, String>) -> Vec<ToolArgument> {
+    let mut declared = tool.declared();
+    declared.retain(|one| {
+        let text = given.get(&one.name);
+        one.required && text.is_none_or(|text| text.trim().is_empty())
+    });
+    declared
 }
 
 /// What of typed arguments is outside the tool's schema.

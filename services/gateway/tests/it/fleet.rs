@@ -447,6 +447,7 @@ impl Worker {
             | Operation::Compare
             | Operation::Judge
             | Operation::ClassifyIntent
+            | Operation::Gate
             | Operation::Complete
             | Operation::Prompt => {
                 if question.contains("kept back") {

@@ -50,6 +50,19 @@ pub(super) fn verdict(inputs: &Value) -> String {
     out
 }
 
+/// Every message is a task as it stands: which of them are talk takes a language model.
+pub(super) fn gate(inputs: &Value) -> Value {
+    json!({
+        "intent": "TASK",
+        "confidence": 0.5,
+        "reason": "no language model is at work: every message is taken for a task",
+        "goal": text(inputs, "question"),
+        "entities": {},
+        "constraints": [],
+        "ambiguities": [],
+    })
+}
+
 /// The intent and the specialist that the message names, if it names any.
 pub(super) fn intent(inputs: &Value) -> Value {
     let message = text(inputs, "message");

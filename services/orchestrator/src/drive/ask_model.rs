@@ -6,8 +6,8 @@ use crate::error::Stop;
 use crate::model;
 use crate::stream::Stream;
 use agentfleet_core::limits::Left;
-use agentfleet_core::{Input, ModelAsk, ModelFailure, Reply, StreamAs, prices};
-use agentfleet_models::{Discard, Error as ModelError};
+use agentfleet_core::{Input, ModelAsk, ModelFailure, Overruled, Reply, StreamAs, prices};
+use agentfleet_models::{Discard, Error as ModelError, ModelReply, ModelRequest};
 use agentfleet_runtime::metrics;
 use agentfleet_schema::config::ModelProfile;
 use agentfleet_schema::records::{Call, FailedCall, Usage};
@@ -43,6 +43,30 @@ impl Driver<'_, '_> {
         model::bounded(snapshot, of, ask.operation, &prompt, left, self.metered()).err()
     }
 
+    /// What the model replies, streamed as the order says; or how the step ends because nobody waits for it.
+    async fn replied(
+        &mut self,
+        ask: &ModelAsk,
+        request: ModelRequest,
+    ) -> Result<Result<ModelReply, ModelError>, Overruled> {
+        let chat = &*self.parts.model;
+        let watched = &self.work.watched;
+        if ask.stream == StreamAs::Nothing || !self.request().streaming {
+            return watched.while_wanted(chat.chat(request, &Discard)).await;
+        }
+        let stream = Stream {
+            broker: &*self.parts.broker,
+            host: &*self.parts.host,
+            attempt: self.attempt(),
+            kind: ask.stream,
+            unmarked_is_answer: !ask.tools.is_empty(),
+        };
+        let replying = stream.run(&mut self.done.streamed, |sink| async move {
+            chat.chat(request, &*sink).await
+        });
+        watched.while_wanted(replying).await
+    }
+
     async fn ask_model(&mut self, ask: &ModelAsk, left: Left) -> Result<Wanted, Stop> {
         let (of, tools) = (self.request(), &*self.parts.tools);
         let mut request =
@@ -68,24 +92,7 @@ impl Driver<'_, '_> {
             }
         }
         let started = self.parts.host.now();
-        let chat = &*self.parts.model;
-        let watched = &self.work.watched;
-        let replied = if ask.stream == StreamAs::Nothing || !self.request().streaming {
-            watched.while_wanted(chat.chat(request, &Discard)).await
-        } else {
-            let stream = Stream {
-                broker: &*self.parts.broker,
-                host: &*self.parts.host,
-                attempt: self.attempt(),
-                kind: ask.stream,
-                unmarked_is_answer: !ask.tools.is_empty(),
-            };
-            let replying = stream.run(&mut self.done.streamed, |sink| async move {
-                chat.chat(request, &*sink).await
-            });
-            watched.while_wanted(replying).await
-        };
-        let replied = match replied {
+        let replied = match self.replied(ask, request).await {
             Ok(replied) => replied,
             Err(stopped) => return Ok(Err(stopped)),
         };

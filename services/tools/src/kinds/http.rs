@@ -30,6 +30,8 @@ pub(crate) const MAX_ANSWER: usize = 1024 * 1024;
 const MAX_QUOTED: usize = 1_000;
 /// Most redirects of one call that are followed.
 const MOST_REDIRECTS: usize = 5;
+/// What stands in a header for the tenant that the run is worked for. The fleet fills it in, no model does.
+const RUN_TENANT: &str = "${run.tenant}";
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Http {
@@ -89,7 +91,7 @@ impl Http {
     /// What came of a call, or what is wrong with it.
     async fn tried(&self, call: &Call, used: &mut Used) -> Result<ToolResult, Failed> {
         let mut target = Target::of(&call.tool, &call.arguments)?;
-        let mut headers = self.headers(&call.tool, used)?;
+        let mut headers = self.headers(&call.tool, &call.context.tenant, used)?;
         let token = self.token(&call.tool, used).await?;
         if let Some(token) = &token {
             headers.insert(AUTHORIZATION, bearer(token)?);
@@ -147,12 +149,15 @@ impl Http {
         token.await.map(Some)
     }
 
-    /// The headers that the item gives, with secrets in place.
-    fn headers(&self, tool: &ToolItem, used: &mut Used) -> Result<HeaderMap, String> {
+    /// The headers that the item gives, with secrets and the tenant in place. What a tenant is called is no
+    /// template: a secret that it names stays where it is.
+    fn headers(&self, tool: &ToolItem, tenant: &str, used: &mut Used) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for (name, template) in &tool.headers {
             let wrong = || format!("tool `{}` has a bad header `{name}`", tool.name);
-            let value = self.secrets.fill(template, used)?;
+            let parts = template.split(RUN_TENANT);
+            let parts = parts.map(|part| self.secrets.fill(part, used));
+            let value = parts.collect::<Result<Vec<_>, _>>()?.join(tenant);
             let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
             let mut value = HeaderValue::from_str(&value).map_err(|_| wrong())?;
             value.set_sensitive(true);
@@ -200,7 +205,7 @@ impl ToolKind for Http {
 
     /// Whether its secrets are there, and somebody listens at its address. Nothing is sent.
     async fn look(&self, tool: &ToolItem, _: &Snapshot) -> Result<String, String> {
-        self.headers(tool, &mut Used::default())?;
+        self.headers(tool, "", &mut Used::default())?;
         let token = self.token(tool, &mut Used::default()).await;
         token.map_err(|failed| failed.says)?;
         let url = Target::base(tool)?;

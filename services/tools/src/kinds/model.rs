@@ -5,10 +5,12 @@ use crate::{Error, ToolResult};
 use agentfleet_config::prompts::Rendered;
 use agentfleet_models::{ChatModel, Discard, Message, ModelRequest, Operation};
 use agentfleet_schema::config::ModelProfile;
+use agentfleet_schema::records::Trouble;
 use serde_json::Value;
 
-/// Asks the model. Failures that may pass are errors, so that the step is tried again; others are
-/// told to the agent.
+/// Asks the model. One that is away is trouble as that of any service: the call is made again as often as its
+/// tool allows, and then the agent is told. The step does not wait for it, which would ask the agent's own
+/// model anew each time.
 pub(super) async fn ask(
     model: &dyn ChatModel,
     call: &Call,
@@ -58,10 +60,10 @@ pub(super) async fn ask(
             tried: reply.tried,
             ..ToolResult::default()
         }),
-        Err(error) if error.retry().is_none() => Ok(ToolResult {
+        Err(error) => Ok(ToolResult {
+            trouble: error.retry().map(|_| Trouble::Unavailable),
             tried: error.tried().to_vec(),
             ..ToolResult::error(error.to_string())
         }),
-        Err(error) => Err(error.into()),
     }
 }

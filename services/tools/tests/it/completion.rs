@@ -3,6 +3,7 @@
 use crate::place::{Place, tool};
 use agentfleet_models::{Message, Operation, Rule, Script, Scripted};
 use agentfleet_schema::config::{ModelProfile, PromptItem, ToolArgument, ToolItem};
+use agentfleet_schema::records::Trouble;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +157,7 @@ async fn what_is_wrong_with_a_prompt_tool_is_named() {
 }
 
 #[tokio::test]
-async fn a_failure_that_may_pass_is_a_fault_and_any_other_is_told_to_the_agent() {
+async fn a_failure_that_may_pass_is_trouble_around_the_tool_and_any_other_is_its_own() {
     let rules = Script::new()
         .rule(
             Rule::any()
@@ -168,10 +169,7 @@ async fn a_failure_that_may_pass_is_a_fault_and_any_other_is_told_to_the_agent()
     let completion = tool("text-completion");
     let result = place.call(&completion, "c", &[("question", "never")]).await;
     assert!(result.is_error);
-    assert_eq!(result.content, "refused");
-    let fault = place
-        .try_call(&completion, "c", &[("question", "soon")])
-        .await
-        .unwrap_err();
-    assert_eq!(fault.retry(), Some(Duration::from_secs(9)));
+    assert_eq!((&*result.content, result.trouble), ("refused", None));
+    let result = place.call(&completion, "c", &[("question", "soon")]).await;
+    assert_eq!(result.trouble, Some(Trouble::Unavailable));
 }

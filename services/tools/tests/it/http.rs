@@ -282,6 +282,20 @@ async fn a_secret_reaches_its_service_and_nobody_else() {
 }
 
 #[tokio::test]
+async fn a_service_is_told_the_tenant_of_the_run() {
+    let base = serve().await;
+    let mut place = Place::new().await;
+    let mut tool = http("GET", &format!("{base}/told"));
+    tool.headers = [("x-key".to_owned(), "of ${run.tenant}!".to_owned())].into();
+    tool.result = Some("/data/key".into());
+    // What a tenant is called is no template: the secret `KEY` stays where it is.
+    for (tenant, told) in [("", "of !"), ("acme", "of acme!"), ("${KEY}", "of ${KEY}!")] {
+        tenant.clone_into(&mut place.tenant);
+        assert_eq!(place.call(&tool, "c", &[]).await.content, told);
+    }
+}
+
+#[tokio::test]
 async fn what_may_pass_is_told_apart_from_what_a_service_says() {
     let base = serve().await;
     let place = Place::new().await;

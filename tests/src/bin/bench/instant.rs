@@ -97,6 +97,7 @@ impl ChatModel for Instantly {
             | Operation::PlanSynthesise
             | Operation::Critique
             | Operation::Compare
+            | Operation::Gate
             | Operation::Judge
             | Operation::ClassifyIntent
             | Operation::Complete

@@ -209,7 +209,8 @@ fn prepared() -> Result<Duration> {
             "blog_tool_9",
             &given,
             &mut decided,
-        )?;
+        )
+        .map_err(|stopped| stopped.text)?;
         if !call.1.contains_key("title") {
             return Err("the measurement is void: a call was not healed".into());
         }

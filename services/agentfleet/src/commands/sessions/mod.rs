@@ -36,6 +36,7 @@ fn told(state: RunState, termination: Option<Termination>) -> String {
         | Termination::BudgetExhausted
         | Termination::RepeatedAction
         | Termination::ReplyCut
+        | Termination::NeedsClarification
         | Termination::DeadLettered => true,
     });
     match more {

@@ -86,12 +86,12 @@ impl Make {
 
     /// The tools that the steps may use, by name.
     fn tools(&self) -> Vec<&str> {
-        let visible = tools::visible(&self.request, &self.situation.snapshot);
+        let visible = tools::granted(&self.request, &self.situation.snapshot);
         visible.into_iter().map(|tool| &*tool.name).collect()
     }
 
     fn ask(&self) -> Order {
-        let visible = tools::visible(&self.request, &self.situation.snapshot);
+        let visible = tools::granted(&self.request, &self.situation.snapshot);
         let mut variables = json!({
             "question": self.request.question,
             "framing": self.request.framing,

@@ -9,6 +9,7 @@ use crate::order::{Finish, ModelAsk, Order, Reply, Said, ToolOutcome};
 use crate::patterns::dag::{COMPLETE, FAILED, PENDING};
 use crate::patterns::iterations;
 use crate::patterns::plan::{go_on, remember};
+use crate::pipeline;
 use crate::say;
 use agentfleet_schema::records::{Activity, DecidedBy, Decision, Executed, Iterated, StepResult};
 use agentfleet_schema::{AgentStep, MessageType, Operation, StepKind, uris};
@@ -49,18 +50,16 @@ impl Execute {
     }
 
     pub(super) fn returned(&mut self, mut outcome: ToolOutcome) -> Order {
-        let (name, arguments, state) = match (outcome.instead.take(), self.calling.take()) {
+        let (name, arguments) = match (outcome.instead.take(), self.calling.take()) {
             (Some((name, arguments)), _) => {
                 "An earlier attempt at this step made this call before it ended."
                     .clone_into(&mut self.thought);
-                (name, arguments, None)
+                (name, arguments)
             }
-            (None, Some((tool, arguments))) => {
-                let state = tool.state.filter(|_| !outcome.is_error);
-                (tool.name, arguments, state)
-            }
+            (None, Some((tool, arguments))) => (tool.name, arguments),
             (None, None) => return self.ask(),
         };
+        self.took(&name, &outcome);
         say::name_not_run(&mut outcome.content, &self.not_run);
         let step = self.step();
         let variables = json!({
@@ -78,9 +77,21 @@ impl Execute {
             name,
             arguments,
             outcome,
-            state,
         });
         ModelAsk::choice(Operation::PlanAssess, variables, assess_schema()).into()
+    }
+
+    /// What the call changes for those after it, by the policy of whoever works the step.
+    fn took(&mut self, name: &str, outcome: &ToolOutcome) {
+        let engaged = self.engaged.as_ref();
+        let specialist = engaged.map_or(&self.request.control.specialist, |engaged| {
+            &engaged.control.specialist
+        });
+        let specialist = specialist.clone();
+        let own = std::mem::replace(&mut self.request.control.specialist, specialist);
+        let (request, snapshot) = (&mut self.request, &self.situation.snapshot);
+        pipeline::took(request, snapshot, name, outcome, &mut self.decided);
+        self.request.control.specialist = own;
     }
 
     pub(super) fn assessed(&mut self, reply: &Reply) -> Order {
@@ -201,9 +212,6 @@ impl Execute {
             step.partial = came.partial;
         }
         let mut next = self.request.clone();
-        if let Some(state) = called.and_then(|called| called.state.clone()) {
-            next.state = state;
-        }
         let replan = go_on(&mut next, &self.limits, &plan, came.trouble);
         remember(
             &mut next,

@@ -16,10 +16,9 @@ impl Iteration {
         name: String,
         arguments: BTreeMap<String, String>,
         outcome: ToolOutcome,
-        state: Option<String>,
     ) -> Order {
         if !self.reflects {
-            return self.next(name, arguments, outcome, state, 0);
+            return self.next(name, arguments, outcome, 0);
         }
         let session = &self.request.session_id;
         let document = uris::document_of(&uris::observation(session, self.n));
@@ -40,7 +39,6 @@ impl Iteration {
             name,
             arguments,
             outcome: Box::new(outcome),
-            state,
         });
         ask
     }
@@ -53,8 +51,7 @@ impl Iteration {
                 name,
                 arguments,
                 outcome,
-                state,
-            } => self.next(name, arguments, *outcome, state, 0),
+            } => self.next(name, arguments, *outcome, 0),
             Criticised::Answer(text) if critique.sent_back => self.sent_back(text, &critique),
             Criticised::Answer(text) => self.conclude(text, Termination::FinalAnswer, false, false),
         };

@@ -5,8 +5,10 @@ use crate::cut::CUT;
 use crate::order::Order;
 use crate::patterns::answer::{answered, name_cut};
 use crate::patterns::reflexion::{self, ANSWER, Subject};
+use crate::pipeline::Stopped;
 use crate::say;
 use crate::so_far;
+use crate::words;
 use agentfleet_schema::records::{Concluded, Termination};
 use std::collections::BTreeMap;
 
@@ -58,12 +60,41 @@ impl Iteration {
         self.conclude(text, Termination::ReplyCut, true, true)
     }
 
+    /// What to ask the person for instead of letting the agent try on, where its task type says so. The agent was
+    /// told once before what the call lacks.
+    pub(super) fn question_for(&self, stopped: &Stopped) -> Option<String> {
+        let snapshot = &self.situation.snapshot;
+        let item = snapshot.task_types.get(&self.request.task_type)?;
+        let is_told = self.request.control.state.react().retries > 0;
+        if !item.ask_back || stopped.missing.is_empty() || !is_told || self.request.is_subagent() {
+            return None;
+        }
+        let names = stopped.missing.iter().map(|one| {
+            if one.description.is_empty() {
+                one.name.as_str()
+            } else {
+                one.description.as_str()
+            }
+        });
+        let what = names.collect::<Vec<_>>().join(", ");
+        Some(self.say("ask-back", &[("what", &what)]))
+    }
+
+    fn say(&self, id: &str, arguments: &[(&str, &str)]) -> String {
+        let locale = words::locale(&self.request, &self.situation.snapshot);
+        words::say(locale, id, arguments)
+    }
+
+    /// Ends a session that calls one tool again and again.
+    pub(super) fn circling(&self, name: &str) -> Order {
+        let why = self.say("same-tool", &[("tool", name)]);
+        self.partial_because(Termination::RepeatedAction, &why)
+    }
+
     /// Ends a session that goes round in circles.
     pub(super) fn looping(&self, name: &str, arguments: &BTreeMap<String, String>) -> Order {
-        let why = format!(
-            "it made the call `{}` again, after it was told that it had made it",
-            say::action(name, arguments)
-        );
+        let call = say::action(name, arguments);
+        let why = self.say("same-calls", &[("call", &call)]);
         self.partial_because(Termination::RepeatedAction, &why)
     }
 
@@ -79,7 +110,7 @@ impl Iteration {
             let why = format!("the last call that the budget pays for brought no answer ({why})");
             return self.partial_as(Termination::BudgetExhausted, &why);
         }
-        self.partial_because(termination, "the iteration limit was reached")
+        self.partial_because(termination, &self.say("most-iterations", &[]))
     }
 
     /// Why it must answer although iterations are left, if so.
@@ -91,19 +122,20 @@ impl Iteration {
     }
 
     pub(super) fn partial_because(&self, termination: Termination, why: &str) -> Order {
-        self.partial_as(termination, &format!("{why}, before a final answer"))
+        self.partial_as(termination, &self.say("before-answer", &[("why", why)]))
     }
 
     pub(super) fn partial_as(&self, termination: Termination, why: &str) -> Order {
-        let mut text = format!("**Partial answer:** {why}.\n");
+        let mut text = format!("{}\n", self.say("partial-answer", &[("why", why)]));
         let found = so_far::observed(&self.request.history);
         if found.is_empty() {
-            text.push_str("\nNo tool had returned anything useful.\n");
+            text.push_str(&format!("\n{}\n", self.say("nothing-found", &[])));
         } else {
             text.push_str(&format!("\n{}", so_far::told(&found)));
         }
         if !self.thought.is_empty() {
-            text.push_str(&format!("\nThe last thought was: {}\n", self.thought));
+            let thought = self.say("last-thought", &[("thought", &self.thought)]);
+            text.push_str(&format!("\n{thought}\n"));
         }
         self.conclude(text, termination, true, false)
     }

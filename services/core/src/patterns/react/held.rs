@@ -29,7 +29,7 @@ impl Iteration {
                 self.calling = Some((tool.clone(), arguments.clone()));
                 Order::CallTool(Box::new(ToolUse { tool, arguments }))
             }
-            Err(text) => self.retry(held.tool, held.arguments, text),
+            Err(stopped) => self.retry(held.tool, held.arguments, stopped.text),
         }
     }
 }

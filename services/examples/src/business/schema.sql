@@ -1,0 +1,32 @@
+CREATE TABLE IF NOT EXISTS posts(
+  n INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, title TEXT NOT NULL, category TEXT NOT NULL,
+  kind TEXT NOT NULL, status TEXT NOT NULL CHECK (status IN ('draft', 'scheduled', 'published')),
+  publish_at TEXT, outline TEXT, content TEXT, tags TEXT NOT NULL DEFAULT '[]', meta_description TEXT);
+CREATE TABLE IF NOT EXISTS views(
+  tenant TEXT NOT NULL, post INTEGER NOT NULL REFERENCES posts ON DELETE CASCADE, day TEXT NOT NULL,
+  source TEXT NOT NULL, views INTEGER NOT NULL, comments INTEGER NOT NULL, shares INTEGER NOT NULL,
+  PRIMARY KEY(post, day, source)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS views_by_day ON views(tenant, day);
+CREATE TABLE IF NOT EXISTS platforms(
+  tenant TEXT NOT NULL, name TEXT NOT NULL, handle TEXT, is_connected INTEGER NOT NULL, max_chars INTEGER NOT NULL,
+  timezone TEXT NOT NULL, PRIMARY KEY(tenant, name));
+CREATE TABLE IF NOT EXISTS schedule(
+  n INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, platform TEXT NOT NULL, text TEXT NOT NULL,
+  publish_at TEXT NOT NULL, status TEXT NOT NULL CHECK (status IN ('scheduled', 'published', 'cancelled')),
+  post INTEGER REFERENCES posts ON DELETE SET NULL, impressions INTEGER, likes INTEGER, comments INTEGER,
+  shares INTEGER, clicks INTEGER);
+CREATE TABLE IF NOT EXISTS settings(
+  tenant TEXT PRIMARY KEY, persona TEXT NOT NULL, greeting TEXT NOT NULL, temperature REAL NOT NULL,
+  model TEXT NOT NULL, language TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS knowledge(
+  n INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, kind TEXT NOT NULL, title TEXT NOT NULL, url TEXT,
+  question TEXT, answer TEXT, added_on TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS conversations(
+  n INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, customer TEXT NOT NULL, channel TEXT NOT NULL,
+  topic TEXT NOT NULL, day TEXT NOT NULL, messages INTEGER NOT NULL, is_resolved INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS unanswered(
+  n INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, question TEXT NOT NULL, asked INTEGER NOT NULL,
+  last_on TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS leads(
+  n INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, name TEXT NOT NULL, email TEXT NOT NULL,
+  interest TEXT NOT NULL, channel TEXT NOT NULL, captured_on TEXT NOT NULL, status TEXT NOT NULL);

@@ -237,7 +237,10 @@ async fn ask(engine: &Engine, request: AgentRequest) -> Result<Seen> {
     loop {
         for event in follow.next().await?.events {
             match event {
-                Event::Chunk { .. } => drop(words.get_or_insert_with(|| began.elapsed())),
+                // Where the model is done at once, its words come whole.
+                Event::Chunk { .. } | Event::Message { .. } => {
+                    words.get_or_insert_with(|| began.elapsed());
+                }
                 Event::End {
                     error: Some(error), ..
                 } => return Err(error.message.into()),
@@ -250,7 +253,7 @@ async fn ask(engine: &Engine, request: AgentRequest) -> Result<Seen> {
                         words: words.unwrap_or_default(),
                     });
                 }
-                Event::Message { .. } | Event::Note(_) => {}
+                Event::Note(_) => {}
             }
         }
     }
@@ -299,7 +302,11 @@ async fn begins(engine: &Engine) -> Result<()> {
                 shown > 0
             };
             if !is_meant || seen.words.is_zero() || seen.asked.is_zero() {
-                let says = format!("the measurement is void: {name}: {shown} exchanges were shown");
+                let says = format!(
+                    "the measurement is void: {name}: {shown} exchanges were shown, the model was asked after {:?}, \
+                     words came after {:?}",
+                    seen.asked, seen.words
+                );
                 return Err(says.into());
             }
             asked.push(seen.asked);

@@ -99,6 +99,18 @@ impl ToolPolicy {
         self.steps.iter().find(|step| step.name == name)
     }
 
+    /// The step whose sequence a condition of a step is about: the one that it names, else its own.
+    pub fn sequence_of<'a>(
+        &'a self,
+        own: &'a PolicyStep,
+        condition: &Condition,
+    ) -> Option<&'a PolicyStep> {
+        if condition.value.is_empty() {
+            return Some(own);
+        }
+        self.step(&condition.value)
+    }
+
     /// The step that a run begins in.
     pub fn first(&self) -> Option<&PolicyStep> {
         let default = self.steps.iter().find(|step| step.is_default);

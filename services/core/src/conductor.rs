@@ -14,9 +14,9 @@ use agentfleet_schema::{AgentRequest, PolicyPosition};
 use serde_json::{Value, json};
 
 /// Subject of the decision that another step is active.
-pub const SUBJECT: &str = "tool-policy";
+const SUBJECT: &str = "tool-policy";
 /// Calls that a position remembers: more than the longest sequence that can be saved.
-pub const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 64;
 
 /// The policy of a run: that of its specialist, else of its task type, else the one that the caller named, so
 /// that nobody who asks can loosen what the config says.
@@ -49,11 +49,20 @@ pub fn unknown(request: &AgentRequest, snapshot: &Snapshot) -> Option<String> {
     })
 }
 
+/// Where a run says that it stands in a policy.
+fn held<'a>(
+    request: &'a AgentRequest,
+    key: &str,
+    policy: &ToolPolicy,
+) -> Option<&'a PolicyPosition> {
+    let held = request.control.position.as_deref();
+    held.filter(|held| held.policy == key && policy.step(&held.step).is_some())
+}
+
 /// Where a run stands: as it says, or at the beginning.
 fn position(request: &AgentRequest, key: &str, policy: &ToolPolicy) -> PolicyPosition {
-    let held = request.control.position.as_deref();
-    let held = held.filter(|held| held.policy == key && policy.step(&held.step).is_some());
-    held.cloned().unwrap_or_else(|| PolicyPosition {
+    let held = held(request, key, policy).cloned();
+    held.unwrap_or_else(|| PolicyPosition {
         policy: key.to_owned(),
         step: policy
             .first()
@@ -69,9 +78,11 @@ fn active<'a>(
     snapshot: &'a Snapshot,
 ) -> Option<(&'a PolicyStep, Option<&'a str>)> {
     let (key, policy) = policy(request, snapshot)?;
-    let position = position(request, key, policy);
-    let step = policy.step(&position.step)?;
-    let next = step.sequence.get(position.at as usize);
+    let (step, at) = match held(request, key, policy) {
+        Some(held) => (policy.step(&held.step)?, held.at),
+        None => (policy.first()?, 0),
+    };
+    let next = step.sequence.get(at as usize);
     Some((step, next.map(String::as_str)))
 }
 
@@ -157,10 +168,7 @@ fn why(step: &PolicyStep, policy: &ToolPolicy, used: &[String]) -> Option<Why> {
                 format!("`{}` was used", condition.value)
             }
             condition_type::SEQUENCE_MATCH => {
-                let of = match condition.value.as_str() {
-                    "" => step,
-                    name => policy.step(name)?,
-                };
+                let of = policy.sequence_of(step, condition)?;
                 if of.sequence.is_empty() || !used.ends_with(&of.sequence) {
                     return None;
                 }

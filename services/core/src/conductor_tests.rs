@@ -17,12 +17,7 @@ fn snapshot() -> Snapshot {
     let mut snapshot = Snapshot::default();
     snapshot.tool_policies.insert("p".into(), policy);
     for name in ["search", "think", "reflect", "send", "write"] {
-        let tool = ToolItem {
-            name: name.into(),
-            group: vec!["default".into()],
-            applicable_states: vec!["*".into()],
-            ..ToolItem::default()
-        };
+        let tool = tools::open_to_all(name);
         snapshot.tools.insert(name.into(), tool);
     }
     snapshot

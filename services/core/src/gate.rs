@@ -107,10 +107,9 @@ impl AtGate {
 
     /// A brief, and what the model says is closed by which demand.
     fn read(&self, text: &str) -> Result<(Brief, BTreeMap<String, String>, Decision), String> {
-        let Some(Value::Object(whole)) = json::extract(text) else {
-            return Err(no_json(text).to_owned());
-        };
-        let field = |name: &str| json::text(&Value::Object(whole.clone()), name).to_owned();
+        let whole = json::extract(text).filter(Value::is_object);
+        let whole = whole.ok_or_else(|| no_json(text).to_owned())?;
+        let field = |name: &str| json::text(&whole, name).to_owned();
         let intent = field("intent").to_uppercase();
         let confidence = whole.get("confidence").and_then(Value::as_f64);
         let confidence = confidence.unwrap_or_default();
@@ -118,7 +117,7 @@ impl AtGate {
             return Err(format!("`intent` must be `{TASK}` or `{CONVERSATION}`"));
         }
         let mut decision = decided(&intent, &field("reason"), DecidedBy::Model);
-        decision.rationale = Value::Object(whole.clone()).to_string();
+        decision.rationale = whole.to_string();
         if intent == CONVERSATION && confidence < SURE {
             TASK.clone_into(&mut decision.chosen);
             decision.decided_by = DecidedBy::Fallback;
@@ -163,11 +162,10 @@ impl AtGate {
 
     /// The tools that a name stands for: case and separators are forgiven, and `*` stands for any characters.
     fn meant(&self, name: &str) -> Vec<String> {
-        let plain = |name: &str| name.trim().to_lowercase().replace([' ', '_', '.'], "-");
-        let glob = plain(name);
+        let glob = tools::plain(name);
         let tools = self.tools.iter().map(|tool| &tool.name);
         tools
-            .filter(|tool| fits(&glob, &plain(tool)))
+            .filter(|tool| fits(&glob, &tools::plain(tool)))
             .cloned()
             .collect()
     }
@@ -285,7 +283,7 @@ fn beside(brief: &Brief) -> String {
     text
 }
 
-fn listed<'a>(whole: &'a Map<String, Value>, name: &str) -> impl Iterator<Item = &'a Value> {
+fn listed<'a>(whole: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     let list = whole.get(name).and_then(Value::as_array);
     list.into_iter().flatten().take(MOST)
 }
@@ -301,7 +299,7 @@ fn texts(list: Option<&Value>) -> Vec<String> {
     texts.filter(|text| !text.is_empty()).take(MOST).collect()
 }
 
-fn entities(whole: &Map<String, Value>) -> BTreeMap<String, Vec<String>> {
+fn entities(whole: &Value) -> BTreeMap<String, Vec<String>> {
     let given = whole.get("entities").and_then(Value::as_object);
     let given = given.into_iter().flatten();
     let named = given.filter(|(kind, _)| ENTITIES.contains(&kind.as_str()));

@@ -7,12 +7,7 @@ use agentfleet_schema::config::{AgentTaskType, Constraint};
 fn snapshot() -> Snapshot {
     let mut snapshot = Snapshot::default();
     for name in ["mail.send", "mail.draft", "contact.find"] {
-        let tool = ToolItem {
-            name: name.into(),
-            group: vec!["default".into()],
-            applicable_states: vec!["*".into()],
-            ..ToolItem::default()
-        };
+        let tool = tools::open_to_all(name);
         snapshot.tools.insert(name.into(), tool);
     }
     let item = AgentTaskType {

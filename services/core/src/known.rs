@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most values that a run keeps; the oldest goes first.
-pub const MOST: usize = 40;
+const MOST: usize = 40;
 /// Bytes of the longest value that is kept.
-pub const LONGEST: usize = 400;
+const LONGEST: usize = 400;
 /// Below it, numbers with a fraction are what they seem to be.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 

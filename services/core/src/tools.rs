@@ -141,6 +141,11 @@ pub fn narrowed(open: &[String], asked: &[String]) -> Option<(Vec<String>, Vec<S
     Some((kept, unknown))
 }
 
+/// A tool's name without what models change in one: case and separators.
+pub(crate) fn plain(name: &str) -> String {
+    name.trim().to_lowercase().replace([' ', '_', '.'], "-")
+}
+
 /// Tools as prompts show them.
 pub fn described(tools: &[&ToolItem]) -> Value {
     tools
@@ -156,6 +161,17 @@ pub fn described(tools: &[&ToolItem]) -> Value {
             })
         })
         .collect()
+}
+
+/// A tool that every request has.
+#[cfg(test)]
+pub(crate) fn open_to_all(name: &str) -> ToolItem {
+    ToolItem {
+        name: name.into(),
+        group: vec!["default".into()],
+        applicable_states: vec!["*".into()],
+        ..ToolItem::default()
+    }
 }
 
 #[cfg(test)]

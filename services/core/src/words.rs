@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 type Bundles = BTreeMap<&'static str, FluentBundle<FluentResource>>;
 
 /// The language that has every sentence.
-pub const ENGLISH: &str = "en";
+const ENGLISH: &str = "en";
 const FILES: [(&str, &str); 2] = [
     (ENGLISH, include_str!("../locales/en.ftl")),
     ("sk", include_str!("../locales/sk.ftl")),
@@ -31,11 +31,6 @@ static BUNDLES: LazyLock<Bundles> = LazyLock::new(|| {
     };
     FILES.into_iter().filter_map(bundle).collect()
 });
-
-/// Languages that there are.
-pub fn locales() -> impl Iterator<Item = &'static str> {
-    FILES.into_iter().map(|(locale, _)| locale)
-}
 
 /// The language of a run: as the request says, else as its task type does.
 pub fn locale<'a>(request: &'a AgentRequest, snapshot: &'a Snapshot) -> &'a str {

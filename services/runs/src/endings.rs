@@ -60,7 +60,7 @@ impl Endings {
     /// so that nothing starts beside the end; of a subagent only what is below it ends, and its parent
     /// goes on without it.
     pub async fn end(&self, session: &SessionId, cause: &str, by: &str) -> Result<Ended, Error> {
-        Box::pin(self.end_asked(session, None, cause, by)).await
+        self.end_asked(session, None, cause, by).await
     }
 
     /// The same of a subagent that may have no record yet. What its first step would have worked stands
@@ -84,7 +84,7 @@ impl Endings {
         }
         // The fan-out lies where the end of its subagent is looked for once it is published.
         self.publish_if_unpublished(record).await?;
-        Box::pin(self.end_asked(child, Some(asked), cause, by)).await
+        self.end_asked(child, Some(asked), cause, by).await
     }
 
     async fn end_asked(

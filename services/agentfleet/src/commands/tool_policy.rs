@@ -65,10 +65,7 @@ fn way(policy: &ToolPolicy, from: &PolicyStep, to: &PolicyStep) -> Option<String
                 format!("`{}` was used", condition.value)
             }
             condition_type::SEQUENCE_MATCH => {
-                let of = match condition.value.as_str() {
-                    "" => to,
-                    name => policy.step(name)?,
-                };
+                let of = policy.sequence_of(to, condition)?;
                 of.sequence.last().filter(|last| calls(last))?;
                 format!("{} were used", quoted(&of.sequence, " → "))
             }

@@ -56,19 +56,21 @@ impl Check<'_> {
                     self.problem(format!("{field}/value"), "must name a tool");
                 }
                 if condition.kind == condition_type::SEQUENCE_MATCH {
-                    self.sequence_of(policy, step, &format!("{field}/value"), &condition.value);
+                    let of = policy.sequence_of(step, condition);
+                    self.has_sequence(policy, of, format!("{field}/value"), &condition.value);
                 }
             }
         }
     }
 
-    /// Whether the step that a condition is about has a sequence.
-    fn sequence_of(&mut self, policy: &ToolPolicy, own: &PolicyStep, field: &str, name: &str) {
-        let of = if name.is_empty() {
-            Some(own)
-        } else {
-            policy.step(name)
-        };
+    /// Whether the step that a condition is about is there, and has a sequence.
+    fn has_sequence(
+        &mut self,
+        policy: &ToolPolicy,
+        of: Option<&PolicyStep>,
+        field: String,
+        name: &str,
+    ) {
         match of {
             None => {
                 let known = policy.steps.iter().map(|step| step.name.as_str());
@@ -197,10 +199,7 @@ fn dead_ends(policy: &ToolPolicy, tools: &[&str]) -> Vec<(String, String)> {
         let is_met = |step: &&PolicyStep| {
             !step.conditions.is_empty()
                 && step.conditions.iter().all(|condition| {
-                    let of = match condition.value.as_str() {
-                        "" => Some(*step),
-                        name => policy.step(name),
-                    };
+                    let of = policy.sequence_of(step, condition);
                     match condition.kind.as_str() {
                         condition_type::TOOL_USED => used.contains(&*condition.value),
                         _ => of.is_some_and(|of| of.sequence.iter().all(|t| used.contains(&**t))),

@@ -23,10 +23,9 @@ pub(super) fn tool<'a>(
         return Ok(tool);
     }
     // Models change case and separators; that much is forgiven.
-    let plain = |s: &str| s.to_lowercase().replace([' ', '_', '.'], "-");
     let mut meant = visible
         .iter()
-        .filter(|tool| plain(&tool.name) == plain(name));
+        .filter(|tool| tools::plain(&tool.name) == tools::plain(name));
     if let (Some(tool), None) = (meant.next(), meant.next()) {
         decided.push(say::only(
             SUBJECT,
